@@ -1,0 +1,1 @@
+"""The tamper-evident log: nothing changes without a row in it."""

@@ -1,0 +1,1 @@
+"""The gateway that will decide connections by name; standard library only."""

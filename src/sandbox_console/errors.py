@@ -1,0 +1,165 @@
+"""One tree of errors: each class has a stable code, an exit code, a message and a hint.
+
+::
+
+    ConsoleError                error            1
+     ├─ UsageError              usage            2   the caller's words are off
+     │   ├─ InvalidSpec         invalid_spec     2   carries a problem for each field
+     │   ├─ ConfigError         config           2
+     │   └─ SecretError         secret           1   a secret cannot be resolved
+     ├─ NotFound                not_found        3
+     │   └─ Ambiguous           ambiguous        2   carries the candidates
+     ├─ Denied                  denied           4
+     │   └─ NeedsConfirmation   needs_confirmation 4
+     ├─ BackendUnreachable      unreachable      5
+     ├─ AuditUnavailable        audit_unavailable 6
+     ├─ Conflict                conflict         7
+     ├─ Unsupported             unsupported      8
+     ├─ TimedOut                timed_out        9
+     └─ BackendError            backend          1   the provider failed, not the guest
+
+A guest command's failure is a result, never one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+
+class ConsoleError(Exception):
+    """Something the console could not do, said so that a person can act on it.
+
+    ``message`` names the thing and the cause, ``hint`` the next step. ``audit_id`` is set
+    by the gate when the failure has a row in the audit log.
+    """
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.audit_id: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The error as the command line prints it with ``--json``."""
+        return {"code": self.code, "message": self.message, "hint": self.hint, "audit_id": self.audit_id}
+
+
+class UsageError(ConsoleError):
+    """The caller's words are off; nothing was tried."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class InvalidSpec(UsageError):
+    """A spec's fields do not hold; ``problems`` maps a field's name to what is wrong with it."""
+
+    code = "invalid_spec"
+
+    def __init__(self, problems: Mapping[str, str], *, hint: str = "") -> None:
+        super().__init__("; ".join(f"{field}: {text}" for field, text in problems.items()), hint=hint)
+        self.problems = dict(problems)
+
+    def as_dict(self) -> dict[str, Any]:
+        return super().as_dict() | {"problems": self.problems}
+
+
+class ConfigError(UsageError):
+    """The configuration file, environment or flags do not hold."""
+
+    code = "config"
+
+
+class SecretError(ConsoleError):
+    """A secret cannot be resolved. The message never holds a value."""
+
+    code = "secret"
+
+
+class NotFound(ConsoleError):
+    """No such sandbox, image, row or file."""
+
+    code = "not_found"
+    exit_code = 3
+
+
+class Ambiguous(UsageError):
+    """A name fits more than one sandbox; ``candidates`` are names that are unique."""
+
+    code = "ambiguous"
+
+    def __init__(self, message: str, candidates: Sequence[str], *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.candidates = list(candidates)
+
+    def as_dict(self) -> dict[str, Any]:
+        return super().as_dict() | {"candidates": self.candidates}
+
+
+class Denied(ConsoleError):
+    """The policy forbids the action; ``rule`` is the name of the rule that decided."""
+
+    code = "denied"
+    exit_code = 4
+
+    def __init__(self, message: str, *, rule: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.rule = rule
+
+    def as_dict(self) -> dict[str, Any]:
+        return super().as_dict() | {"rule": self.rule}
+
+
+class NeedsConfirmation(Denied):
+    """The policy asks for a confirmation that was not given; ``token`` is what to confirm."""
+
+    code = "needs_confirmation"
+
+    def __init__(self, message: str, *, token: str, rule: str = "", hint: str = "") -> None:
+        super().__init__(message, rule=rule, hint=hint)
+        self.token = token
+
+
+class BackendUnreachable(ConsoleError):
+    """The backend does not answer."""
+
+    code = "unreachable"
+    exit_code = 5
+
+
+class AuditUnavailable(ConsoleError):
+    """The audit log cannot be written, so nothing is changed."""
+
+    code = "audit_unavailable"
+    exit_code = 6
+
+
+class Conflict(ConsoleError):
+    """The name is taken, or the sandbox is not in a state that allows this."""
+
+    code = "conflict"
+    exit_code = 7
+
+
+class Unsupported(ConsoleError):
+    """The backend cannot do this here; the message names the capability and the reason."""
+
+    code = "unsupported"
+    exit_code = 8
+
+
+class TimedOut(ConsoleError):
+    """The time given ran out."""
+
+    code = "timed_out"
+    exit_code = 9
+
+
+class BackendError(ConsoleError):
+    """The provider failed: its engine, runtime or files, not the guest's command."""
+
+    code = "backend"

@@ -1,0 +1,1 @@
+"""Frozen data that every room speaks: no I/O, nothing imported but the standard library."""

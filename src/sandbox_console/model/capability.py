@@ -1,0 +1,64 @@
+"""What a backend can do on this machine, and the reason where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Capability(StrEnum):
+    """One thing that a backend may be able to do. A rule or a spec that needs a missing one is refused by its name."""
+
+    CREATE = "create"
+    START = "start"
+    STOP = "stop"
+    KILL = "kill"
+    RESTART = "restart"
+    PAUSE = "pause"
+    RENAME = "rename"
+    REMOVE = "remove"
+    EXEC = "exec"
+    EXEC_STDIN = "exec.stdin"
+    EXEC_USER = "exec.user"
+    SHELL = "shell"
+    LOGS = "logs"
+    LOG_STREAMS = "logs.streams"  # stdout and stderr told apart
+    STATS = "stats"
+    WORKSPACE = "workspace"
+    USER = "user"
+    READ_ONLY_ROOT = "read_only_root"
+    RUNTIME = "runtime"
+    LIMIT_CPU = "limit.cpu"
+    LIMIT_MEMORY = "limit.memory"
+    LIMIT_PIDS = "limit.pids"
+    MAX_DURATION = "limit.max_duration"
+    IDLE_TIMEOUT = "limit.idle_timeout"
+    UPDATE_CPU = "update.cpu"
+    UPDATE_MEMORY = "update.memory"
+    UPDATE_PIDS = "update.pids"
+    UPDATE_LABELS = "update.labels"
+    EGRESS_NONE = "egress.none"  # an empty allowlist is no network at all
+    EGRESS_ALLOWLIST = "egress.allowlist"
+    SECRET_ENV = "secret.env"
+    SECRET_FILE = "secret.file"
+    SECRET_PLACEHOLDER = "secret.placeholder"
+    COPY = "copy"
+    SNAPSHOT = "snapshot"
+    FORK = "fork"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """The capabilities of one backend on one host; each that is missing has its reason."""
+
+    supported: frozenset[Capability] = frozenset()
+    reasons: Mapping[Capability, str] = field(default_factory=dict)
+
+    def has(self, capability: Capability) -> bool:
+        """Whether the backend can do it here."""
+        return capability in self.supported
+
+    def reason(self, capability: Capability) -> str:
+        """Why it cannot, in a few words."""
+        return self.reasons.get(capability, "this backend does not provide it")

@@ -1,0 +1,119 @@
+"""What the values of a spec may be, whatever the backend: one problem a field, in a person's words."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from sandbox_console.model import hosts
+from sandbox_console.model.spec import SandboxSpec
+
+NAME_MAX = 63
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*\Z", re.IGNORECASE)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,127}\Z")
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b?)\s*\Z", re.IGNORECASE)
+_UNIT_MIB = {"k": 1 / 1024, "": 1.0, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|)\s*\Z", re.IGNORECASE)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_RESERVED_LABELS = "sandbox-console."
+
+
+def problems(spec: SandboxSpec, *, allow_ip: bool = False) -> dict[str, str]:
+    """What is wrong with a spec, by field; empty when nothing is."""
+    found = {
+        "name": name_problem(spec.name),
+        "cpus": _positive(spec.cpus),
+        "memory_mib": _memory(spec.memory_mib),
+        "pids": _positive(spec.pids),
+        "max_duration_s": _positive(spec.max_duration_s),
+        "idle_timeout_s": _positive(spec.idle_timeout_s),
+        "workdir": _absolute(spec.workdir),
+        "workspace": _workspace(spec.workspace),
+        "egress": _egress(spec.egress, allow_ip),
+        "env": _env(spec),
+        "labels": _labels(spec),
+        "command": "a command with a NUL byte cannot be run" if any("\0" in word for word in spec.command) else "",
+    }
+    return {field: text for field, text in found.items() if text}
+
+
+def name_problem(name: str) -> str:
+    """What is wrong with a sandbox's name; empty when nothing is."""
+    if not name:
+        return "a name is needed"
+    if len(name) > NAME_MAX:
+        return f"it has {len(name)} characters; {NAME_MAX} are the most"
+    if not _NAME.match(name):
+        return "use letters, digits, '-', '_' and '.', beginning with a letter or digit"
+    return ""
+
+
+def parse_size_mib(text: str) -> int:
+    """Read "512", "512M", "1.5g" or "2GiB" as MiB (a bare number is MiB). Raises ValueError."""
+    match = _SIZE.match(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a size; write 512M or 2G")
+    mib = float(match[1]) * _UNIT_MIB[match[2].lower()]
+    if not 1 <= mib < math.inf:
+        raise ValueError(f"{text!r} is less than 1 MiB")
+    return int(mib)
+
+
+def parse_duration_s(text: str) -> float:
+    """Read "90", "90s", "15m", "2h" or "1d" as seconds. Raises ValueError."""
+    match = _DURATION.match(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a duration; write 90s, 15m, 2h or 1d")
+    return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def _positive(value: float | None) -> str:
+    if value is None or (math.isfinite(value) and value > 0):
+        return ""
+    return f"{value} is not above 0"
+
+
+def _memory(value: int | None) -> str:
+    return _positive(value) or ("" if value is None or value >= 4 else f"{value} MiB is below 4, the least that runs")
+
+
+def _absolute(path: str | None) -> str:
+    return "" if path is None or (path.startswith("/") and "\0" not in path) else f"{path!r} is not an absolute path"
+
+
+def _workspace(path: str | None) -> str:
+    if path is None:
+        return ""
+    return _absolute(path) or (
+        "'/' would give the sandbox this whole host; name a folder" if not path.strip("/.") else ""
+    )
+
+
+def _egress(patterns: tuple[str, ...], allow_ip: bool) -> str:
+    for pattern in patterns:
+        try:
+            hosts.parse(pattern, allow_ip=allow_ip)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def _env(spec: SandboxSpec) -> str:
+    for key, value in spec.env.items():
+        if not _VARIABLE.match(key):
+            return f"{key!r} is not a variable's name"
+        if "\0" in value:
+            return f"{key} has a NUL byte"
+        if key in spec.secrets:
+            return f"{key} is also a secret; keep one of them"
+    return ""
+
+
+def _labels(spec: SandboxSpec) -> str:
+    for key in spec.labels:
+        if not _LABEL_KEY.match(key):
+            return f"{key!r} is not a label's name"
+        if key.startswith(_RESERVED_LABELS):
+            return f"{key!r} begins with {_RESERVED_LABELS!r}, which the console keeps for itself"
+    return ""

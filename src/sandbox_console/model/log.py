@@ -1,0 +1,45 @@
+"""Log output: bytes as the sandbox wrote them, with where and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Stream(StrEnum):
+    """Which stream a sandbox wrote to; TTY is the two merged by a terminal."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+    TTY = "tty"
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A line, or a part of a long one: ``data`` keeps its newline, and only a whole line ends with one."""
+
+    at_ns: int
+    stream: Stream
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogGap:
+    """Output that was lost or dropped here; ``lines`` is None where the number cannot be known."""
+
+    at_ns: int
+    reason: str
+    lines: int | None = None
+
+
+LogItem = LogRecord | LogGap
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """What to read. ``since`` and ``until`` are seconds since the epoch; ``tail`` None reads all."""
+
+    follow: bool = False
+    tail: int | None = None
+    since: float | None = None
+    until: float | None = None

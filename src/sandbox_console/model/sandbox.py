@@ -1,0 +1,130 @@
+"""What a backend says is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sandbox_console.model.spec import SandboxSpec
+
+
+class Status(StrEnum):
+    """A sandbox's state, in the console's words; a backend translates its own into these."""
+
+    CREATED = "created"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    EXITED = "exited"
+    FAILED = "failed"  # it never ran: the boot or the start failed
+    LOST = "lost"  # it should run and does not: its supervisor or its host went away
+    UNKNOWN = "unknown"
+
+    @property
+    def live(self) -> bool:
+        """Whether processes of the sandbox may exist."""
+        return self in (Status.STARTING, Status.RUNNING, Status.PAUSED, Status.STOPPING)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SandboxRef:
+    """Where a sandbox is: the three parts a call needs, never cleaned for showing."""
+
+    backend: str
+    host: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.backend}/{self.host}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a main process or a command ended.
+
+    ``code`` is the shell's convention: 0-255, 128 + the signal's number where one killed it.
+    ``oom`` is None where the backend cannot know.
+    """
+
+    code: int | None = None
+    signal: int | None = None
+    oom: bool | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of the effective spec: what really holds for a field, and how or why not."""
+
+    field: str
+    value: str
+    note: str = ""
+    enforced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """One sandbox as its backend reports it. Times are seconds since the epoch."""
+
+    ref: SandboxRef
+    name: str
+    status: Status
+    image: str = ""
+    created_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    exit: Exit | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    managed: bool = True
+    maker: str = ""
+    spec: SandboxSpec | None = None
+    effective: tuple[Fact, ...] = ()
+    pid: int | None = None
+    restarts: int | None = None
+    detail: str = ""  # one line a person may need: why it is lost, failed or unhealthy
+
+
+class HealthState(StrEnum):
+    """Whether a backend answers."""
+
+    CONNECTING = "connecting"
+    OK = "ok"
+    UNREACHABLE = "unreachable"  # it should answer and does not
+    UNAVAILABLE = "unavailable"  # it cannot work here: KVM missing, not installed
+
+
+@dataclass(frozen=True, slots=True)
+class BackendHealth:
+    """One backend on one host: does it answer, and if not, why and what to do."""
+
+    backend: str
+    host: str
+    state: HealthState
+    reason: str = ""
+    hint: str = ""
+    version: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it answers."""
+        return self.state is HealthState.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """One sample of a running sandbox. Rates are per second; None is "cannot be known here".
+
+    ``cpu_percent`` is of one vCPU, so two busy ones are 200; ``memory_bytes`` is without page cache.
+    """
+
+    at: float
+    cpu_percent: float | None = None
+    memory_bytes: int | None = None
+    memory_limit: int | None = None
+    pids: int | None = None
+    net_rx: float | None = None
+    net_tx: float | None = None
+    block_read: float | None = None
+    block_write: float | None = None

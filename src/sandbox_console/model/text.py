@@ -1,0 +1,61 @@
+"""Hostile text made safe to show: nothing that acts on a terminal gets through."""
+
+from __future__ import annotations
+
+import re
+
+LINE_CAP = 8192
+"""Characters of one line that are shown; past it the cut is marked."""
+
+_SGR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
+# C0 but tab, DEL, C1, Arabic letter mark, soft hyphen, zero-width and bidi marks, line separators, invisible
+# operators, fillers, BOM, variation selectors beyond emoji's, interlinear marks, tags, surrogates, noncharacters.
+_UNSAFE = (
+    "\x00-\x08\x0a-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_BAD = re.compile(f"[{_UNSAFE}]")
+_ASCII_BAD = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def clean(text: str | bytes, *, keep_sgr: bool = False, cap: int = LINE_CAP) -> str:
+    """One line of text with every control, bidi and invisible character replaced by a visible one.
+
+    C0 and DEL become their pictures (``␛``), the rest ``<U+202E>``. With ``keep_sgr`` colour sequences
+    (``ESC [ ... m``) stay, and nothing else of ANSI does. Longer than ``cap`` characters is cut, and says so.
+    """
+    if isinstance(text, bytes):
+        text = text[: cap * 4].decode("utf-8", "replace") if len(text) > cap * 4 else text.decode("utf-8", "replace")
+    cut = len(text) - cap
+    if cut > 0:
+        text = text[:cap]
+    if not (_ASCII_BAD if text.isascii() else _BAD).search(text):
+        shown = text
+    elif keep_sgr and "\x1b" in text:
+        shown = _clean_around_colours(text)
+    else:
+        shown = _BAD.sub(_visible, text)
+    return f"{shown}…[+{cut}]" if cut > 0 else shown
+
+
+def _clean_around_colours(text: str) -> str:
+    parts: list[str] = []
+    at = 0
+    for match in _SGR.finditer(text):
+        parts += _BAD.sub(_visible, text[at : match.start()]), match.group()
+        at = match.end()
+    parts.append(_BAD.sub(_visible, text[at:]))
+    return "".join(parts)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "␡" if code == 0x7F else f"<U+{code:04X}>"
+
+
+def ascii_id(text: str) -> str:
+    """An identifier as plain ASCII, others escaped: for telling homoglyphs apart."""
+    return text.encode("ascii", "backslashreplace").decode() if not text.isascii() else _BAD.sub(_visible, text)

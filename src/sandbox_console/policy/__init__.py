@@ -1,0 +1,1 @@
+"""The policy room: pure decisions about actions."""

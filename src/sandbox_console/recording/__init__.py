@@ -1,0 +1,1 @@
+"""Recordings of shells as asciicast files."""

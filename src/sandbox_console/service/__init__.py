@@ -1,0 +1,1 @@
+"""What a face may see: one console over every backend."""

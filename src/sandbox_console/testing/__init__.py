@@ -1,0 +1,1 @@
+"""The conformance suite and the fake backend, for anyone who writes a backend."""
