@@ -1,0 +1,76 @@
+"""Which columns of a table fit, how wide each is, and its cells cut to that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+
+GAP = 2
+"""Cells between two columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; widths are in cells.
+
+    It is as wide as its content between ``min_width`` and ``max_width``. Where all do not fit, those of the highest
+    ``priority`` go first; 0 is never dropped. What is left over goes to the ``flex`` columns.
+    """
+
+    key: str
+    title: str
+    min_width: int = 4
+    max_width: int = 40
+    align: Literal["left", "right"] = "left"
+    priority: int = 1
+    flex: bool = False
+
+
+def natural_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    """How wide each column would like to be. Characters are counted, not cells: 6 ms for 10,000 rows, not 60."""
+    longest = [max(map(len, cells)) for cells in zip(*rows, strict=True)] if rows else [0] * len(columns)
+    return [
+        max(column.min_width, min(column.max_width, max(size, len(column.title) + GAP)))
+        for column, size in zip(columns, longest, strict=True)
+    ]
+
+
+def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
+    """The indexes of the columns that are shown in ``width`` cells, in order, with their widths."""
+    kept = list(range(len(columns)))
+    while kept and _needed({i: columns[i].min_width for i in kept}) > width:
+        worst = max(kept, key=lambda i: (columns[i].priority, i))
+        if columns[worst].priority == 0:
+            break
+        kept.remove(worst)
+    widths = {i: columns[i].min_width for i in kept}
+    spare = width - _needed(widths)
+    for i in sorted(kept, key=lambda i: columns[i].priority):
+        more = max(0, min(spare, natural[i] - widths[i]))
+        widths[i] += more
+        spare -= more
+    return _give(widths, [i for i in kept if columns[i].flex], spare)
+
+
+def _needed(widths: Mapping[int, int]) -> int:
+    return sum(widths.values()) + GAP * max(0, len(widths) - 1)
+
+
+def _give(widths: dict[int, int], flexible: Sequence[int], spare: int) -> dict[int, int]:
+    for turn, i in enumerate(flexible):
+        share = max(0, spare) // (len(flexible) - turn)
+        widths[i] += share
+        spare -= share
+    return widths
+
+
+def fit_cell(text: str, width: int, align: str) -> str:
+    """The text in exactly ``width`` cells, its end cut with ``…``."""
+    size = len(text) if text.isascii() else cell_len(text)
+    if size > width:
+        return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+    pad = " " * (width - size)
+    return pad + text if align == "right" else text + pad
