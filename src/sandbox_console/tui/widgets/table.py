@@ -23,7 +23,8 @@ _CURSOR_MARK = "▸"
 class Row(NamedTuple):
     """One row. ``cells`` are already clean.
 
-    ``styles`` names a style for each cell: "", "ok", "warn", "error", "dim" or "accent". ``sort`` holds what the columns are sorted by where the text will not do (numbers, times); None sorts last.
+    ``styles`` names a style for each cell: "", "ok", "warn", "error", "dim" or "accent". ``sort`` holds what the
+    columns are sorted by where the text will not do (numbers, times); None sorts last.
     """
 
     key: Hashable
