@@ -1,0 +1,100 @@
+"""What the audit log tells: rows, what to ask for, and the verdict of a verification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What a row says. Every attempt is followed by one outcome or, after a crash, one unknown."""
+
+    ATTEMPT = "attempt"
+    OUTCOME = "outcome"
+    UNKNOWN = "unknown"
+    NOTE = "note"
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    DENIED = "denied"
+    UNSUPPORTED = "unsupported"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One row. ``ref`` is the attempt that it belongs to, None for an attempt; ``at_ns`` is since the epoch."""
+
+    seq: int
+    at_ns: int
+    kind: Kind
+    ref: int | None
+    actor: str
+    session: str
+    request_id: str
+    action: str
+    backend: str
+    target: str
+    outcome: str
+    dur_us: int | None
+    body: Mapping[str, Any]
+    hash: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "seq": self.seq, "at_ns": self.at_ns, "kind": str(self.kind), "ref": self.ref, "actor": self.actor,
+            "session": self.session, "request_id": self.request_id, "action": self.action, "backend": self.backend,
+            "target": self.target, "outcome": self.outcome, "dur_us": self.dur_us, "body": dict(self.body),
+            "hash": self.hash,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """An attempt with how it ended: what ``audit ls`` and the screens show as one line."""
+
+    attempt: AuditRow
+    end: AuditRow | None = None
+    notes: tuple[AuditRow, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """The outcome's word; empty while the attempt is in flight."""
+        return self.end.outcome if self.end else ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuery:
+    """Which attempts, newest first. ``target`` is a sandbox's ref as text; ``since`` is seconds since the epoch."""
+
+    limit: int = 50
+    target: str = ""
+    action: str = ""
+    outcome: str = ""
+    backend: str = ""
+    actor: str = ""
+    since: float | None = None
+    before_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a walk over the whole chain found. ``first_bad`` is the first row that does not hold."""
+
+    ok: bool
+    rows: int
+    head: str
+    first_bad: int | None = None
+    problem: str = ""
+    open_attempts: int = 0
+    unknown: int = 0
+    limits: tuple[str, ...] = field(default=())
