@@ -191,7 +191,9 @@ class LogView(ScrollView, can_focus=True):
     def _tick(self) -> None:
         self._ticking = False
         done = self._scan()
-        self.virtual_size = Size(self.size.width, self.shown + STATUS_ROWS + (self._page - 1 if self.wrap else 0))
+        self.virtual_size = Size(
+            self.scrollable_size.width, self.shown + STATUS_ROWS + (self._page - 1 if self.wrap else 0)
+        )
         if self.follow:
             self._move(self.shown - (1 if self.wrap else self._page))
         elif self._anchor is not None:
@@ -344,10 +346,10 @@ class LogView(ScrollView, can_focus=True):
             self._page_strips = list(self._wrapped_page() if self.wrap else self._cut_page())
         if y < len(self._page_strips):
             return self._page_strips[y]
-        return Strip.blank(self.size.width, self.rich_style)
+        return Strip.blank(self.scrollable_size.width, self.rich_style)
 
     def _cut_page(self) -> Iterator[Strip]:
-        width, base = self.size.width, self.rich_style
+        width, base = self.scrollable_size.width, self.rich_style
         for row in range(self._top, min(self._top + self._page, self.shown)):
             head, body = self._runs(self._line_at(row))
             strip = Strip(head + list(Strip(body).crop(self._side))) if self._side else Strip(head + body)
@@ -356,10 +358,10 @@ class LogView(ScrollView, can_focus=True):
     def _wrapped_rows(self, row: int) -> list[Strip]:
         head, body = self._runs(self._line_at(row))
         indent = len(head[0].text)
-        folded = wrapped(body, max(1, self.size.width - indent))
+        folded = wrapped(body, max(1, self.scrollable_size.width - indent))
         blank = Segment(" " * indent, self.rich_style)
         rows = [Strip([*(head if at == 0 else [blank]), *runs]) for at, runs in enumerate(folded)]
-        return [strip.adjust_cell_length(self.size.width, self.rich_style) for strip in rows]
+        return [strip.adjust_cell_length(self.scrollable_size.width, self.rich_style) for strip in rows]
 
     def _wrapped_page(self) -> list[Strip]:
         """A page of folded lines: up from the newest while following, else down from the line on top."""
@@ -424,7 +426,7 @@ class LogView(ScrollView, can_focus=True):
             parts.append(f"{self.store.first:,} older dropped")
         parts.append("E = stderr")
         strip = Strip([Segment(word, base + self._part(style)), Segment("  ".join(parts), base)])
-        return strip.adjust_cell_length(self.size.width, base)
+        return strip.adjust_cell_length(self.scrollable_size.width, base)
 
 
 def _write_new(path: Path, parts: Sequence[bytes]) -> int:

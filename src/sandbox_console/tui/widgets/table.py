@@ -129,7 +129,7 @@ class FleetTable(ScrollView, can_focus=True):
         self._natural = natural_widths(self.columns, [row.cells for row in self._rows])
         self._place_cursor(key)
         if self._lay_out() or len(before) != len(self._rows):
-            self.virtual_size = Size(self.size.width, len(self._rows) + HEADER_ROWS)
+            self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_ROWS)
             self.refresh()
         else:
             self._refresh_changed(before)
@@ -215,24 +215,24 @@ class FleetTable(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         self._lay_out()
-        self.virtual_size = Size(self.size.width, len(self._rows) + HEADER_ROWS)
+        self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_ROWS)
         self.refresh()
 
     def _lay_out(self) -> bool:
-        self._laid_out_for = self.size.width
-        widths = fit_columns(self.columns, self._natural, max(0, self.size.width - len(_CURSOR_MARK) - 1))
+        self._laid_out_for = self.scrollable_size.width
+        widths = fit_columns(self.columns, self._natural, max(0, self.scrollable_size.width - len(_CURSOR_MARK) - 1))
         changed = widths != self._widths
         self._widths = widths
         return changed
 
     def render_line(self, y: int) -> Strip:
-        if self._laid_out_for != self.size.width:  # a scrollbar came or went: that posts no Resize
+        if self._laid_out_for != self.scrollable_size.width:  # a scrollbar came or went, which posts no Resize
             self._lay_out()
         if y < HEADER_ROWS:
             return self._header()
         at = self.scroll_offset.y + y - HEADER_ROWS
         if at >= len(self._rows):
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip.blank(self.scrollable_size.width, self.rich_style)
         return self._row(self._rows[at], selected=at == self._cursor)
 
     def _header(self) -> Strip:
@@ -240,7 +240,7 @@ class FleetTable(ScrollView, can_focus=True):
         style = self.get_component_rich_style("table--header")
         text = " " * (len(_CURSOR_MARK) + 1)
         text += (" " * GAP).join(fit_cell(titles[i], width, self.columns[i].align) for i, width in self._widths.items())
-        return Strip([Segment(text, style)]).adjust_cell_length(self.size.width, style)
+        return Strip([Segment(text, style)]).adjust_cell_length(self.scrollable_size.width, style)
 
     def _sort_mark(self, i: int) -> str:
         if self.columns[i].key != self.sort_column:
@@ -256,7 +256,7 @@ class FleetTable(ScrollView, can_focus=True):
             style = base + self.get_component_rich_style(f"table--{name}", partial=True) if name else base
             segments.append(Segment(fit_cell(row.cells[i], width, self.columns[i].align), style + over))
             segments.append(Segment(" " * GAP, base + over))
-        return Strip(segments).adjust_cell_length(self.size.width, base + over)
+        return Strip(segments).adjust_cell_length(self.scrollable_size.width, base + over)
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)

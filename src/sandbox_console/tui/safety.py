@@ -1,0 +1,154 @@
+"""What keeps a sandbox's text from acting on the operator's terminal or on this app.
+
+Everything a sandbox can choose (output, names, labels, images, errors) is hostile. Three layers, each enough alone
+for what it covers: text is cleaned and shown without markup (`plain`), no control character or link leaves in a drawn
+line (`StripControls`), and no text can carry an action (`SafeApp._broker_event`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.app import App
+from textual.color import Color
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.text import clean, strip_unsafe
+
+Result = TypeVar("Result")
+
+
+def plain(text: str | bytes, style: str = "") -> Content:
+    """Hostile text as a renderable without markup: what a Textual widget, ``border_title`` or tooltip is given.
+
+    Each line is cleaned by itself; ``style`` is a Textual style such as ``"bold $error"``, never from a sandbox.
+    """
+    shown = _lines(text)
+    return Content.styled(shown, style) if style else Content(shown)
+
+
+def plain_text(text: str | bytes, style: str = "") -> Text:
+    """The same for what takes Rich's text only: the cells and labels of a DataTable, a RichLog, a Tree."""
+    return Text(_lines(text), style=style, end="")
+
+
+def escaped(text: str | bytes) -> str:
+    """The same for what takes only a string that it parses: the help line of a command palette's hit."""
+    return _lines(text).replace("[", r"\[")  # textual.markup.escape lets a bracket after a backslash through
+
+
+def _lines(text: str | bytes) -> str:
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
+class StripControls(LineFilter):
+    """Takes controls, invisible characters and links out of every line that is drawn: about 1 us a row."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's signature
+        if all(_harmless(segment) for segment in segments):
+            return segments
+        return [Segment(_stripped(text), _unlinked(style) if style else None) for text, style, _ in segments]
+
+
+def _harmless(segment: Segment) -> bool:
+    text, style, control = segment
+    return text.isprintable() and control is None and (style is None or style.link is None)
+
+
+@lru_cache(maxsize=4096)
+def _stripped(text: str) -> str:
+    # What is taken out is filled up, or the line would be shorter than the layout says.
+    shown = strip_unsafe(text.replace("\t", " "))
+    return shown + " " * max(0, cell_len(text) - cell_len(shown))
+
+
+@lru_cache(maxsize=1024)
+def _unlinked(style: Style) -> Style:
+    return style.update_link(None) if style.link else style
+
+
+class SafeApp(App[Result], Generic[Result]):
+    """The base of the app. Overrides private names of textual 8.2.8, which is pinned; tests/tui/safety holds them.
+
+    ``[@click=...]`` in a string does nothing, on any widget: give a widget a handler instead.
+    """
+
+    crash_dir: Path | None = None
+    """Where the report of a crash is written; None: the system's temporary folder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._filters.insert(0, StripControls())
+
+    async def _broker_event(self, event_name: str, event: events.Event, default_namespace: DOMNode) -> bool:  # noqa: ARG002
+        return False
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,  # noqa: ARG002 - never, whatever the caller says
+    ) -> None:
+        """Show a message for a while; it is cleaned and never parsed as markup."""
+        super().notify(_lines(message), title=clean(title), severity=severity, timeout=timeout, markup=False)
+
+    def exit(self, result: Result | None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
+        """End the app; a string as message is cleaned."""
+        super().exit(result, return_code, plain_text(message) if isinstance(message, str) else message)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy text, without controls: pasted into a shell they would act there."""
+        super().copy_to_clipboard("\n".join(strip_unsafe(line) for line in text.split("\n")))
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End the app and say where, without the values: Textual's own report prints every local variable."""
+        self._return_code = 1
+        if self._exception is None:
+            self._exit_renderables[:] = [plain_text(self._crash_report(error))]
+            self._exception = error
+            self._exception_event.set()
+        self._close_messages_no_wait()
+
+    def _crash_report(self, error: Exception) -> str:
+        what = error.message if isinstance(error, ConsoleError) else type(error).__name__
+        line = f"sandbox-console stopped on an internal error: {what}"
+        try:
+            with tempfile.NamedTemporaryFile(
+                "w", prefix="sandbox-console-crash-", suffix=".log", dir=self.crash_dir, delete=False, encoding="utf-8"
+            ) as file:
+                file.writelines(f"{text}\n" for text in _where(error))
+        except OSError as problem:
+            return f"{line}\nIts report could not be written: {problem.strerror}"
+        return f"{line}\nWhere it happened, without any values: {file.name}"
+
+
+def _where(error: BaseException) -> Iterator[str]:
+    """The frames of an error and of its causes: types, files, lines, functions; no message, no value."""
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        yield f"{type(at).__module__}.{type(at).__qualname__}"
+        for frame in traceback.extract_tb(at.__traceback__):
+            yield f"  {frame.filename}:{frame.lineno} {frame.name}"
+        at = at.__cause__ or at.__context__
