@@ -110,3 +110,17 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(text.strip("[]"))
     except ValueError:
         return None
+
+
+def covers(allowed: HostPattern, asked: HostPattern) -> bool:
+    """Whether all that ``asked`` matches is matched by ``allowed`` too."""
+    if not asked.ports <= allowed.ports:
+        return False
+    if allowed.network is not None and asked.network is not None:
+        same = allowed.network.version == asked.network.version
+        return same and asked.network.subnet_of(allowed.network)  # type: ignore[arg-type]
+    if allowed.network is not None or asked.network is not None:
+        return False
+    if allowed.wildcard:
+        return asked.host.endswith("." + allowed.host) or (asked.wildcard and asked.host == allowed.host)
+    return not asked.wildcard and asked.host == allowed.host

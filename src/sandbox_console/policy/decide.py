@@ -1,0 +1,88 @@
+"""The decision: pure, the same for every face."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from sandbox_console.model import hosts
+from sandbox_console.model.action import Action, Create, Update
+from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.policy import needs
+from sandbox_console.policy.rules import Allow, Ask, Decision, Deny, Rules
+
+
+def decide(
+    action: Action,
+    rules: Rules,
+    capabilities: Capabilities,
+    *,
+    target: Sandbox | None = None,
+    injects: dict[str, str] | None = None,
+) -> Decision:
+    """Whether an action may go on.
+
+    ``target`` is the sandbox it is about (None for a create), ``injects`` how each secret of the
+    config is handed over. A Deny for a missing capability names it; what the rules forbid comes first.
+    """
+    denied = _forbidden(action, rules) or _incapable(action, capabilities, injects or {})
+    if denied:
+        return denied
+    return _question(action, rules, target) or Allow()
+
+
+def _forbidden(action: Action, rules: Rules) -> Deny | None:
+    if rules.read_only:
+        return Deny("the console is read-only", "policy.read_only", hint="start it without --read-only")
+    if action.verb in rules.deny:
+        return Deny(f"the policy denies {action.verb}", "policy.deny")
+    if isinstance(action, (Create, Update)):
+        return _spec_forbidden(action.spec, rules)
+    return None
+
+
+def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
+    if not any(fnmatchcase(spec.image, pattern) for pattern in rules.images):
+        return Deny(f"image {spec.image!r} fits none of {', '.join(rules.images)}", "policy.images")
+    for field, cap in (("cpus", rules.max_cpus), ("memory_mib", rules.max_memory_mib), ("pids", rules.max_pids)):
+        asked = getattr(spec, field)
+        if cap is not None and asked is not None and asked > cap:
+            return Deny(f"{field} {asked:g} is above the cap of {cap:g}", f"policy.max_{field}")
+        if cap is not None and asked is None and rules.require_limits:
+            return Deny(f"{field} is not set, and the policy requires it", "policy.require_limits")
+    return _egress_forbidden(spec, rules)
+
+
+def _egress_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
+    if rules.egress is None:
+        return None
+    ceiling = [hosts.parse(text, allow_ip=rules.egress_ip) for text in rules.egress]
+    for asked in spec.egress:
+        wanted = hosts.parse(asked, allow_ip=rules.egress_ip)
+        if not any(hosts.covers(allowed, wanted) for allowed in ceiling):
+            return Deny(f"egress to {asked!r} is not covered by the policy", "policy.egress")
+    return None
+
+
+def _incapable(action: Action, capabilities: Capabilities, injects: dict[str, str]) -> Deny | None:
+    verb = needs.of_verb(action)
+    wanted = [("", verb)] if verb else []
+    if isinstance(action, (Create, Update)):
+        wanted += needs.of_spec(action.spec, injects)
+    for field, capability in wanted:
+        if not capabilities.has(capability):
+            what = f"{field}: {capability}" if field else str(capability)
+            hint = 'limits = "best-effort" accepts it unenforced' if field in needs.LIMITS else ""
+            reason = f"{what} is unsupported here: {capabilities.reason(capability)}"
+            return Deny(reason, "capability", str(capability), hint)
+    return None
+
+
+def _question(action: Action, rules: Rules, target: Sandbox | None) -> Decision | None:
+    if target is not None and not target.managed and rules.foreign != "allow":
+        reason = f"{target.name} was not made by this console"
+        if rules.foreign == "deny":
+            return Deny(reason, "policy.foreign")
+        return Ask(reason, "policy.foreign", token=target.ref.id)
+    return Ask(f"the policy asks before {action.verb}", "policy.ask") if action.verb in rules.ask else None

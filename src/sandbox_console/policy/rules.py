@@ -1,0 +1,57 @@
+"""The rules that an operator sets in the ``[policy]`` table of the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Stance = Literal["allow", "ask", "deny"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What may be done. The defaults let a developer work and ask before touching what others made.
+
+    A sandbox that asks for no egress gets none, whatever stands here; ``egress`` is the ceiling of
+    what one may ask for (None: any host). Caps hold for what is asked; None is no cap.
+    ``images`` are shell patterns (``python:*``).
+    """
+
+    read_only: bool = False
+    foreign: Stance = "ask"
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    egress: tuple[str, ...] | None = None
+    egress_ip: bool = False
+    images: tuple[str, ...] = ("*",)
+    max_cpus: float | None = None
+    max_memory_mib: int | None = None
+    max_pids: int | None = None
+    require_limits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Go on if a person confirms: by ``token`` where one is set, else by a plain yes."""
+
+    reason: str
+    rule: str
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Do not. ``capability`` is set where the backend lacks something rather than the rules forbidding it."""
+
+    reason: str
+    rule: str
+    capability: str = ""
+    hint: str = ""
+
+
+Decision = Allow | Ask | Deny

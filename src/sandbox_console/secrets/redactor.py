@@ -1,0 +1,97 @@
+"""Known secret values taken out of output, in every form they usually leak in, also across chunks."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
+
+from ahocorasick_rs import BytesAhoCorasick, MatchKind
+
+MASK = b"[secret]"
+
+
+def forms(value: str) -> set[bytes]:
+    """A value raw, URL-encoded, JSON-escaped, in hex and in base64 at its three alignments."""
+    raw = value.encode()
+    found = {raw, quote(value, safe="").encode(), quote_plus(value).encode(), json.dumps(value)[1:-1].encode()}
+    found |= {json.dumps(value, ensure_ascii=False)[1:-1].encode(), raw.hex().encode(), raw.hex().upper().encode()}
+    found |= {base64.b64encode(raw), base64.urlsafe_b64encode(raw)}
+    for pad in range(3):
+        # Only whole groups of three bytes encode the same whatever stands around them.
+        skip = -pad % 3
+        middle = raw[skip : skip + (len(raw) - skip) // 3 * 3]
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            found.add(encode(middle))
+    return {form for form in found if len(form) >= 8}
+
+
+class Redactor:
+    """Knows values; hands out masked bytes. Values are added as they are resolved, and never shown."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._forms: set[bytes] = set()
+        self._prefixes: frozenset[bytes] = frozenset()
+        self._longest = 0
+        self._automaton: BytesAhoCorasick | None = None
+        self.add(values)
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._forms)} forms)"
+
+    def add(self, values: Iterable[str]) -> None:
+        """Know more values."""
+        new = {form for value in values for form in forms(value)} - self._forms
+        if not new:
+            return
+        self._forms |= new
+        self._automaton = BytesAhoCorasick(sorted(self._forms), matchkind=MatchKind.LeftmostLongest)
+        self._longest = max(map(len, self._forms))
+        self._prefixes = frozenset(form[:size] for form in self._forms for size in range(1, len(form)))
+
+    def apply(self, data: bytes) -> bytes:
+        """All of ``data`` with the known values masked."""
+        if self._automaton is None:
+            return data
+        parts: list[bytes] = []
+        at = 0
+        for _, start, end in self._automaton.find_matches_as_indexes(data):
+            parts += data[at:start], MASK
+            at = end
+        return b"".join((*parts, data[at:])) if parts else data
+
+    def text(self, text: str) -> str:
+        """The same for text."""
+        if self._automaton is None:
+            return text
+        return self.apply(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def held_back(self, data: bytes) -> int:
+        """How many of the last bytes may be the beginning of a value."""
+        if self._automaton is None:
+            return 0
+        for size in range(min(self._longest - 1, len(data)), 0, -1):
+            if data[-size:] in self._prefixes:
+                return size
+        return 0
+
+
+class StreamRedactor:
+    """One stream's bytes, masked also where a value is split across chunks."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be shown so far: the last bytes are kept back while they may begin a value."""
+        masked = self._redactor.apply(self._held + data if self._held else data)
+        keep = self._redactor.held_back(masked)
+        self._held = masked[len(masked) - keep :]
+        return masked[: len(masked) - keep] if keep else masked
+
+    def flush(self) -> bytes:
+        """The rest, at the stream's end."""
+        held, self._held = self._held, b""
+        return held

@@ -1,0 +1,164 @@
+"""The configuration: a TOML file, then the environment, then flags. An unknown key is an error that names the nearest."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+
+from sandbox_console.errors import ConfigError
+from sandbox_console.model import hosts
+from sandbox_console.policy.rules import Rules
+from sandbox_console.secrets.sources import SecretSource, problem
+
+_APP = "sandbox-console"
+_PREFIX = "SANDBOX_CONSOLE_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuiOptions:
+    """The ``[tui]`` table. ``stats_interval_s`` is the time between samples of the visible rows."""
+
+    theme: str = "textual-dark"
+    stats_interval_s: float = 2.0
+    log_memory_mib: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that a user sets. ``backends`` holds each backend's own table, which its provider checks."""
+
+    backend: str = ""
+    policy: Rules = field(default_factory=Rules)
+    secrets: dict[str, SecretSource] = field(default_factory=dict)
+    backends: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tui: TuiOptions = field(default_factory=TuiOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where the console keeps things. ``state`` is 0700."""
+
+    config_file: Path
+    state: Path
+
+    @property
+    def audit_db(self) -> Path:
+        """The audit log."""
+        return self.state / "audit" / "audit.db"
+
+    def backend(self, name: str) -> Path:
+        """The folder of one backend."""
+        return self.state / "backends" / name
+
+
+def find_paths(config_file: Path | None = None) -> Paths:
+    """The user's folders, or those under SANDBOX_CONSOLE_HOME. Nothing is made."""
+    home = os.environ.get(f"{_PREFIX}HOME")
+    base = Path(home).expanduser().absolute() if home else None
+    named = config_file or os.environ.get(f"{_PREFIX}CONFIG")
+    config = Path(named).expanduser() if named else (base or platformdirs.user_config_path(_APP)) / "config.toml"
+    return Paths(config.absolute(), base / "state" if base else platformdirs.user_state_path(_APP))
+
+
+def load(paths: Paths, *, required: bool = False) -> Config:
+    """Read the file and the environment. Raises ConfigError that names the file, the key and the nearest known one."""
+    data = _read(paths.config_file, required=required)
+    where = str(paths.config_file)
+    for key, value in _environment().items():
+        _put(data, key.lower().split("__"), value)
+        where = f"{paths.config_file} with {_PREFIX}{key}"
+    _refuse_unknown(data, Config, "", where)
+    try:
+        config = msgspec.convert(_renamed(data), Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}", hint="docs/configuration.md lists each key and its type") from None
+    _check(config, where)
+    return config
+
+
+def _read(path: Path, *, required: bool) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        if required:
+            raise ConfigError(f"{path} is not there", hint="name a config file that exists") from None
+        return {}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML") from None
+
+
+def _environment() -> dict[str, Any]:
+    """``SANDBOX_CONSOLE_POLICY__READ_ONLY=true`` is ``policy.read_only``; the value is TOML, else text."""
+    found: dict[str, Any] = {}
+    for name, text in os.environ.items():
+        key = name.removeprefix(_PREFIX)
+        if name.startswith(_PREFIX) and ("__" in key or key == "BACKEND"):
+            try:
+                found[key] = tomllib.loads(f"v = {text}")["v"]
+            except tomllib.TOMLDecodeError:
+                found[key] = text
+    return found
+
+
+def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        inner = data.setdefault(part, {})
+        if not isinstance(inner, dict):
+            return  # the wrong type is reported by the decoding
+        data = inner
+    data[path[-1]] = value
+
+
+def _refuse_unknown(data: Mapping[str, Any], kind: type, prefix: str, where: str) -> None:
+    hints = typing.get_type_hints(kind)
+    known = {"from" if name == "source" else name for name in hints}
+    for key, value in data.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(sorted(known))}"
+            raise ConfigError(f"{where}: unknown key {prefix}{key}", hint=hint)
+        if not isinstance(value, Mapping) or key not in hints:
+            continue
+        inner = hints[key]
+        if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+            _refuse_unknown(value, inner, f"{prefix}{key}.", where)
+        elif isinstance(inner, types.GenericAlias) and dataclasses.is_dataclass(entry := inner.__args__[1]):
+            for name, table in value.items():
+                if isinstance(table, Mapping):
+                    _refuse_unknown(table, entry, f"{prefix}{key}.{name}.", where)
+
+
+def _renamed(data: dict[str, Any]) -> dict[str, Any]:
+    """``from`` is a word of Python: in the dataclass it is ``source``."""
+    tables = data.get("secrets")
+    if not isinstance(tables, dict):
+        return data
+    rename = {"from": "source"}
+    return data | {
+        "secrets": {
+            name: {rename.get(key, key): value for key, value in table.items()} if isinstance(table, dict) else table
+            for name, table in tables.items()
+        }
+    }
+
+
+def _check(config: Config, where: str) -> None:
+    for name, source in config.secrets.items():
+        if text := problem(source):
+            raise ConfigError(f"{where}: secrets.{name}: {text}")
+    for pattern in config.policy.egress or ():
+        try:
+            hosts.parse(pattern, allow_ip=config.policy.egress_ip)
+        except ValueError as error:
+            raise ConfigError(f"{where}: policy.egress: {error}") from None

@@ -1,0 +1,79 @@
+"""From one spec to another: which changes are live, which need a new sandbox, which cannot be."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.policy import needs
+
+_LIVE = {
+    "name": Capability.RENAME,
+    "labels": Capability.UPDATE_LABELS,
+    "cpus": Capability.UPDATE_CPU,
+    "memory_mib": Capability.UPDATE_MEMORY,
+    "pids": Capability.UPDATE_PIDS,
+}
+
+
+class How(StrEnum):
+    """How a change is made."""
+
+    LIVE = "live"
+    RECREATE = "recreate"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field that differs, before and after as they stand in the spec."""
+
+    field: str
+    before: Any
+    after: Any
+    how: How
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All changes between two specs."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def how(self) -> How | None:
+        """The heaviest of the changes; None where nothing differs."""
+        found = {change.how for change in self.changes}
+        return next((how for how in (How.UNSUPPORTED, How.RECREATE, How.LIVE) if how in found), None)
+
+
+def make_plan(old: SandboxSpec, new: SandboxSpec, capabilities: Capabilities, injects: dict[str, str]) -> Plan:
+    """Compare two specs for a backend with these capabilities."""
+    missing = {
+        field: f"{need}: {capabilities.reason(need)}"
+        for field, need in needs.of_spec(new, injects)
+        if not capabilities.has(need)
+    }
+    changes: list[Change] = []
+    for item in dataclasses.fields(SandboxSpec):
+        before, after = getattr(old, item.name), getattr(new, item.name)
+        if before != after:
+            changes.append(_change(item.name, before, after, capabilities, missing.get(item.name)))
+    return Plan(tuple(changes))
+
+
+def _change(field: str, before: Any, after: Any, capabilities: Capabilities, missing: str | None) -> Change:
+    if missing is not None:
+        return Change(field, before, after, How.UNSUPPORTED, missing)
+    live = _LIVE.get(field)
+    # A limit cannot be taken away live: engines read "unset" as "leave it as it is".
+    if live is not None and capabilities.has(live) and after is not None:
+        return Change(field, before, after, How.LIVE)
+    if field == "name" and live is not None:
+        return Change(field, before, after, How.UNSUPPORTED, capabilities.reason(live))
+    return Change(field, before, after, How.RECREATE, "it is set when a sandbox is made")
