@@ -1,0 +1,54 @@
+"""The Textual driver inside the app process: a WebDriver that can repaint, copies openly and dies with its server."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from textual.drivers.web_driver import WebDriver
+from textual.messages import ExitApp
+
+MOST_COPIED = 1024 * 1024
+"""Characters of one copy that are passed to the browser."""
+
+_COPY = re.compile(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")
+_ANY_OSC_52 = re.compile(r"(?:\x1b\]|\x9d)52;[^\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)?")
+
+
+class BrowserDriver(WebDriver):
+    """Textual's own copy is one whole write, so it can be told from an OSC 52 inside a painted line."""
+
+    def write(self, data: str) -> None:
+        if "52;" in data:
+            if own := _COPY.fullmatch(data):
+                self._copy(own[1])
+                return
+            data = _ANY_OSC_52.sub("", data)
+        super().write(data.encode("utf-8", "replace").decode("utf-8"))
+
+    def run_input_thread(self) -> None:
+        super().run_input_thread()
+        if not self.exit_event.is_set() and not self._loop.is_closed():
+            # Standard input has ended without a farewell: the server is gone.
+            self._loop.call_soon_threadsafe(self._app.post_message, ExitApp())
+
+    def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
+        if packet_type == "repaint":
+            self._loop.call_soon_threadsafe(self._repaint)
+        else:
+            super().on_meta(packet_type, payload)
+
+    def _repaint(self) -> None:
+        self.write("\x1b[?1049h")
+        self._enable_mouse_support()
+        self.write("\x1b[?25l")
+        self._enable_bracketed_paste()
+        self._app.refresh(layout=True)
+
+    def _copy(self, encoded: str) -> None:
+        try:
+            text = base64.b64decode(encoded, validate=True).decode("utf-8", "replace")
+        except binascii.Error:
+            return
+        self.write_meta({"type": "copy", "text": text[:MOST_COPIED]})

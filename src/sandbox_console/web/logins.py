@@ -1,0 +1,133 @@
+"""Who may look: the login token, the sessions it buys, and the limit on wrong guesses."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sandbox_console.errors import ConfigError
+
+TOKEN_VARIABLE = "SANDBOX_CONSOLE_TOKEN"  # noqa: S105 - the variable's name
+FAILURES_A_MINUTE = 5
+LIFETIME_S = 12 * 3600.0
+MOST_LOGINS = 32
+_SHORTEST_TOKEN = 16
+_MOST_PEERS = 1024
+
+
+class WrongToken(Exception):
+    """The token is not the one, or was used already."""
+
+
+class TooManyFailures(Exception):
+    """A peer has guessed too often within a minute."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """One browser that has shown the token.
+
+    ``cookie`` goes into an HttpOnly cookie. Cookies ignore ports, so any server on this host name sees it;
+    ``key`` is kept by the page's own origin, port included, and both are needed for a websocket.
+    """
+
+    id: str
+    peer: str
+    expires: float
+    cookie: str = field(repr=False)
+    key: str = field(repr=False)
+
+    @property
+    def actor(self) -> str:
+        """The name in the audit log."""
+        return f"browser:{self.id}@{self.peer}"
+
+    def holds(self, key: str) -> bool:
+        """Whether a page's key is this login's."""
+        return hmac.compare_digest(_digest(key), _digest(self.key))
+
+
+class Logins:
+    """The sessions of one server. Times are of ``clock``, in seconds."""
+
+    def __init__(self, token: str | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Take the operator's token, which may be used often, or make one for a single login."""
+        self.reusable = token is not None
+        self.token = token or secrets.token_urlsafe(32)
+        self.cookie_name = f"sandbox_console_{secrets.token_hex(4)}"
+        self._clock = clock
+        self._logins: dict[bytes, Login] = {}
+        self._failures: dict[str, deque[float]] = {}
+
+    def exchange(self, token: str, peer: str) -> Login:
+        """A new login for the token. Raises WrongToken, or TooManyFailures before looking at it."""
+        failures = self._recent_failures(peer)
+        if len(failures) >= FAILURES_A_MINUTE:
+            raise TooManyFailures
+        if not hmac.compare_digest(_digest(token), _digest(self.token)):
+            failures.append(self._clock())
+            raise WrongToken
+        if not self.reusable:
+            self.token = secrets.token_urlsafe(32)
+        return self._add(peer)
+
+    def find(self, cookie: str) -> Login | None:
+        """The living login of a cookie's value."""
+        login = self._logins.get(_digest(cookie))
+        if login and login.expires <= self._clock():
+            del self._logins[_digest(cookie)]
+            return None
+        return login
+
+    def _add(self, peer: str) -> Login:
+        while len(self._logins) >= MOST_LOGINS:
+            del self._logins[next(iter(self._logins))]
+        cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        login = Login(secrets.token_hex(4), peer, self._clock() + LIFETIME_S, cookie, key)
+        self._logins[_digest(cookie)] = login
+        return login
+
+    def _recent_failures(self, peer: str) -> deque[float]:
+        if peer not in self._failures and len(self._failures) >= _MOST_PEERS:
+            del self._failures[next(iter(self._failures))]
+        failures = self._failures.setdefault(peer, deque())
+        while failures and failures[0] <= self._clock() - 60:
+            failures.popleft()
+        return failures
+
+
+def given_token(file: Path | None, environment: MutableMapping[str, str] = os.environ) -> str | None:
+    """The operator's token from a file, else from the environment, out of which it is taken. Raises ConfigError."""
+    value = environment.pop(TOKEN_VARIABLE, None)
+    token = _from_file(file) if file else value
+    if token is not None and len(token) < _SHORTEST_TOKEN:
+        where = file or TOKEN_VARIABLE
+        raise ConfigError(
+            f"the login token of {where} is shorter than {_SHORTEST_TOKEN} characters",
+            hint="make one with: openssl rand -hex 32",
+        )
+    return token
+
+
+def _from_file(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            token = stream.read(4096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the token file {file} cannot be read: {error}", hint="write the token to it") from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise ConfigError(f"the token file {file} can be read by others", hint=f"chmod 600 {file}")
+    return token
+
+
+def _digest(value: str) -> bytes:
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()

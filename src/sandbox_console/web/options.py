@@ -1,0 +1,115 @@
+"""What ``sandbox-console serve`` was asked for, and which addresses that makes it answer to."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_console.errors import UsageError
+
+MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """One browser server: where it listens, what it runs, and its limits (times in seconds)."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free port; the address that is printed names it."""
+    read_only: bool = False
+    backend: str | None = None
+    config: Path | None = None
+    command: Sequence[str] | None = None
+    """The Textual program to show, as an argument list; None shows the console itself."""
+    token_file: Path | None = None
+    """A file of mode 0600 that holds the login token; None makes one for a single login."""
+    cert: Path | None = None
+    key: Path | None = None
+    """PEM files for TLS; `key` may be left out where `cert` holds both."""
+    insecure_no_tls: bool = False
+    """Listen beyond this machine without TLS all the same."""
+    names: tuple[str, ...] = ()
+    """Further host names that browsers may use, as behind a proxy or on a wildcard address."""
+    pass_env: tuple[str, ...] = ()
+    """Further environment variables that the app is given."""
+    max_sessions: int = 8
+    idle_s: float = 3600.0
+    """A session without a key, click or resize for this long ends."""
+    resume_s: float = 30.0
+    """An app without a socket lives this long, so that a dropped connection finds it again."""
+
+    def check(self) -> None:
+        """Raise UsageError where the options do not hold together or would expose the console."""
+        if not 0 <= self.port <= 65535:
+            raise UsageError(f"port {self.port} is not between 0 and 65535", hint="leave --port out for a free one")
+        if self.key and not self.cert:
+            raise UsageError("a key was given without its certificate", hint="add --cert FILE")
+        if is_loopback(self.host):
+            return
+        if not self.cert and not self.insecure_no_tls:
+            raise UsageError(
+                f"{self.host} can be reached from other machines, and there is no TLS",
+                hint="give --cert and --key, or keep 127.0.0.1 and tunnel to it by ssh -L; "
+                "--insecure-no-tls sends the login and every key in the clear",
+            )
+        if is_wildcard(self.host) and not self.names:
+            raise UsageError(
+                f"{self.host} is every address of this machine, so the name that browsers use is not known",
+                hint="listen on one address, or add --name HOSTNAME",
+            )
+
+    @property
+    def scheme(self) -> str:
+        """``https`` where there is a certificate."""
+        return "https" if self.cert else "http"
+
+    @property
+    def bind(self) -> str:
+        """The address to listen on: names of this machine are taken as 127.0.0.1."""
+        return "127.0.0.1" if _is_local_name(self.host) else self.host
+
+    def app_command(self) -> list[str]:
+        """The argument list of the app; nothing of it passes through a shell."""
+        if self.command is not None:
+            return list(self.command)
+        words = [sys.executable, "-m", "sandbox_console"]
+        words += ["--config", str(self.config)] if self.config else []
+        words += ["--backend", self.backend] if self.backend else []
+        return [*words, "--read-only"] if self.read_only else words
+
+    def authorities(self, port: int) -> tuple[str, ...]:
+        """The exact values of ``Host`` that are answered; the first is the one to print."""
+        names = [] if is_wildcard(self.host) else [self.host]
+        names += self.names
+        if is_loopback(self.host):
+            names += ["127.0.0.1", "localhost", "console.localhost"]
+        shown = [f"[{name}]" if ":" in name else name.lower() for name in names]
+        default = {"http": 80, "https": 443}[self.scheme]
+        plain = shown if port == default else []
+        return tuple(dict.fromkeys([*plain, *(f"{name}:{port}" for name in shown)]))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if _is_local_name(host):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether an address stands for every address of this machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _is_local_name(host: str) -> bool:
+    return host.lower() == "localhost" or host.lower().endswith(".localhost")

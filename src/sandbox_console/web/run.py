@@ -1,0 +1,119 @@
+"""Listen, print the address once, and end everything on SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import web
+
+from sandbox_console.errors import Conflict, ConsoleError, UsageError
+from sandbox_console.web.logins import Logins, given_token
+from sandbox_console.web.options import ServeOptions, is_loopback
+from sandbox_console.web.server import BrowserServer
+
+HEADER_S = 5.0
+"""A connection must have sent a whole request header within this, and the next one after an answer."""
+CONNECTIONS = 64
+_BACKLOG = 64
+
+
+class _Refuse(asyncio.Protocol):
+    """Hangs up at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+async def run(options: ServeOptions, say: Callable[[str], None]) -> int:
+    """Serve until a signal comes; returns the exit code. Raises ConsoleError where it cannot begin."""
+    stopped = asyncio.Event()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signum, stopped.set)
+    tls = _tls(options)
+    logins = Logins(given_token(options.token_file))
+    with _listen(options) as listening:
+        server = BrowserServer(options, logins, options.authorities(listening.getsockname()[1]), say)
+        async with _accepting(server, listening, tls):
+            _announce(options, server.public_url, logins, say)
+            await stopped.wait()
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def _accepting(
+    server: BrowserServer, listening: socket.socket, tls: ssl.SSLContext | None
+) -> AsyncIterator[None]:
+    """Answer requests while inside; on the way out no new connection, then no session is left."""
+    app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=HEADER_S, shutdown_timeout=2.0)
+    await runner.setup()
+    try:
+        accepting = await asyncio.get_running_loop().create_server(
+            _limited(runner),
+            sock=listening,
+            ssl=tls,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=HEADER_S if tls else None,
+        )
+        try:
+            yield
+        finally:
+            accepting.close()
+    finally:
+        await runner.cleanup()
+
+
+def say_on_stderr(line: str) -> None:
+    """Print a line of talk."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - stdout is for data
+
+
+def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[str], None]) -> None:
+    if not is_loopback(options.host) and options.scheme == "http":
+        say("warning: no TLS: whoever is on the way can read the login and everything shown")
+    if logins.reusable:
+        say(f"{url}/  (log in with the token you gave)")
+    else:
+        say(f"{url}/#token={logins.token}")
+    say("the link works once; stop with Ctrl+C" if not logins.reusable else "stop with Ctrl+C")
+
+
+def _limited(runner: web.AppRunner) -> Callable[[], asyncio.BaseProtocol]:
+    server = runner.server
+    if server is None:
+        raise RuntimeError("the runner was not set up")
+    return lambda: server() if len(server.connections) < CONNECTIONS else _Refuse()
+
+
+def _listen(options: ServeOptions) -> socket.socket:
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(options.bind, options.port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise UsageError(f"{options.host} is not an address of this machine: {error}", hint="see: ip addr") from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        message = f"cannot listen on {options.host} port {options.port}: {error.strerror}"
+        raise Conflict(message, hint="leave --port out for a free one") from error
+    return listening
+
+
+def _tls(options: ServeOptions) -> ssl.SSLContext | None:
+    if not options.cert:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(options.cert, options.key)
+    except (OSError, ssl.SSLError) as error:
+        message = f"the certificate {options.cert} cannot be used: {error}"
+        raise ConsoleError(message, hint="both files must be PEM, and belong together") from error
+    return context

@@ -1,0 +1,241 @@
+"""textual-serve's server with a login, exact checks, tickets and limits in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import WSMsgType, web
+from textual_serve.server import Server
+
+from sandbox_console.web import wire
+from sandbox_console.web.checks import Checks, add_headers, need_origin
+from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
+from sandbox_console.web.options import ServeOptions
+from sandbox_console.web.pages import read_pages
+from sandbox_console.web.tickets import Order, Tickets
+from sandbox_console.web.views import Full, View, Views
+
+HEADER = "X-Sandbox-Console"
+"""A page of another origin cannot send it without asking first, and is never allowed to."""
+
+_BODY_S = 5.0
+_BODY_BYTES = 4096
+_POLICY_VIOLATION = 1008
+_TRY_AGAIN = 1013
+
+
+class BrowserServer(Server):
+    """Serve one Textual app to browsers that have logged in."""
+
+    def __init__(
+        self, options: ServeOptions, logins: Logins, authorities: tuple[str, ...], say: Callable[[str], None]
+    ) -> None:
+        super().__init__("sandbox-console", public_url=f"{options.scheme}://{authorities[0]}")
+        self._options = options
+        self._logins = logins
+        self._authorities = authorities
+        self._say = say
+        self._tickets = Tickets()
+        self._views = Views(options, say)
+        self._pages = read_pages()
+        self.download_manager = self._views.downloads
+
+    async def _make_app(self) -> web.Application:
+        checks = Checks(self._options.scheme, self._authorities)
+        app = web.Application(middlewares=[checks.middleware], client_max_size=_BODY_BYTES)
+        app.add_routes(
+            [
+                web.get("/", self.handle_index),
+                web.get("/login", self.handle_login_page),
+                web.post("/login", self.handle_login),
+                web.post("/ticket", self.handle_ticket),
+                web.get("/ws", self.handle_websocket),
+                web.get("/download/{key}", self.handle_download),
+                web.get("/favicon.ico", self.handle_icon),
+                web.get("/static/{name:.+}", self.handle_static),
+            ]
+        )
+        app.on_response_prepare.append(add_headers)
+        app.cleanup_ctx.append(self._lifetime)
+        app.on_shutdown.append(self.on_shutdown)
+        return app
+
+    async def on_shutdown(self, app: web.Application) -> None:
+        """End every session before the listening sockets' connections are waited for."""
+        del app
+        await self._views.close()
+
+    async def _lifetime(self, _app: web.Application) -> Any:
+        watch = asyncio.create_task(self._views.watch())
+        yield
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+
+    async def handle_index(self, request: web.Request) -> web.Response:
+        """The terminal for a browser that is logged in, else the login page."""
+        page = "console.html" if self._login_of(request) else "login.html"
+        return self._pages[page].response()
+
+    async def handle_login_page(self, _request: web.Request) -> web.Response:
+        """The login page."""
+        return self._pages["login.html"].response()
+
+    async def handle_icon(self, _request: web.Request) -> web.Response:
+        """The logo, for the tab."""
+        return self._pages["logo.svg"].response()
+
+    async def handle_static(self, request: web.Request) -> web.Response:
+        """One file of the fixed table."""
+        page = self._pages.get(request.match_info["name"])
+        if page is None or page.content_type == "text/html":
+            raise web.HTTPNotFound(text="No such file.\n")
+        return page.response()
+
+    async def handle_login(self, request: web.Request) -> web.Response:
+        """Exchange the token for a cookie, and a key that only this origin's pages can keep."""
+        need_origin(request)
+        if request.headers.get(HEADER) != "login":
+            raise web.HTTPForbidden(text=f"The header {HEADER} is needed.\n")
+        body = await _json_body(request)
+        login = self._exchange(str(body.get("token", "")), request.remote or "unknown")
+        response = web.json_response({"key": login.key})
+        response.set_cookie(
+            self._logins.cookie_name,
+            login.cookie,
+            httponly=True,
+            samesite="Strict",
+            secure=self._options.scheme == "https",
+            path="/",
+        )
+        return response
+
+    async def handle_ticket(self, request: web.Request) -> web.Response:
+        """A ticket for one websocket, for a page that holds both the cookie and the key."""
+        need_origin(request)
+        login = self._need_login(request)
+        if not login.holds(request.headers.get(HEADER, "")):
+            raise web.HTTPUnauthorized(text="Log in again.\n")
+        order = _order(await _json_body(request))
+        if self._views.is_full(login, order):
+            raise web.HTTPServiceUnavailable(
+                text=f"{self._options.max_sessions} sessions are open, the most allowed.\n"
+            )
+        return web.json_response({"ticket": self._tickets.issue(login, order)})
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """Show one app on a websocket whose ticket is good."""
+        need_origin(request)
+        login = self._need_login(request)
+        order = self._tickets.redeem(_ticket(request), login)
+        if order is None:
+            raise web.HTTPForbidden(text="The ticket is not good: unknown, used or too old.\n")
+        socket = web.WebSocketResponse(
+            heartbeat=15, timeout=2.0, max_msg_size=wire.MOST_BYTES, protocols=(wire.PROTOCOL,), compress=False
+        )
+        await socket.prepare(request)
+        try:
+            view = await self._views.open(socket, login, order)
+        except Full:
+            await socket.close(code=_TRY_AGAIN)
+            return socket
+        except OSError as error:
+            self._say(f"the app cannot be started: {error}")
+            await socket.close(code=1011)
+            return socket
+        try:
+            await _pump(socket, view)
+        finally:
+            await self._views.release(view, socket)
+        return socket
+
+    async def handle_download(self, request: web.Request) -> web.StreamResponse:
+        """A file that the app hands out, always as an attachment: it may hold a guest's bytes."""
+        self._need_login(request)
+        key = request.match_info["key"]
+        try:
+            meta = await self.download_manager.get_download_metadata(key)
+        except KeyError:
+            raise web.HTTPNotFound(text="No such download.\n") from None
+        name = quote(meta.file_name.encode("utf-8", "replace"), safe="")
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": "application/octet-stream",
+                "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+                "Content-Security-Policy": "sandbox; default-src 'none'",
+            }
+        )
+        await response.prepare(request)
+        async for chunk in self.download_manager.download(key):
+            await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    def _exchange(self, token: str, peer: str) -> Login:
+        try:
+            login = self._logins.exchange(token, peer)
+        except WrongToken:
+            self._say(f"a wrong login token from {peer}")
+            raise web.HTTPForbidden(text="That token is not valid, or was used already.\n") from None
+        except TooManyFailures:
+            raise web.HTTPTooManyRequests(text="Too many wrong tokens. Wait a minute.\n") from None
+        self._say(f"logged in: {login.actor}")
+        if not self._logins.reusable:
+            self._say(f"for another browser: {self.public_url}/#token={self._logins.token}")
+        return login
+
+    def _login_of(self, request: web.Request) -> Login | None:
+        return self._logins.find(request.cookies.get(self._logins.cookie_name, ""))
+
+    def _need_login(self, request: web.Request) -> Login:
+        login = self._login_of(request)
+        if login is None:
+            raise web.HTTPUnauthorized(text="Log in first.\n")
+        return login
+
+
+async def _pump(socket: web.WebSocketResponse, view: View) -> None:
+    """Pass messages to the app until the socket closes or breaks the protocol."""
+    allowance = wire.Allowance()
+    async for message in socket:
+        if message.type is not WSMsgType.TEXT or not allowance.take():
+            await socket.close(code=_POLICY_VIOLATION)
+            return
+        try:
+            await view.handle(wire.parse(message.data))
+        except wire.Malformed as error:
+            await socket.close(code=_POLICY_VIOLATION, message=str(error).encode())
+            return
+
+
+async def _json_body(request: web.Request) -> dict[str, Any]:
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(text="JSON is needed.\n")
+    try:
+        async with asyncio.timeout(_BODY_S):
+            body = json.loads(await request.text())
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text="The body came too slowly.\n") from None
+    except (ValueError, RecursionError):
+        raise web.HTTPBadRequest(text="The body is not JSON.\n") from None
+    if not isinstance(body, dict):
+        raise web.HTTPBadRequest(text="The body is not a JSON object.\n")
+    return body
+
+
+def _order(body: dict[str, Any]) -> Order:
+    try:
+        columns, rows = wire.cells(body.get("columns"), body.get("rows"))
+    except wire.Malformed as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from None
+    view = body.get("view")
+    return Order(columns, rows, view if isinstance(view, str) else None)
+
+
+def _ticket(request: web.Request) -> str:
+    offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
+    tickets = [word.strip() for word in offered if word.strip().startswith(wire.TICKET_PREFIX)]
+    return tickets[0].removeprefix(wire.TICKET_PREFIX) if len(tickets) == 1 else ""

@@ -1,0 +1,157 @@
+// The terminal of one session: a ticket, a websocket, xterm.js, and a way back after a dropped connection.
+import { Terminal } from "./vendor/xterm.mjs";
+import { FitAddon } from "./vendor/addon-fit.mjs";
+import { Unicode11Addon } from "./vendor/addon-unicode11.mjs";
+import { WebglAddon } from "./vendor/addon-webgl.mjs";
+
+const FONT = '"Roboto Mono", ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
+const FONT_SIZE = 15;
+const PIECE = 8192; // characters: as JSON well under the server's 64 KiB a message
+const RETRY_FOR_MS = 30000;
+const ENDED = { 1008: "The server refused a message.", 1013: "As many sessions are open as are allowed.", 1011: "The app could not be started." };
+
+const element = document.getElementById("terminal");
+const notice = document.getElementById("notice");
+let socket = null;
+let lostAt = 0;
+
+const terminal = new Terminal({
+  allowProposedApi: true, // the width tables of unicode 11 are one
+  fontFamily: FONT,
+  fontSize: FONT_SIZE,
+  scrollback: 0,
+  theme: { background: "#121212" },
+  linkHandler: { activate: () => {} }, // what a sandbox prints does not become a link
+});
+const fit = new FitAddon();
+
+function paintWithWebgl() {
+  try {
+    const webgl = new WebglAddon();
+    webgl.onContextLoss(() => webgl.dispose()); // back to the DOM renderer
+    terminal.loadAddon(webgl);
+  } catch {
+    // no WebGL 2 here: the DOM renderer stays
+  }
+}
+
+function send(...message) {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+}
+
+function sendTyped(text) {
+  for (let at = 0; at < text.length; ) {
+    let end = Math.min(at + PIECE, text.length);
+    const last = text.charCodeAt(end - 1);
+    if (end < text.length && last >= 0xd800 && last <= 0xdbff) end -= 1; // keep a surrogate pair together
+    send("stdin", text.slice(at, end));
+    at = end;
+  }
+}
+
+async function fetchTicket() {
+  const answer = await fetch("/ticket", {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-Sandbox-Console": localStorage.getItem("sandbox-console.key") ?? "" },
+    body: JSON.stringify({ columns: terminal.cols, rows: terminal.rows, view: sessionStorage.getItem("sandbox-console.view") }),
+  });
+  if (answer.status === 401) location.replace("/login");
+  if (!answer.ok) throw Object.assign(new Error((await answer.text()).trim()), { final: true });
+  return (await answer.json()).ticket;
+}
+
+async function connect() {
+  notice.hidden = true;
+  let ticket;
+  try {
+    ticket = await fetchTicket();
+  } catch (error) {
+    return error.final ? tell(error.message) : retry();
+  }
+  const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
+  socket = new WebSocket(address, ["sandbox-console.v1", `ticket.${ticket}`]);
+  socket.binaryType = "arraybuffer";
+  socket.onmessage = onMessage;
+  socket.onclose = onClose;
+}
+
+function onMessage({ data }) {
+  if (typeof data !== "string") return terminal.write(new Uint8Array(data));
+  const [kind, value] = JSON.parse(data);
+  if (kind === "ready") onReady(value);
+  else if (kind === "copy") navigator.clipboard?.writeText(value).catch(() => {});
+  else if (kind === "open_url") openAddress(value.url);
+  else if (kind === "deliver_file_start") download(value);
+}
+
+function onReady(view) {
+  lostAt = 0;
+  sessionStorage.setItem("sandbox-console.view", view);
+  terminal.reset();
+  send("resize", { width: terminal.cols, height: terminal.rows });
+  if (document.hasFocus()) send("focus");
+  terminal.focus();
+}
+
+function onClose({ code, reason }) {
+  socket = null;
+  if (code === 4001) tell("This session was opened in another tab.");
+  else if (code >= 4000 || code in ENDED) {
+    sessionStorage.removeItem("sandbox-console.view");
+    tell(reason ? `Session over: ${reason}.` : (ENDED[code] ?? "The session has ended."));
+  } else retry();
+}
+
+function retry() {
+  lostAt ||= performance.now();
+  if (performance.now() - lostAt > RETRY_FOR_MS) return tell("The server does not answer.");
+  tell("Connection lost. Trying again…");
+  setTimeout(connect, 500);
+}
+
+function tell(text) {
+  document.getElementById("reason").textContent = text;
+  notice.hidden = false;
+}
+
+function openAddress(address) {
+  const url = new URL(address, location.href);
+  if (url.protocol === "https:" || url.protocol === "http:") window.open(url.href, "_blank", "noopener,noreferrer");
+}
+
+function download(key) {
+  const link = document.createElement("a");
+  link.href = `/download/${encodeURIComponent(key)}`;
+  link.download = "";
+  link.click();
+}
+
+// The browser keeps its own keys for full screen and its tools; ctrl+c copies where something is selected.
+terminal.attachCustomKeyEventHandler((event) => {
+  if (event.key === "F11" || event.key === "F12") return false;
+  return !(event.ctrlKey && !event.shiftKey && event.key === "c" && terminal.hasSelection());
+});
+terminal.onData(sendTyped);
+terminal.onBinary(sendTyped);
+terminal.onResize(({ cols, rows }) => send("resize", { width: cols, height: rows }));
+document.getElementById("again").addEventListener("click", () => {
+  lostAt = 0;
+  connect();
+});
+window.addEventListener("focus", () => send("focus"));
+window.addEventListener("blur", () => send("blur"));
+
+await document.fonts.load(`${FONT_SIZE}px "Roboto Mono"`);
+terminal.loadAddon(fit);
+terminal.loadAddon(new Unicode11Addon());
+terminal.unicode.activeVersion = "11";
+terminal.open(element);
+paintWithWebgl();
+fit.fit();
+new ResizeObserver(() => fit.fit()).observe(element);
+
+// Rows as text: for screen readers' tools and tests; the terminal itself is a canvas.
+window.sandboxConsole = {
+  rows: () => Array.from({ length: terminal.rows }, (_, row) => terminal.buffer.active.getLine(row)?.translateToString(true) ?? ""),
+};
+await connect();

@@ -1,0 +1,44 @@
+// Exchanges the token for a cookie. It comes in the address's fragment, which browsers never send, or is typed.
+const form = document.getElementById("form");
+const field = document.getElementById("token");
+const problem = document.getElementById("problem");
+
+async function logIn(token) {
+  const answer = await fetch("/login", {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-Sandbox-Console": "login" },
+    body: JSON.stringify({ token }),
+  });
+  if (!answer.ok) throw new Error(await answer.text());
+  const { key } = await answer.json();
+  localStorage.setItem("sandbox-console.key", key);
+  sessionStorage.removeItem("sandbox-console.view");
+  location.replace("/");
+}
+
+async function attempt(token) {
+  form.querySelector("button").disabled = true;
+  problem.textContent = "";
+  try {
+    await logIn(token);
+  } catch (error) {
+    problem.textContent = error instanceof TypeError ? "The server does not answer." : error.message;
+    form.querySelector("button").disabled = false;
+    field.select();
+  }
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  attempt(field.value.trim());
+});
+
+function useFragment() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!token) return;
+  history.replaceState(null, "", "/login");
+  attempt(token);
+}
+
+window.addEventListener("hashchange", useFragment);
+useFragment();

@@ -1,0 +1,43 @@
+"""Single-use tickets: what a page must show to open a websocket, beside its cookie."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sandbox_console.web.logins import Login
+
+TICKET_S = 20.0
+MOST_TICKETS = 64
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the page wants to see: a terminal of this size, and the app it had before, if it had one."""
+
+    columns: int
+    rows: int
+    view: str | None = None
+
+
+class Tickets:
+    """Tickets not yet used. Each is for one login, once, within 20 seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: dict[str, tuple[Login, Order, float]] = {}
+
+    def issue(self, login: Login, order: Order) -> str:
+        """A new ticket; past 64 unused ones the oldest is void."""
+        while len(self._open) >= MOST_TICKETS:
+            del self._open[next(iter(self._open))]
+        ticket = secrets.token_urlsafe(24)
+        self._open[ticket] = (login, order, self._clock() + TICKET_S)
+        return ticket
+
+    def redeem(self, ticket: str, login: Login) -> Order | None:
+        """What the ticket was for, or None: unknown, used, too old or another login's. Used up either way."""
+        owner, order, until = self._open.pop(ticket, (None, None, 0.0))
+        return order if owner is login and self._clock() < until else None

@@ -1,0 +1,110 @@
+"""The messages of the websocket: JSON lists ``[kind, data]`` from the page, bytes and such lists to it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+PROTOCOL = "sandbox-console.v1"
+TICKET_PREFIX = "ticket."
+MOST_BYTES = 64 * 1024
+MOST_CELLS = 1000
+RATE = 200.0
+"""Messages a second, sustained."""
+BURST = 400
+
+
+class Malformed(ValueError):
+    """A message that the page would not have sent."""
+
+
+@dataclass(frozen=True)
+class Typed:
+    """Keys, pastes and mouse reports, as the terminal encodes them."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Resized:
+    """The terminal's new size, in cells."""
+
+    columns: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Focused:
+    """The window has gained or lost the focus."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
+class Ping:
+    """To be answered with the same text."""
+
+    text: str
+
+
+Message = Typed | Resized | Focused | Ping
+
+
+def parse(text: str) -> Message:
+    """Read one message. Raises Malformed."""
+    match _loads(text):
+        case ["stdin", str() as data]:
+            return Typed(_encode(data))
+        case ["resize", {"width": int() as width, "height": int() as height}]:
+            return Resized(*cells(width, height))
+        case ["focus"]:
+            return Focused(True)
+        case ["blur"]:
+            return Focused(False)
+        case ["ping", str() as data] if len(data) <= 64:
+            return Ping(data)
+    raise Malformed("not a message of this protocol")
+
+
+def cells(width: Any, height: Any) -> tuple[int, int]:
+    """A terminal's size, checked. Raises Malformed."""
+    for size in (width, height):
+        if type(size) is not int or not 1 <= size <= MOST_CELLS:
+            raise Malformed(f"a terminal has 1 to {MOST_CELLS} columns and rows")
+    return width, height
+
+
+class Allowance:
+    """A token bucket: ``BURST`` messages at once, ``RATE`` a second after that."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left = float(BURST)
+        self._at = clock()
+
+    def take(self) -> bool:
+        """Whether one more message is within the limit."""
+        now = self._clock()
+        self._left = min(float(BURST), self._left + (now - self._at) * RATE)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Malformed("not JSON") from error
+
+
+def _encode(data: str) -> bytes:
+    try:
+        return data.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Malformed("half a surrogate pair") from error
