@@ -1,0 +1,203 @@
+"""One engine as a backend of the console."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import dataclasses
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
+from sandbox_console.backends.docker import capabilities as abilities
+from sandbox_console.backends.docker import executor, hardening, lifecycle, logs, stats, translate
+from sandbox_console.backends.docker import watch as events
+from sandbox_console.backends.docker.connection import Connection
+from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.errors import InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
+from sandbox_console.model.action import Exec, OpenShell, Permit
+from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.event import BackendEvent
+from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.spec import SandboxSpec
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine, Params
+
+AT_ONCE = 16
+"""Inspects in flight while listing; an engine answers each in about a millisecond."""
+
+ENDED_S = 10.0
+"""How long a killed container may take to be gone before that is a failure."""
+
+
+class DockerBackend:
+    """The containers of one docker context; ``host`` is the context's name."""
+
+    name = "docker"
+
+    def __init__(self, context: str) -> None:
+        self.host = context
+        self._connection = Connection(context)
+
+    async def open(self) -> None:
+        await self._connection.health()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    def capabilities(self) -> Capabilities:
+        return abilities.capabilities(self._connection.info)
+
+    async def health(self) -> BackendHealth:
+        return await self._connection.health()
+
+    async def list(self) -> builtins.list[Sandbox]:
+        engine = await self._engine()
+        found = await engine.call("GET", "containers/json", params={"all": 1})
+        rows = [translate.from_summary(self.host, data) for data in found]
+        # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
+        limit = asyncio.Semaphore(AT_ONCE)
+        detailed = await asyncio.gather(*(self._detailed(row, limit) for row in rows))
+        return [row for row in detailed if row is not None]
+
+    async def inspect(self, ref: SandboxRef) -> Sandbox:
+        engine = await self._engine()
+        with about(_name(ref)):
+            data = await engine.call("GET", container_path(ref.id, "json"))
+        return translate.from_inspect(self.host, data, self._connection.info)
+
+    def watch(self) -> AsyncIterator[BackendEvent]:
+        return events.watch(self._connection, self.list, self.inspect)
+
+    def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
+        return logs.read(self._connection, ref.id, query)
+
+    async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
+        engine = await self._engine()
+        with about(_name(ref)):
+            async with aclosing(stats.follow(engine, ref.id, interval_s)) as samples:
+                async for sample in samples:
+                    yield sample
+
+    def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
+        return abilities.value_problems(spec, self._connection.info, local=self._connection.local)
+
+    async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
+        _need(permit)
+        engine = await self._engine()
+        if not self._connection.info:
+            await self._connection.refresh()
+        abilities.refuse_unsupported(spec, self.capabilities())
+        if problems := self.validate(spec):
+            raise InvalidSpec(problems)
+        progress(f"creating {spec.name} from {spec.image}")
+        made = await lifecycle.create(engine, self._connection.info, spec, secrets)
+        return SandboxRef("docker", self.host, made)
+
+    async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
+        _need(permit)
+        await lifecycle.start(await self._engine(), ref.id, _name(ref), secrets)
+
+    async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
+        _need(permit)
+        whole = max(0, math.ceil(grace_s))  # the engine counts whole seconds
+        await self._post(ref, "stop", {"t": whole}, timeout_s=whole + 30)
+        await self._ended(ref)
+
+    async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
+        _need(permit)
+        try:
+            await self._post(ref, "kill", {"signal": signal})
+        except Refused as error:
+            if error.status == 400:
+                raise UsageError(f"{signal!r} is not a signal", hint="for example SIGTERM, SIGHUP, SIGKILL") from error
+            raise
+        if signal.upper().removeprefix("SIG") in ("KILL", "9"):
+            await self._ended(ref)
+
+    async def pause(self, permit: Permit, ref: SandboxRef) -> None:
+        _need(permit)
+        await self._post(ref, "pause")
+
+    async def resume(self, permit: Permit, ref: SandboxRef) -> None:
+        _need(permit)
+        await self._post(ref, "unpause")
+
+    async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
+        _need(permit)
+        await self._post(ref, "rename", {"name": name})
+
+    async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
+        _need(permit)
+        engine = await self._engine()
+        with about(_name(ref)):
+            try:
+                await engine.call("DELETE", container_path(ref.id), params={"force": int(force), "v": 1}, timeout_s=60)
+            except Refused as error:
+                if error.status != 409 or "already in progress" not in error.message:
+                    raise
+                await engine.call("POST", container_path(ref.id, "wait"), params={"condition": "removed"}, timeout_s=60)
+
+    async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
+        _need(permit)
+        now = (await self.inspect(ref)).spec
+        for field in ("memory_mib", "cpus"):
+            if now is not None and getattr(spec, field) is None and getattr(now, field) is not None:
+                raise Unsupported(f"docker cannot lift the limit {field} while it lives", hint="recreate the sandbox")
+        abilities.refuse_unsupported(dataclasses.replace(spec, egress=()), self.capabilities())
+        engine = await self._engine()
+        with about(_name(ref)):
+            limits = hardening.limits(spec, self._connection.info)
+            await engine.call("POST", container_path(ref.id, "update"), body=limits)
+
+    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
+        _need(permit)
+        return await executor.run(await self._engine(), request, secrets)
+
+    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
+        _need(permit)
+        return await executor.open_shell(await self._engine(), request, secrets)
+
+    async def _engine(self) -> Engine:
+        return await self._connection.engine()
+
+    async def _detailed(self, row: Sandbox, limit: asyncio.Semaphore) -> Sandbox | None:
+        if not row.managed:
+            return row
+        async with limit:
+            try:
+                return await self.inspect(row.ref)
+            except NotFound:
+                return None
+
+    async def _post(
+        self, ref: SandboxRef, verb: str, params: Params | None = None, *, timeout_s: float | None = 30
+    ) -> None:
+        engine = await self._engine()
+        with about(_name(ref)):
+            await engine.call("POST", container_path(ref.id, verb), params=params, timeout_s=timeout_s)
+
+    async def _ended(self, ref: SandboxRef) -> None:
+        """Wait until no process is left; what was removed meanwhile has ended too."""
+        try:
+            async with asyncio.timeout(ENDED_S):
+                await self._post(ref, "wait", {"condition": "not-running"}, timeout_s=None)
+        except NotFound:
+            return
+        except TimeoutError as error:
+            raise TimedOut(f"{_name(ref)} was killed and has not ended in {ENDED_S:g} s") from error
+
+
+def _need(permit: Permit) -> None:
+    """No permit, no effect; the type checker says the same, this holds where it was not asked."""
+    if not isinstance(permit, Permit):
+        raise TypeError("a changing call needs a Permit")
+
+
+def _name(ref: SandboxRef) -> str:
+    return f"container {ref.id[:12]}"

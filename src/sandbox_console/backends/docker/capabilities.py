@@ -1,0 +1,97 @@
+"""What an engine can do, from its /info, and what a spec asks of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.errors import Unsupported
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.spec import SandboxSpec
+
+_TIME = "nothing that outlives the console enforces it yet"
+_MISSING = {
+    Capability.EGRESS_ALLOWLIST: "not until the egress gateway exists; an empty list is no network at all",
+    Capability.MAX_DURATION: _TIME,
+    Capability.IDLE_TIMEOUT: _TIME,
+    Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",
+    Capability.SECRET_PLACEHOLDER: "not until the egress gateway exists",
+    Capability.COPY: "not in this version",
+    Capability.SNAPSHOT: "not in this version",
+    Capability.FORK: "a container's memory cannot be copied",
+}
+_LIMITS = {
+    Capability.LIMIT_CPU: ("CpuCfsQuota", "the engine's kernel has no CPU quota"),
+    Capability.LIMIT_MEMORY: ("MemoryLimit", "the engine's kernel has no memory limit"),
+    Capability.LIMIT_PIDS: ("PidsLimit", "the engine's kernel has no limit of processes"),
+    Capability.UPDATE_CPU: ("CpuCfsQuota", "the engine's kernel has no CPU quota"),
+    Capability.UPDATE_MEMORY: ("MemoryLimit", "the engine's kernel has no memory limit"),
+    Capability.UPDATE_PIDS: ("PidsLimit", "the engine's kernel has no limit of processes"),
+}
+
+
+def capabilities(info: Mapping[str, Any]) -> Capabilities:
+    """As /info tells; before it was read everything that an engine usually has."""
+    reasons = dict(_MISSING)
+    reasons |= {capability: why for capability, (key, why) in _LIMITS.items() if not info.get(key, True)}
+    return Capabilities(frozenset(Capability) - reasons.keys(), reasons)
+
+
+def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
+    """Raise Unsupported that names the first thing asked for and not there; best-effort limits are let through."""
+    strict = spec.limits == "strict"
+    asked = (
+        (bool(spec.egress), "egress", Capability.EGRESS_ALLOWLIST, "leave the list empty"),
+        (spec.max_duration_s is not None, "max_duration_s", Capability.MAX_DURATION, "leave it out"),
+        (spec.idle_timeout_s is not None, "idle_timeout_s", Capability.IDLE_TIMEOUT, "leave it out"),
+        (strict and spec.cpus is not None, "cpus", Capability.LIMIT_CPU, 'or set limits = "best-effort"'),
+        (
+            strict and spec.memory_mib is not None,
+            "memory_mib",
+            Capability.LIMIT_MEMORY,
+            'or set limits = "best-effort"',
+        ),
+        (strict and spec.pids is not None, "pids", Capability.LIMIT_PIDS, 'or set limits = "best-effort"'),
+    )
+    for wanted, field, capability, hint in asked:
+        if wanted and not able.has(capability):
+            raise Unsupported(f"docker cannot enforce {field}: {able.reason(capability)}", hint=hint)
+
+
+def value_problems(spec: SandboxSpec, info: Mapping[str, Any], *, local: bool) -> dict[str, str]:
+    """What is wrong with a spec's values for this engine, by field; no request is made."""
+    runtimes = sorted(info.get("Runtimes") or ())
+    found = {
+        "name": "docker needs two characters or more" if len(spec.name) == 1 else "",
+        "image": "" if spec.image.strip() else "an image is needed, for example alpine:3",
+        "cpus": _above(spec.cpus, info.get("NCPU"), "CPUs"),
+        "memory_mib": _memory(spec, info),
+        "workspace": _workspace(spec.workspace) if local and spec.workspace else "",
+        "runtime": f"this engine has {', '.join(runtimes)}" if _unknown(spec.runtime, runtimes) else "",
+    }
+    return {field: text for field, text in found.items() if text}
+
+
+def _unknown(runtime: str | None, runtimes: list[str]) -> bool:
+    return bool(runtime and runtimes and runtime not in runtimes)
+
+
+def _above(asked: float | None, there: int | None, what: str) -> str:
+    return f"{asked:g} is above the engine's {there} {what}" if asked and there and asked > there else ""
+
+
+def _memory(spec: SandboxSpec, info: Mapping[str, Any]) -> str:
+    if spec.memory_mib is not None and spec.memory_mib < 6:
+        return "docker needs 6 MiB or more"
+    total = info.get("MemTotal")
+    return _above(spec.memory_mib, total // (1024 * 1024) if total else None, "MiB")
+
+
+def _workspace(folder: str) -> str:
+    if os.path.realpath(folder) == "/":
+        return f"{folder!r} is '/' in the end, which would give the sandbox this whole host"
+    if not os.path.lexists(folder):
+        return f"{folder!r} does not exist"
+    return "" if Path(folder).is_dir() else f"{folder!r} is not a folder"

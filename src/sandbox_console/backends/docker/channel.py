@@ -1,0 +1,61 @@
+"""A hijacked connection to a container or a command in it: bytes in, two streams out.
+
+aiodocker's stream does the upgrade, the frames and the back-pressure (it stops reading the socket at 128 KiB);
+this adds the end of stdin, which it lacks, and a close that cannot fail.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import WriteTransport
+
+    from aiodocker.stream import Stream as Hijacked
+
+    from sandbox_console.backends.docker.engine import Engine
+
+
+class Channel:
+    """Open, read until None, close. Writing after the other end has gone does nothing."""
+
+    def __init__(self, engine: Engine, stream: Hijacked) -> None:
+        self._engine = engine
+        self._stream = stream
+
+    async def open(self) -> None:
+        """Upgrade the connection. Raises Refused, BackendUnreachable."""
+        await self._engine.hijack(self._stream)
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """The next chunk and its stream (1 stdout, 2 stderr); None at the end. Raises Lost where it broke off."""
+        with self._engine.translated():
+            return await self._stream.read_out()
+
+    async def write(self, data: bytes) -> None:
+        """Pass bytes on; returns when the socket takes more."""
+        # The library asserts that the connection is there: the peer may have closed it at any moment.
+        with suppress(OSError, RuntimeError, AssertionError):
+            await self._stream.write_in(data)
+
+    def end_input(self) -> None:
+        """Close this half: the command reads end-of-file. TLS has no half-close, so there the input stays open."""
+        transport = self._transport()
+        if transport is not None and not transport.is_closing() and transport.can_write_eof():
+            with suppress(OSError, RuntimeError):
+                transport.write_eof()
+
+    async def close(self) -> None:
+        """Close both ways."""
+        response = self._stream._resp  # noqa: SLF001 - as in _transport
+        with suppress(OSError, RuntimeError, AssertionError):
+            await self._stream.close()
+        if response is not None:
+            response.close()
+
+    def _transport(self) -> WriteTransport | None:
+        response = self._stream._resp  # noqa: SLF001 - aiodocker 0.27 has no public way to end stdin alone
+        connection = response.connection if response is not None else None
+        transport: WriteTransport | None = connection.transport if connection is not None else None
+        return transport

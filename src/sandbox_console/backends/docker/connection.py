@@ -1,0 +1,107 @@
+"""From a context's name to a live client: resolved, probed and imported only when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.docker.contexts import Endpoint, resolve
+from sandbox_console.backends.docker.failures import no_answer
+from sandbox_console.errors import BackendUnreachable, ConfigError, ConsoleError
+from sandbox_console.model.sandbox import BackendHealth, HealthState
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+PROBE_S = 3.0
+
+
+class Connection:
+    """One context's engine. ``info`` is its /info as last read, empty until then."""
+
+    def __init__(self, context: str) -> None:
+        self.context = context
+        self.info: dict[str, Any] = {}
+        self.version: dict[str, Any] = {}
+        self._endpoint: Endpoint | None = None
+        self._engine: Engine | None = None
+        self._lock = asyncio.Lock()
+        self._answered = False
+
+    @property
+    def local(self) -> bool:
+        """Whether the engine's files are, as far as can be known, this host's files."""
+        return self._endpoint is not None and self._endpoint.socket is not None
+
+    async def engine(self) -> Engine:
+        """The client. Raises BackendUnreachable where no socket is there, ConfigError where the context is unknown."""
+        if self._engine is None:
+            async with self._lock:
+                if self._engine is None:
+                    await self._connect()
+        if self._engine is None:
+            raise BackendUnreachable(f"docker engine {self.context!r} is closed")
+        return self._engine
+
+    async def close(self) -> None:
+        """Close the client, if there is one."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.close()
+
+    async def health(self) -> BackendHealth:
+        """Whether the engine answers now, with the reason where not."""
+        try:
+            async with asyncio.timeout(PROBE_S):
+                await self.refresh()
+        except TimeoutError:
+            return self._down(
+                HealthState.UNREACHABLE, f"no answer in {PROBE_S:g} s", "see that the engine is not stuck"
+            )
+        except ConsoleError as error:
+            return self.down(error)
+        if self.version.get("Os") not in (None, "linux"):
+            return self._down(HealthState.UNAVAILABLE, f"it runs {self.version['Os']} containers", "use a Linux engine")
+        return BackendHealth("docker", self.context, HealthState.OK, version=str(self.version.get("Version", "")))
+
+    async def refresh(self) -> None:
+        """Read the engine's version and abilities. Raises as :meth:`engine` and Engine.call do."""
+        engine = await self.engine()
+        self.version = await engine.call("GET", "version", timeout_s=PROBE_S)
+        self.info = await engine.call("GET", "info", timeout_s=PROBE_S)
+        self._answered = True
+
+    def down(self, error: ConsoleError) -> BackendHealth:
+        """The health that an error tells: an engine that nobody asked for and never was is unavailable, not broken."""
+        never_there = self._endpoint is not None and self._endpoint.implicit and not self._answered
+        missing = never_there and "there is no socket" in error.message
+        state = HealthState.UNAVAILABLE if missing or isinstance(error, ConfigError) else HealthState.UNREACHABLE
+        return self._down(state, error.message, error.hint)
+
+    def _down(self, state: HealthState, reason: str, hint: str) -> BackendHealth:
+        return BackendHealth("docker", self.context, state, reason=reason, hint=hint)
+
+    async def _connect(self) -> None:
+        if self._endpoint is None:
+            self._endpoint = await asyncio.to_thread(resolve, self.context)
+        if self._endpoint.socket is not None:
+            await self._probe(self._endpoint.socket)
+        kind = await asyncio.to_thread(_engine_class)
+        self._engine = kind(self.context, self._endpoint)
+
+    async def _probe(self, path: str) -> None:
+        # A machine without an engine never pays for the client's import.
+        try:
+            _, writer = await asyncio.open_unix_connection(path)
+        except OSError as error:
+            raise no_answer(self.context, path, error.errno, str(error)) from error
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+def _engine_class() -> type[Engine]:
+    from sandbox_console.backends.docker.engine import Engine
+
+    return Engine

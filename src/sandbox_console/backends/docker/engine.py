@@ -1,0 +1,145 @@
+"""One engine's API: aiodocker's client on a connector of our own, every failure translated.
+
+The only module here that imports aiohttp and aiodocker (a quarter of a second): it is imported
+when an engine is there to speak to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
+
+import aiodocker
+import aiohttp
+from aiodocker.stream import Stream as Hijacked
+from yarl import URL
+
+from sandbox_console.backends.docker.contexts import Endpoint
+from sandbox_console.backends.docker.failures import Lost, Refused, no_answer, plain
+from sandbox_console.errors import BackendUnreachable
+
+Params = Mapping[str, str | int]
+CONNECT_S = 5.0
+
+
+class Engine:
+    """A client of one engine. Made inside a running loop; close() it."""
+
+    def __init__(self, context: str, endpoint: Endpoint) -> None:
+        self.context = context
+        self.endpoint = endpoint
+        # aiohttp's default of 100 connections makes list() hang once 100 logs are followed.
+        self._connector: aiohttp.BaseConnector = (
+            aiohttp.UnixConnector(endpoint.socket, limit=0)
+            if endpoint.socket is not None
+            else aiohttp.TCPConnector(limit=0, ssl=endpoint.tls or True)
+        )
+        self.docker = aiodocker.Docker(
+            endpoint.base_url,
+            connector=self._connector,
+            timeout=aiohttp.ClientTimeout(connect=CONNECT_S),
+        )
+
+    async def close(self) -> None:
+        """Let go of every socket, also when the engine died in the middle of a stream."""
+        with suppress(aiohttp.ClientError, OSError):
+            await self.docker.close()
+        with suppress(aiohttp.ClientError, OSError):
+            await self.docker.session.close()
+        await self._connector.close()
+
+    async def call(
+        self, method: str, path: str, *, params: Params | None = None, body: Any = None, timeout_s: float | None = 30
+    ) -> Any:
+        """One request; its JSON, or None for an empty answer. Raises Refused, BackendUnreachable."""
+        async with self._ask(method, path, params, body, aiohttp.ClientTimeout(timeout_s, CONNECT_S)) as response:
+            with self.translated():
+                text = await response.read()
+        return json.loads(text) if text.strip().startswith((b"{", b"[")) else None
+
+    async def exists(self, path: str, params: Params) -> bool:
+        """Whether a HEAD request is answered with success."""
+        try:
+            async with self._ask("HEAD", path, params, None, aiohttp.ClientTimeout(30, CONNECT_S)):
+                return True
+        except Refused as error:
+            if error.status == 404:
+                return False
+            raise
+
+    @asynccontextmanager
+    async def stream(self, path: str, params: Params | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A response without end, as chunks. Raises Lost where it breaks off."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=None, connect=CONNECT_S)
+        async with (
+            self._ask("GET", path, params, None, timeout) as response,
+            aclosing(self._chunks(response)) as chunks,
+        ):
+            yield chunks
+
+    async def hijack(self, stream: Hijacked) -> None:
+        """Upgrade the connection of one of aiodocker's streams. Raises Refused, BackendUnreachable."""
+        with self.translated():
+            try:
+                await stream.__aenter__()
+            except aiodocker.DockerError as error:
+                if error.status == 900:
+                    raise BackendUnreachable(f"docker engine {self.context!r}: {error.message}") from error
+                raise Refused(plain(error.message), error.status) from error
+
+    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+        with self.translated():
+            async for chunk in response.content.iter_any():
+                yield chunk
+
+    @asynccontextmanager
+    async def _ask(
+        self, method: str, path: str, params: Params | None, body: Any, timeout: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        # Raw on aiodocker's session: its own log() drops which stream a line was of, and its JSON costs twice as much.
+        url = URL(f"{self.docker.docker_host}/{path}").with_query(dict(params or {}))
+        with self.translated():
+            response = await self.docker.session.request(method, url, json=body, timeout=timeout)
+        try:
+            if response.status >= 400:
+                with self.translated():
+                    raise Refused(_message(await response.read(), response.reason), response.status)
+            yield response
+        finally:
+            response.close() if not response.content.at_eof() else response.release()
+
+    def translated(self) -> _Translated:
+        """A context in which the client's failures become the console's."""
+        return _Translated(self)
+
+    def lost(self, error: BaseException) -> BackendUnreachable:
+        """The console's error for one of aiohttp's."""
+        inner = getattr(error, "os_error", None)
+        if isinstance(error, aiohttp.ClientConnectorError) and inner is not None:
+            return no_answer(self.context, self.endpoint.socket or self.endpoint.url, inner.errno, str(inner))
+        why = "it did not answer in time" if isinstance(error, asyncio.TimeoutError) else "the connection was lost"
+        return Lost(f"docker engine {self.context!r}: {why}", hint="see that the engine runs")
+
+
+class _Translated:
+    """A context in which aiohttp's failures become the console's."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, (aiohttp.ClientError, TimeoutError, OSError)):
+            raise self._engine.lost(error) from error
+
+
+def _message(body: bytes, reason: str | None) -> str:
+    try:
+        return plain(str(json.loads(body)["message"]))
+    except (ValueError, KeyError, TypeError):
+        return body.decode("utf-8", "replace").strip() or reason or "the engine refused"

@@ -1,0 +1,114 @@
+"""Makes commands and shells beside a container's main process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.docker import handover, shell
+from sandbox_console.backends.docker.channel import Channel
+from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.backends.docker.process import DockerProcess, Execution
+from sandbox_console.backends.docker.reaper import VARIABLE, Reaper, new_mark
+from sandbox_console.errors import BackendError, ConsoleError, Unsupported, UsageError
+from sandbox_console.model.action import Exec, OpenShell
+from sandbox_console.model.secret import ResolvedSecret
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+
+async def run(engine: Engine, request: Exec, secrets: Sequence[ResolvedSecret]) -> DockerProcess:
+    """Start a command. Raises NotFound, Conflict (it does not run), UsageError (no command)."""
+    if not request.argv or not request.argv[0]:
+        raise UsageError("a command is needed", hint="sandbox-console exec NAME -- CMD ARG...")
+    body = {
+        "Cmd": list(request.argv),
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Env": [f"{key}={value}" for key, value in request.env.items()],
+        **({"WorkingDir": request.workdir} if request.workdir else {}),
+    }
+    return DockerProcess(await _execute(engine, request.ref.id, request.user, body, secrets))
+
+
+async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[ResolvedSecret]) -> shell.DockerTerminal:
+    """Open a shell on a PTY of the size asked for. Raises as :func:`run`, and Unsupported where the image has none."""
+    with about(f"container {request.ref.id[:12]}"):
+        path = request.shell or await shell.choose(engine, request.ref.id)
+    body = {
+        "Cmd": [path],
+        "Tty": True,
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Env": [f"TERM={request.term}"],
+        "ConsoleSize": [request.rows, request.cols],  # engines from 23 on begin with it
+    }
+    execution = await _execute(engine, request.ref.id, request.user, body, secrets)
+    terminal = shell.DockerTerminal(engine, execution)
+    try:
+        await _first_size(terminal, request)
+    except BaseException:
+        await asyncio.shield(terminal.close())
+        raise
+    return terminal
+
+
+async def _first_size(terminal: shell.DockerTerminal, request: OpenShell) -> None:
+    # The upgrade is answered a few ms before the process is there, and a resize sent between is refused.
+    for _ in range(20):
+        if await terminal.resized(request.cols, request.rows):
+            return
+        await asyncio.sleep(0.02)
+
+
+async def _execute(
+    engine: Engine, container: str, user: str | None, body: dict[str, Any], secrets: Sequence[ResolvedSecret]
+) -> Execution:
+    handover.check(secrets)
+    await _write_files(engine, container, user, [secret for secret in secrets if secret.inject == "file"])
+    mark = new_mark()
+    # The engine shows an exec's words, never its environment, and keeps neither on disk.
+    variables = [f"{secret.name}={secret.value}" for secret in secrets if secret.inject == "env"]
+    body = body | {"User": user or "", "Env": [*body["Env"], *variables, f"{VARIABLE}={mark}"]}
+    return await _opened(engine, container, body, Reaper(engine, container, user or "", mark))
+
+
+async def _opened(engine: Engine, container: str, body: dict[str, Any], reaper: Reaper) -> Execution:
+    with about(f"container {container[:12]}"):
+        made = await engine.call("POST", container_path(container, "exec"), body=body)
+        channel = Channel(engine, engine.docker.containers.exec(made["Id"]).start(detach=False))
+        execution = Execution(engine, made["Id"], channel, reaper)
+        await execution.open()
+    return execution
+
+
+async def _write_files(engine: Engine, container: str, user: str | None, secrets: list[ResolvedSecret]) -> None:
+    """Write secret files into memory only. Raises Unsupported where /run/secrets would be on a disk."""
+    if not secrets:
+        return
+    with about(f"container {container[:12]}"):
+        data = await engine.call("GET", container_path(container, "json"))
+    if not {"/run", handover.FOLDER} & (data["HostConfig"].get("Tmpfs") or {}).keys():
+        raise Unsupported(
+            "this container has no tmpfs at /run, so a secret file would be written to a disk",
+            hint='set inject = "env" for the secret',
+        )
+    body = {"Cmd": handover.file_writer(), "AttachStdin": True, "AttachStdout": True, "AttachStderr": True}
+    writer = await _opened(engine, container, body | {"User": user or ""}, Reaper(engine, container, "", new_mark()))
+    try:
+        await writer.channel.write(handover.payload(secrets))
+        writer.channel.end_input()
+        said = b""
+        while (chunk := await writer.read()) is not None:
+            said += chunk[1]
+        if (await writer.wait()).code != 0:
+            raise BackendError(f"secret files could not be written: {said.decode('utf-8', 'replace').strip()}")
+    finally:
+        with suppress(ConsoleError):
+            await writer.channel.close()

@@ -1,0 +1,127 @@
+"""What really holds for a container, read from the engine and not from what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sandbox_console.backends.docker.labels import SECRETS, WORKSPACE, WRAPPER
+from sandbox_console.model.sandbox import Fact
+from sandbox_console.model.spec import SandboxSpec
+
+_MIB = 1024 * 1024
+
+
+def facts(data: Mapping[str, Any], info: Mapping[str, Any], spec: SandboxSpec | None) -> tuple[Fact, ...]:
+    """One line a control, the ones a person asks for first."""
+    host, config = data["HostConfig"], data["Config"]
+    return (
+        Fact("image", str(config.get("Image", "")), note=str(data.get("Image", ""))),
+        *_identity(config),
+        _network(host),
+        *_limits(host, spec),
+        *_walls(host),
+        *_storage(data),
+        Fact("runtime", str(host.get("Runtime") or info.get("DefaultRuntime", ""))),
+        _log(host),
+        *_secrets(config),
+    )
+
+
+def _identity(config: Mapping[str, Any]) -> Iterator[Fact]:
+    user = str(config.get("User") or "")
+    root = user.partition(":")[0] in ("", "0", "root")
+    yield Fact("user", user or "root", note="uid 0 of the container" if root else "not root")
+    words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
+    if words[1:2] == ["-c"] and words[3:4] == [WRAPPER]:
+        words = words[4:]
+    yield Fact("command", " ".join(words))
+    if config.get("WorkingDir"):
+        yield Fact("workdir", str(config["WorkingDir"]))
+
+
+def _network(host: Mapping[str, Any]) -> Fact:
+    mode = str(host.get("NetworkMode", ""))
+    if mode == "none":
+        return Fact("egress", "none", note="no network at all")
+    return Fact("egress", f"network {mode}", note="not limited by this console", enforced=False)
+
+
+def _limits(host: Mapping[str, Any], spec: SandboxSpec | None) -> Iterator[Fact]:
+    memory, swap, cpus, pids = (host.get(key) or 0 for key in ("Memory", "MemorySwap", "NanoCpus", "PidsLimit"))
+    if memory:
+        yield Fact("memory_mib", str(memory // _MIB), note="no swap beyond it" if swap == memory else "swap beyond it")
+    else:
+        yield _unset("memory_mib", spec is not None and spec.memory_mib is not None)
+    if cpus:
+        yield Fact("cpus", f"{cpus / 1e9:g}", note="CFS quota")
+    else:
+        yield _unset("cpus", spec is not None and spec.cpus is not None)
+    yield Fact("pids", str(pids)) if pids > 0 else _unset("pids", spec is not None)
+
+
+def _unset(field: str, asked: bool) -> Fact:
+    if asked:
+        return Fact(field, "not enforced", note="this engine's kernel cannot limit it", enforced=False)
+    return Fact(field, "unlimited", note="not asked for")
+
+
+def _walls(host: Mapping[str, Any]) -> Iterator[Fact]:
+    if host.get("Privileged"):
+        yield Fact("privileged", "yes", note="no wall: it can take over the host", enforced=False)
+    dropped, added = host.get("CapDrop") or [], host.get("CapAdd") or []
+    capabilities = "none" if "ALL" in dropped and not added else "the engine's default"
+    if added:
+        capabilities = f"{'none' if 'ALL' in dropped else 'the default'} and {', '.join(added)}"
+    yield Fact("capabilities", capabilities)
+    options = host.get("SecurityOpt") or []
+    yield Fact("no_new_privileges", "yes" if any(_no_new(option) for option in options) else "no")
+    named = [option.partition("=")[2] for option in options if option.startswith("seccomp")]
+    yield Fact("seccomp", named[0] if named else "the engine's default")
+    yield Fact("ipc", str(host.get("IpcMode") or "shareable"))
+    yield Fact("cgroup_namespace", str(host.get("CgroupnsMode") or "host"))
+    yield Fact("init", "yes" if host.get("Init") else "no", note="reaps orphans and passes signals on")
+    yield Fact("oom_score_adj", str(host.get("OomScoreAdj", 0)))
+    for limit in host.get("Ulimits") or ():
+        yield Fact(f"ulimit.{limit['Name']}", f"{limit['Soft']}:{limit['Hard']}")
+
+
+def _no_new(option: str) -> bool:
+    return option.startswith("no-new-privileges") and not option.endswith("false")
+
+
+def _storage(data: Mapping[str, Any]) -> Iterator[Fact]:
+    host = data["HostConfig"]
+    yield Fact("read_only_root", "yes" if host.get("ReadonlyRootfs") else "no")
+    for path, options in (host.get("Tmpfs") or {}).items():
+        yield Fact(f"tmpfs {path}", options)
+    for mount in data.get("Mounts") or ():
+        if mount.get("Type") == "tmpfs":
+            continue
+        target, source = str(mount.get("Destination", "")), str(mount.get("Source", ""))
+        note = "read-write" if mount.get("RW") else "read-only"
+        note += _workspace_note(data, note) if target == "/workspace" else ""
+        yield Fact("workspace" if target == "/workspace" else f"mount {target}", source, note=note)
+
+
+def _workspace_note(data: Mapping[str, Any], access: str) -> str:
+    user = str(data["Config"].get("User") or "0").partition(":")[0]
+    label = (data["Config"].get("Labels") or {}).get(WORKSPACE, "")
+    if label:
+        return f"; {label}"
+    if user in ("0", "root") and access == "read-write":
+        return "; root of the container owns what it writes there, on this host too"
+    return ""
+
+
+def _log(host: Mapping[str, Any]) -> Fact:
+    log = host.get("LogConfig") or {}
+    options = log.get("Config") or {}
+    size = f"{options['max-size']} x {options.get('max-file', '1')}" if "max-size" in options else "no limit told"
+    return Fact("log", str(log.get("Type", "")), note=size)
+
+
+def _secrets(config: Mapping[str, Any]) -> Iterator[Fact]:
+    names = (config.get("Labels") or {}).get(SECRETS, "")
+    if names:
+        yield Fact("secrets", names.replace(",", ", "), note="read from stdin at each start; not in inspect or on disk")

@@ -1,0 +1,61 @@
+"""What an engine's refusals and silences mean, in the console's errors."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound
+
+_NOISE = re.compile(
+    r"(failed to create (shim )?task( for container)?|OCI runtime (create|exec) failed|runc create failed"
+    r"|exec failed|unable to start container process|Cannot restart container \S+|[a-z_.]+\.go:\d+[^:]*"
+    r"|starting container process caused|container_linux|Error response from daemon): "
+)
+
+
+class Refused(BackendError):
+    """The engine answered with an error status; ``status`` is HTTP's."""
+
+    def __init__(self, message: str, status: int, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class Lost(BackendUnreachable):
+    """The connection broke while it was in use."""
+
+
+def plain(message: str) -> str:
+    """An engine's message without the names of the layers that it passed through."""
+    return _NOISE.sub("", message).removesuffix(": unknown").strip()
+
+
+def no_answer(context: str, address: str, number: int | None, text: str) -> BackendUnreachable:
+    """Why an engine does not answer, by errno: a missing socket, no permission and no listener need different acts."""
+    match number:
+        case errno.ENOENT:
+            why, hint = f"there is no socket at {address}", "start the engine, or set DOCKER_HOST to where it listens"
+        case errno.EACCES | errno.EPERM:
+            why = f"permission denied on {address}"
+            hint = "add your user to the group docker (usermod -aG docker USER) and log in again"
+        case errno.ECONNREFUSED:
+            why, hint = f"nothing listens on {address} (connection refused)", "start the engine"
+        case _:
+            why, hint = text or "it does not answer", "see that the engine runs and that its address is right"
+    return BackendUnreachable(f"docker engine {context!r}: {why}", hint=hint)
+
+
+@contextmanager
+def about(thing: str) -> Iterator[None]:
+    """Turn a refusal into NotFound (404) or Conflict (409) that names ``thing``; others stay as they are."""
+    try:
+        yield
+    except Refused as error:
+        if error.status == 404:
+            raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
+        if error.status == 409:
+            raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error
+        raise

@@ -1,0 +1,100 @@
+"""The engine's log wire format: frames of 8 bytes head, each payload a timestamp, a space and the text.
+
+Head: stream (1 stdout, 2 stderr), three zero bytes, big-endian length (Docker Engine API, "Attach", stream format).
+A line above 16 KiB comes as several payloads, only the last with a newline. A container with a terminal has no
+frames: there the timestamps stand in the text itself.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from calendar import timegm
+from time import strptime
+
+from sandbox_console.model.log import LogRecord, Stream
+
+PART = 16 * 1024
+_HEAD = struct.Struct(">BxxxL")
+_STREAMS = {0: Stream.STDOUT, 1: Stream.STDOUT, 2: Stream.STDERR}
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
+_STAMP_LENGTH = 31
+
+
+class Clock:
+    """Timestamps of the fixed form 2026-01-02T03:04:05.123456789Z as ns since the epoch; the second is parsed once."""
+
+    def __init__(self) -> None:
+        self._second = b""
+        self._ns = 0
+
+    def ns(self, stamp: bytes) -> int:
+        """Raises ValueError for another form."""
+        if stamp[:19] != self._second:
+            self._ns = timegm(strptime(stamp[:19].decode("ascii"), "%Y-%m-%dT%H:%M:%S")) * 10**9
+            self._second = stamp[:19]
+        return self._ns + int(stamp[20:29])
+
+
+class Demuxer:
+    """Frames to records; a frame cut by the end of a chunk waits for the next."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._clock = Clock()
+
+    def feed(self, chunk: bytes) -> list[LogRecord]:
+        """The records that are complete now."""
+        data = self._rest + chunk
+        at, end, out = 0, len(data), []
+        while end - at >= 8:
+            kind, length = _HEAD.unpack_from(data, at)
+            if end - at - 8 < length:
+                break
+            out.append(self._record(kind, data[at + 8 : at + 8 + length]))
+            at += 8 + length
+        self._rest = data[at:]
+        return out
+
+    def flush(self) -> list[LogRecord]:
+        """Nothing: half a frame at the end of a stream is not a record."""
+        return []
+
+    def _record(self, kind: int, payload: bytes) -> LogRecord:
+        stamp, _, text = payload.partition(b" ")
+        return LogRecord(self._clock.ns(stamp), _STREAMS.get(kind, Stream.STDOUT), text)
+
+
+class TtySplitter:
+    """A terminal's log to records: a timestamp begins each line, and each 16 KiB part of a long one."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._clock = Clock()
+
+    def feed(self, chunk: bytes) -> list[LogRecord]:
+        """The records that are complete now."""
+        data = self._rest + chunk
+        out: list[LogRecord] = []
+        at = 0
+        while (end := self._end(data, at)) is not None:
+            out.append(self._record(data[at:end]))
+            at = end
+        self._rest = data[at:]
+        return out
+
+    def flush(self) -> list[LogRecord]:
+        """The last part, which no newline ended."""
+        rest, self._rest = self._rest, b""
+        return [self._record(rest)] if len(rest) >= _STAMP_LENGTH else []
+
+    def _end(self, data: bytes, at: int) -> int | None:
+        newline = data.find(b"\n", at + _STAMP_LENGTH)
+        full = at + _STAMP_LENGTH + PART
+        # A part is full only where the next one's timestamp follows; a longer line cannot be told otherwise.
+        if (newline < 0 or newline >= full) and _STAMP.match(data, full):
+            return full
+        return newline + 1 if newline >= 0 else None
+
+    def _record(self, text: bytes) -> LogRecord:
+        return LogRecord(self._clock.ns(text[: _STAMP_LENGTH - 1]), Stream.TTY, text[_STAMP_LENGTH:])

@@ -1,0 +1,141 @@
+"""The body of a create: every wall that a plain Docker engine has, up.
+
+The set was tried on 20.10 and 28.5: no capability, seccomp on, unshare, mount and dmesg denied, a fork bomb
+stopped, at no measurable cost to the start (170-260 ms with or without).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.backends.docker import handover
+from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE
+from sandbox_console.backends.docker.translate import DEFAULT_PIDS, MIB
+from sandbox_console.errors import InvalidSpec
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.spec import SandboxSpec
+
+DEFAULT_USER = "1000:1000"
+"""Who runs the command where neither the spec nor the image names a user."""
+
+_TMPFS = {
+    # The engine mounts a tmpfs noexec unless told: builds and test runners execute from /tmp.
+    "/tmp": "rw,exec,nosuid,nodev,size=64m,mode=1777",  # noqa: S108 - a path of the sandbox
+    "/run": "rw,noexec,nosuid,nodev,size=16m,mode=1777",
+}
+_SECRETS_TMPFS = {handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777"}
+
+
+def body(
+    spec: SandboxSpec, image: Mapping[str, Any], info: Mapping[str, Any], secrets: Sequence[ResolvedSecret]
+) -> dict[str, Any]:
+    """What to POST to containers/create. Raises InvalidSpec where there is nothing to run."""
+    user = spec.user or _default_user(spec, image)
+    made: dict[str, Any] = {
+        "Image": spec.image,
+        "User": user,
+        "Env": [f"{key}={value}" for key, value in spec.env.items()],
+        "Labels": _labels(spec, user, secrets),
+        "Tty": False,
+        "HostConfig": _host(spec, info, secrets),
+        **_command(spec, image, secrets),
+    }
+    if spec.workdir or spec.workspace:
+        made["WorkingDir"] = spec.workdir or image.get("WorkingDir") or "/workspace"
+    return made
+
+
+def _command(spec: SandboxSpec, image: Mapping[str, Any], secrets: Sequence[ResolvedSecret]) -> dict[str, Any]:
+    entry, words = list(image.get("Entrypoint") or ()), list(spec.command or image.get("Cmd") or ())
+    if not entry and not words:
+        raise InvalidSpec({"command": f"the image {spec.image!r} has no command of its own; give one"})
+    if not secrets:
+        return {"Cmd": words}
+    # Open once: the engine closes stdin when the console, which attaches before the start, has sent the lines.
+    return {"Entrypoint": handover.entrypoint(), "Cmd": [*entry, *words], "OpenStdin": True, "StdinOnce": True}
+
+
+def _labels(spec: SandboxSpec, user: str, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
+    labels = {**spec.labels, MANAGED: "1", SPEC: json.dumps(spec.to_dict(), sort_keys=True)}
+    if secrets:
+        labels[SECRETS] = handover.label(secrets)
+    if spec.workspace and (note := workspace_note(spec.workspace, user)):
+        labels[WORKSPACE] = note
+    return labels
+
+
+def _host(spec: SandboxSpec, info: Mapping[str, Any], secrets: Sequence[ResolvedSecret]) -> dict[str, Any]:
+    return {
+        "NetworkMode": "none",
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true"],
+        "ReadonlyRootfs": spec.read_only_root,
+        "Init": True,  # a stop takes 0.05 s instead of 5, and orphans are reaped
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "OomScoreAdj": 500,
+        "Tmpfs": _TMPFS | (_SECRETS_TMPFS if any(secret.inject == "file" for secret in secrets) else {}),
+        "LogConfig": {"Type": "local", "Config": {"max-size": "10m", "max-file": "3"}},
+        "RestartPolicy": {"Name": "no"},
+        "Ulimits": [
+            {"Name": "nofile", "Soft": 16384, "Hard": 16384},
+            {"Name": "core", "Soft": 0, "Hard": 0},
+        ],
+        "Mounts": _mounts(spec),
+        **limits(spec, info),
+        **({"Runtime": spec.runtime} if spec.runtime else {}),
+    }
+
+
+def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
+    """Memory without swap beyond it, CPU quota and number of processes, as far as the engine's kernel has them."""
+    made: dict[str, int] = {}
+    if info.get("PidsLimit", True):
+        made["PidsLimit"] = spec.pids or DEFAULT_PIDS
+    if spec.memory_mib is not None and info.get("MemoryLimit", True):
+        made["Memory"] = made["MemorySwap"] = spec.memory_mib * MIB
+    if spec.cpus is not None and info.get("CpuCfsQuota", True):
+        made["NanoCpus"] = int(spec.cpus * 1e9)
+    return made
+
+
+def _mounts(spec: SandboxSpec) -> list[dict[str, Any]]:
+    # Never Binds: those make a missing source, as root.
+    if not spec.workspace:
+        return []
+    return [{"Type": "bind", "Source": spec.workspace, "Target": "/workspace", "ReadOnly": False}]
+
+
+def _default_user(spec: SandboxSpec, image: Mapping[str, Any]) -> str:
+    named = str(image.get("User") or "")
+    if named.partition(":")[0] not in ("", "0", "root"):
+        return named
+    return (_owner(spec.workspace) if spec.workspace else "") or DEFAULT_USER
+
+
+def _owner(folder: str) -> str:
+    """The folder's owner, so that the sandbox can write its workspace; empty for root and where it cannot be seen."""
+    try:
+        found = Path(folder).stat()
+    except OSError:
+        return ""
+    return f"{found.st_uid}:{found.st_gid}" if found.st_uid != 0 else ""
+
+
+def workspace_note(folder: str, user: str) -> str:
+    """Whether a user given by number can write the folder, in words; empty where that cannot be told."""
+    uid, _, gid = user.partition(":")
+    try:
+        found = Path(folder).stat()
+    except OSError:
+        return "this host does not see the folder"
+    if not uid.isdecimal():
+        return ""
+    shift = 6 if found.st_uid == int(uid) else 3 if gid.isdecimal() and found.st_gid == int(gid) else 0
+    if found.st_mode >> shift & 0o3 == 0o3:
+        return ""
+    # Without CAP_DAC_OVERRIDE the container's root is bound by the folder's mode like anyone.
+    return f"uid {uid} of the sandbox cannot write it: it belongs to {found.st_uid}, mode {found.st_mode & 0o777:o}"

@@ -1,0 +1,18 @@
+"""The labels and names by which the console knows its own containers again."""
+
+from __future__ import annotations
+
+MANAGED = "sandbox-console.managed"
+"""``1`` on every container of the console's."""
+
+SPEC = "sandbox-console.spec"
+"""The spec as asked for, as JSON; of secrets it has the names only."""
+
+SECRETS = "sandbox-console.secrets"
+"""What a start must bring: ``env:NAME`` or ``file:NAME``, separated by commas."""
+
+WORKSPACE = "sandbox-console.workspace"
+"""What was seen at creation about the user's access to the workspace."""
+
+WRAPPER = "sandbox-console-secrets"
+"""The name ($0) of the shell that reads secrets before the command; tells its containers apart."""

@@ -1,0 +1,134 @@
+"""Creating and starting: the two calls that are more than one request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.docker import handover, hardening
+from sandbox_console.backends.docker.channel import Channel
+from sandbox_console.backends.docker.failures import Refused, about, plain
+from sandbox_console.backends.docker.paths import container_path, image_path
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.spec import SandboxSpec
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+
+async def create(engine: Engine, info: dict[str, Any], spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> str:
+    """The new container's id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing behind when it raises."""
+    handover.check(secrets)
+    image = await _image(engine, spec)
+    body = hardening.body(spec, image, info, secrets)
+    try:
+        made = await engine.call("POST", "containers/create", params={"name": spec.name}, body=body)
+    except Refused as error:
+        raise _create_failed(spec, error) from error
+    container = str(made["Id"])
+    if secrets:
+        await _needs_shell(engine, container, spec)
+    return container
+
+
+async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSecret]) -> None:
+    """Start a container, handing over the secrets that it waits for. A no-op on a running one."""
+    with about(name):
+        data = await engine.call("GET", container_path(id, "json"))
+    if data["State"]["Running"] and not data["State"].get("Restarting"):
+        return
+    wanted = handover.wanted(data["Config"])
+    chosen = handover.chosen(wanted, secrets, name)
+    if not wanted:
+        await _start(engine, id, name)
+        return
+    payload = handover.payload(chosen)
+    # Attached before the start: the engine keeps stdin for whoever is there, and nobody else can come between.
+    channel = Channel(engine, engine.docker.containers.container(id).attach(stdin=True))
+    try:
+        with about(name):
+            await channel.open()
+        await _start(engine, id, name)
+        await channel.write(payload)
+        channel.end_input()
+        await channel.read()  # the engine ends an input-only attach when it has passed everything on
+    finally:
+        await channel.close()
+
+
+async def remove_quietly(engine: Engine, id: str) -> None:
+    """Undo a create; a failure of that is not worth hiding what went wrong first."""
+    try:
+        await engine.call("DELETE", container_path(id), params={"force": 1, "v": 1})
+    except ConsoleError:
+        return
+
+
+async def _image(engine: Engine, spec: SandboxSpec) -> dict[str, Any]:
+    # The engine accepts an empty image, and makes a container that can never run.
+    if not spec.image.strip():
+        raise InvalidSpec({"image": "an image is needed, for example alpine:3"})
+    try:
+        found = await engine.call("GET", image_path(spec.image))
+    except ValueError as error:
+        raise InvalidSpec({"image": str(error)}) from error
+    except Refused as error:
+        if error.status not in (400, 404):
+            raise
+        raise InvalidSpec(
+            {"image": f"{spec.image!r} is not on this engine"}, hint=f"docker pull {spec.image}"
+        ) from error
+    config: dict[str, Any] = found.get("Config") or {}
+    return config
+
+
+async def _needs_shell(engine: Engine, id: str, spec: SandboxSpec) -> None:
+    try:
+        there = await engine.exists(container_path(id, "archive"), {"path": "/bin/sh"})
+    except BaseException:
+        await remove_quietly(engine, id)
+        raise
+    if not there:
+        await remove_quietly(engine, id)
+        raise Unsupported(
+            f"the image {spec.image!r} has no /bin/sh, which docker needs to hand over secrets unseen",
+            hint="use an image with a shell, or leave the secrets out",
+        )
+
+
+async def _start(engine: Engine, id: str, name: str) -> None:
+    try:
+        with about(name):
+            await engine.call("POST", container_path(id, "start"), timeout_s=120)
+    except (NotFound, Refused) as error:
+        cause = error.__cause__ if isinstance(error, NotFound) else error
+        if not isinstance(cause, Refused) or "No such container" in cause.message:
+            raise
+        # The engine also says 404 where the program is not there.
+        raise BackendError(f"{name} cannot start: {plain(cause.message)}", hint=_start_hint(cause.message)) from error
+
+
+def _start_hint(message: str) -> str:
+    if "docker-init" in message:
+        return "install tini (or docker-init) on the engine's host"
+    if "executable file not found" in message or "no such file" in message:
+        return "look at the command: the program is not in the image"
+    return "sandbox-console show tells what it was made with"
+
+
+def _create_failed(spec: SandboxSpec, error: Refused) -> ConsoleError:
+    text = error.message
+    if error.status == 409:
+        return Conflict(
+            f"the name {spec.name!r} is taken on this engine", hint="choose another name, or remove that one"
+        )
+    if "bind source path does not exist" in text:
+        return InvalidSpec({"workspace": f"{spec.workspace!r} does not exist on the engine's host"})
+    if "untime" in text and spec.runtime:
+        return InvalidSpec({"runtime": text})
+    if error.status == 404:
+        return InvalidSpec({"image": text}, hint=f"docker pull {spec.image}")
+    if error.status == 400 and "name" in text.lower():
+        return InvalidSpec({"name": text})
+    return error

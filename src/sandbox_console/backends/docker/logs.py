@@ -1,0 +1,147 @@
+"""A container's log, followed through ends that prove nothing.
+
+The engine's `logs` endpoint and never `attach`: an attached reader that stalls blocks the container itself.
+The engine ends every record with a newline, also the last one of a program that wrote none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from sandbox_console.backends.docker.connection import Connection
+from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.frames import Demuxer, TtySplitter
+from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.backends.docker.seen import Seen
+from sandbox_console.backends.docker.watch import FIRST_S, MOST_S
+from sandbox_console.errors import BackendUnreachable, NotFound, Unsupported
+from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
+
+OVERLAP_NS = 10**9
+"""How far before the last record a reconnect reads again: the two streams' timestamps are not in one order."""
+
+
+async def read(connection: Connection, id: str, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
+    """Batches of records, with a LogGap where some may be missing. Raises NotFound, Unsupported, BackendUnreachable."""
+    reader = _Reader(connection, id, query)
+    with about(f"container {id[:12]}"):
+        await reader.prepare()
+    pause = FIRST_S
+    while True:
+        broken = False
+        try:
+            async with aclosing(reader.once(follow=query.follow)) as batches:
+                async for batch in batches:
+                    pause = FIRST_S
+                    yield batch
+        except BackendUnreachable:
+            if not query.follow:
+                raise
+            broken = True
+        if not query.follow or reader.past_until():
+            return
+        running = await reader.running()
+        if running is not None:
+            reader.resume(broken=broken)
+        if not running:
+            break
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, MOST_S)
+    if running is not None:
+        async with aclosing(reader.once(follow=False)) as batches:
+            async for batch in batches:
+                yield batch
+
+
+class _Reader:
+    """One query's reading, over as many connections as it takes."""
+
+    def __init__(self, connection: Connection, id: str, query: LogQuery) -> None:
+        self._connection = connection
+        self._id = id
+        self._query = query
+        self._seen = Seen()
+        self._tty = False
+        self._gap = ""
+        self._again = False
+
+    async def prepare(self) -> None:
+        self._tty = bool((await self._inspect())["Config"].get("Tty"))
+
+    def past_until(self) -> bool:
+        return self._query.until is not None and time.time() >= self._query.until
+
+    def resume(self, *, broken: bool) -> None:
+        """The next reading begins a little before the last record."""
+        if self._seen.last_ns:
+            self._again = True
+            self._gap = "the connection to the engine broke; lines may be missing" if broken else ""
+            self._seen.replay()
+
+    async def running(self) -> bool | None:
+        """Whether the container runs; None where it is gone. Waits for an engine that does not answer."""
+        pause = FIRST_S
+        while True:
+            try:
+                with about("the container"):
+                    return bool((await self._inspect())["State"]["Running"])
+            except NotFound:
+                return None
+            except BackendUnreachable:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, MOST_S)
+
+    async def once(self, *, follow: bool) -> AsyncGenerator[Sequence[LogItem], None]:
+        """What is new of one reading."""
+        splitter = TtySplitter() if self._tty else Demuxer()
+        try:
+            engine = await self._connection.engine()
+            async with engine.stream(container_path(self._id, "logs"), self._params(follow)) as chunks:
+                async for chunk in chunks:
+                    if items := self._told(splitter.feed(chunk)):
+                        yield items
+                if items := self._told(splitter.flush()):
+                    yield items
+        except Refused as error:
+            raise _refused(error) from error
+
+    def _told(self, records: list[LogRecord]) -> list[LogItem]:
+        fresh = self._seen.new(records)
+        if not fresh or not self._again:
+            return [*fresh]
+        self._again = False
+        gap = self._gap or ("" if self._seen.overlap else "the engine's log was cut while it was not read")
+        self._seen.live()
+        return [LogGap(fresh[0].at_ns, gap), *fresh] if gap else [*fresh]
+
+    def _params(self, follow: bool) -> dict[str, str | int]:
+        made: dict[str, str | int] = {"stdout": 1, "stderr": 1, "timestamps": 1, "follow": int(follow)}
+        query = self._query
+        if query.until is not None:
+            made["until"] = f"{query.until:.9f}"
+        if self._again:
+            since = self._seen.last_ns - OVERLAP_NS
+            return made | {"tail": "all", "since": f"{since // 10**9}.{since % 10**9:09d}"}
+        if query.since is not None:
+            made["since"] = f"{query.since:.9f}"
+        return made | {"tail": "all" if query.tail is None else str(query.tail)}
+
+    async def _inspect(self) -> dict[str, Any]:
+        engine = await self._connection.engine()
+        found: dict[str, Any] = await engine.call("GET", container_path(self._id, "json"))
+        return found
+
+
+def _refused(error: Refused) -> Exception:
+    if error.status == 404:
+        return NotFound("the container is gone")
+    if "logging driver" in error.message:
+        return Unsupported(
+            f"this container's output cannot be read back: {error.message}",
+            hint="its log driver sends it elsewhere; look there",
+        )
+    return error

@@ -1,0 +1,24 @@
+"""Paths of the engine's API; nothing that is not an id reaches one."""
+
+from __future__ import annotations
+
+import re
+
+from sandbox_console.errors import NotFound
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]*\Z")
+
+
+def container_path(id: str, rest: str = "") -> str:
+    """The path of a container's endpoint. Raises NotFound for what cannot be an id."""
+    if not _ID.match(id):
+        raise NotFound(f"{id!r} is not a container's id", hint="sandbox-console ls --all")
+    return f"containers/{id}/{rest}" if rest else f"containers/{id}"
+
+
+def image_path(image: str) -> str:
+    """The path of an image's account. Raises ValueError for what cannot be a reference."""
+    if not _IMAGE.match(image) or ".." in image:
+        raise ValueError(f"{image!r} is not an image's name")
+    return f"images/{image}/json"

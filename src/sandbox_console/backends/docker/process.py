@@ -1,0 +1,167 @@
+"""A command beside the main process, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.docker.failures import Lost, Refused, plain
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import Exit
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.channel import Channel
+    from sandbox_console.backends.docker.engine import Engine
+    from sandbox_console.backends.docker.reaper import Reaper
+
+HANG_UP_S = 0.3
+"""How long a command has between the hang-up and the kill."""
+
+_NOT_FOUND = ("executable file not found", "no such file or directory")
+
+Chunk = tuple[int, bytes]
+
+
+class Execution:
+    """One exec of the engine: opened, read, waited for and ended alike with and without a terminal.
+
+    ``refused`` is set when the command could not be run at all: then it never had a process.
+    """
+
+    def __init__(self, engine: Engine, id: str, channel: Channel, reaper: Reaper) -> None:
+        self.channel = channel
+        self.id = id
+        self.refused: Exit | None = None
+        self._engine = engine
+        self._reaper = reaper
+        self._ended = asyncio.Event()
+        self._reading = asyncio.Lock()
+        self._ending = asyncio.Lock()
+        self._begun = False
+        self._reaped = False
+
+    async def open(self) -> None:
+        """Start it. A command that cannot be run is a result, not an error."""
+        try:
+            await self.channel.open()
+        except Refused as error:
+            await self.channel.close()
+            if error.status != 400:
+                raise
+            self.refused = not_run(error.message)  # engines from 23 on tell it here, older ones on stdout
+            self._ended.set()
+        except BaseException:
+            await self.channel.close()
+            raise
+
+    async def read(self) -> Chunk | None:
+        """The next chunk; None at the end, also where the connection broke: wait() tells which."""
+        async with self._reading:
+            chunk = None if self._ended.is_set() else await self._next()
+            if chunk is not None and not self._begun:
+                self._begun = True
+                await self._see_refusal(chunk)
+        if chunk is None or self.refused is not None:
+            self._ended.set()
+            await self.channel.close()
+            return None
+        return chunk
+
+    async def wait(self) -> Exit:
+        """How it ended. Asks the engine by itself too, as nobody may be reading to the end."""
+        pause = 0.02
+        while self.refused is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), pause)
+            found = await self._inspect()
+            if found is None:
+                return Exit(reason="the sandbox was removed while the command ran")
+            if not found["Running"] and found["ExitCode"] is not None:
+                return await self._told(found)
+            pause = min(pause * 1.5, 0.25)
+            if self._ended.is_set():
+                await asyncio.sleep(pause)
+        return self.refused
+
+    async def end(self) -> None:
+        """Hang up, then kill what is left of the whole tree, and close. Safe to call twice."""
+        async with self._ending:
+            try:
+                if self.refused is None and not self._reaped:
+                    await self._reap()
+            finally:
+                self._reaped = True
+                self._ended.set()
+                await self.channel.close()
+
+    async def _reap(self) -> None:
+        if not self._ended.is_set():
+            await self._reaper.hang_up()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HANG_UP_S):
+                    await self.wait()
+        await self._reaper.kill()
+
+    async def _next(self) -> Chunk | None:
+        try:
+            return await self.channel.read()
+        except Lost:
+            return None
+
+    async def _see_refusal(self, chunk: Chunk) -> None:
+        """Older engines write why a command was not run to its stdout, ended as no program does."""
+        if chunk[1].endswith(b"\r\n"):
+            found = await self._inspect()
+            if found is not None and found["Pid"] == 0 and not found["Running"]:
+                self.refused = not_run(chunk[1].decode("utf-8", "replace"))
+
+    async def _told(self, found: dict[str, Any]) -> Exit:
+        if found["Pid"] == 0 and not self._begun:
+            await self.read()
+        code = int(found["ExitCode"])
+        return self.refused or Exit(code=code, signal=code - 128 if 128 < code <= 128 + 64 else None)
+
+    async def _inspect(self) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = await self._engine.call("GET", f"exec/{self.id}/json")
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
+
+class DockerProcess:
+    """A command with its streams apart."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
+        """Chunks as they come; a command that cannot be run has the reason on stderr."""
+        while (chunk := await self._execution.read()) is not None:
+            kind, data = chunk
+            yield (Stream.STDERR if kind == 2 else Stream.STDOUT), data
+        if self._execution.refused is not None:
+            yield Stream.STDERR, f"{self._execution.refused.reason}\n".encode()
+
+    async def write(self, data: bytes) -> None:
+        await self._execution.channel.write(data)
+
+    async def close_stdin(self) -> None:
+        self._execution.channel.end_input()
+
+    async def wait(self) -> Exit:
+        return await self._execution.wait()
+
+    async def kill(self) -> None:
+        await self._execution.end()
+
+
+def not_run(message: str) -> Exit:
+    """127 where the program is not there, 126 where it is and cannot be run: the shell's convention."""
+    text = plain(message.strip())
+    missing = "chdir" not in text and any(part in text for part in _NOT_FOUND)
+    return Exit(code=127 if missing else 126, reason=text)

@@ -1,0 +1,59 @@
+"""Which engines there are: one backend a docker context."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from sandbox_console.backends.base import Backend, BackendSettings
+from sandbox_console.errors import ConfigError
+
+_OPTIONS = ("contexts",)
+
+
+class DockerProvider:
+    """The entry point. Options: ``contexts``, the names of docker contexts; without it the current one."""
+
+    name: ClassVar[str] = "docker"
+
+    @classmethod
+    def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
+        """One backend a context. Raises ConfigError for an unknown option or a wrong value; reads no network."""
+        from sandbox_console.backends.docker.backend import DockerBackend
+
+        for option in settings.options:
+            if option not in _OPTIONS:
+                near = difflib.get_close_matches(option, _OPTIONS, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known ones: {', '.join(_OPTIONS)}"
+                raise ConfigError(f"the docker backend has no option {option!r}", hint=hint)
+        return [DockerBackend(name) for name in _contexts(settings)]
+
+
+def _contexts(settings: BackendSettings) -> list[str]:
+    names = settings.options.get("contexts")
+    if names is None:
+        return [current_context()]
+    if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError("docker: contexts is a list of context names", hint='for example contexts = ["default"]')
+    if len(set(names)) != len(names):
+        raise ConfigError("docker: contexts names one context twice", hint="keep one of them")
+    return list(names)
+
+
+def current_context() -> str:
+    """The context the docker CLI would use: DOCKER_HOST wins (as "default"), then DOCKER_CONTEXT, then its config."""
+    if os.environ.get("DOCKER_HOST"):
+        return "default"
+    if name := os.environ.get("DOCKER_CONTEXT"):
+        return name
+    folder = os.environ.get("DOCKER_CONFIG")
+    path = (Path(folder) if folder else Path.home() / ".docker") / "config.json"
+    try:
+        found = json.loads(path.read_bytes()).get("currentContext")
+    except (OSError, ValueError, AttributeError):
+        return "default"
+    return found if isinstance(found, str) and found else "default"

@@ -1,0 +1,128 @@
+"""Ends a command with all that it started: closing its socket ends nothing.
+
+Every process of the command carries a mark in its environment. A second command finds the mark in
+``/proc/*/environ``, adds the descendants of those it finds, and signals them all. It runs as the same user and
+with no more rights than the first. What cleared its environment *and* left its parents is not found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.errors import BackendError
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+VARIABLE = "SANDBOX_CONSOLE_EXEC"
+PATIENCE_S = 10.0
+
+# Builtins only, so it needs /bin/sh and nothing else. $1 the mark, $2 the signal, $3 how many rounds at most.
+_SCRIPT = r"""
+round=0
+while [ $round -lt $3 ]; do
+  round=$((round + 1)); pairs=; found=' '
+  for d in /proc/[0-9]*; do
+    p=${d#/proc/}; [ "$p" = $$ ] && continue
+    while read -r k v _; do [ "$k" = PPid: ] && { pairs="$pairs $p:$v"; break; }; done 2>/dev/null <"$d/status"
+    while IFS= read -r e || [ -n "$e" ]; do
+      case $e in *"$1"*) found="$found$p "; break ;; esac
+    done 2>/dev/null <"$d/environ"
+  done
+  [ "$found" = ' ' ] && exit 0
+  again=1
+  while [ $again = 1 ]; do
+    again=0
+    for x in $pairs; do
+      case $found in *" ${x%:*} "*) continue ;; esac
+      case $found in *" ${x#*:} "*) found="$found${x%:*} "; again=1 ;; esac
+    done
+  done
+  for p in $found; do kill -s $2 $p 2>/dev/null; done
+done
+exit 3
+"""
+
+
+def new_mark() -> str:
+    """A mark that nobody can guess."""
+    return secrets.token_hex(16)
+
+
+class Reaper:
+    """Ends the processes of one mark in one container."""
+
+    def __init__(self, engine: Engine, container: str, user: str, mark: str) -> None:
+        self._engine = engine
+        self._container = container
+        self._user = user
+        self._mark = mark
+
+    async def hang_up(self) -> None:
+        """Ask them to end."""
+        await self._signal("HUP", 1)
+
+    async def kill(self) -> None:
+        """End them, also those that fork while it looks. Raises BackendError where that could not be done."""
+        if await self._signal("KILL", 50) == 0:
+            return
+        if not await self._from_this_host():
+            raise BackendError(
+                "the command may still run: the image has no working /bin/sh to end it with",
+                hint="stop or kill the sandbox",
+            )
+
+    async def _signal(self, name: str, rounds: int) -> int:
+        """The helper's exit code; 0 where nothing of the mark is left, or the container does not run."""
+        body = {
+            "Cmd": ["/bin/sh", "-c", _SCRIPT, "sh", self._mark, name, str(rounds)],
+            "User": self._user,
+            "AttachStdout": True,
+        }
+        try:
+            made = await self._engine.call("POST", container_path(self._container, "exec"), body=body)
+            async with asyncio.timeout(PATIENCE_S):
+                await self._engine.call("POST", f"exec/{made['Id']}/start", body={"Detach": False, "Tty": False})
+            return int((await self._engine.call("GET", f"exec/{made['Id']}/json"))["ExitCode"] or 0)
+        except Refused as error:
+            if error.status in (404, 409):
+                return 0
+            if error.status == 400:
+                return 127  # engines from 23 on refuse the start of a program that is not there
+            raise
+        except TimeoutError:
+            return 1
+
+    async def _from_this_host(self) -> bool:
+        """Signal by the host's process ids, where the engine is on this host and we may. True where some were found."""
+        if self._engine.endpoint.socket is None:
+            return False
+        top = await self._engine.call("GET", container_path(self._container, "top"), params={"ps_args": "-eo pid"})
+        pids = [int(row[0]) for row in top["Processes"]]
+        return await asyncio.to_thread(_kill_marked, pids, self._mark.encode())
+
+
+def _kill_marked(pids: list[int], mark: bytes) -> bool:
+    hit = False
+    for pid in pids:
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:
+            continue
+        try:
+            # The mark proves that this number is the sandbox's process and not another one of this host.
+            if mark in Path(f"/proc/{pid}/environ").read_bytes():
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                hit = True
+        except OSError:
+            continue
+        finally:
+            os.close(handle)
+    return hit

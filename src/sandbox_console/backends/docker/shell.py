@@ -1,0 +1,58 @@
+"""A shell on a PTY."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.errors import Unsupported
+from sandbox_console.model.sandbox import Exit
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+    from sandbox_console.backends.docker.process import Execution
+
+SHELLS = ("/bin/bash", "/bin/sh")
+
+
+class DockerTerminal:
+    """An exec with a terminal."""
+
+    def __init__(self, engine: Engine, execution: Execution) -> None:
+        self._engine = engine
+        self._execution = execution
+
+    async def read(self) -> bytes:
+        chunk = await self._execution.read()
+        return chunk[1] if chunk is not None else b""
+
+    async def write(self, data: bytes) -> None:
+        await self._execution.channel.write(data)
+
+    async def resize(self, cols: int, rows: int) -> None:
+        await self.resized(cols, rows)
+
+    async def resized(self, cols: int, rows: int) -> bool:
+        """Resize; False where there is no process to tell: not yet, or no longer."""
+        try:
+            await self._engine.call("POST", f"exec/{self._execution.id}/resize", params={"h": rows, "w": cols})
+        except Refused:
+            return False
+        return True
+
+    async def wait(self) -> Exit:
+        return await self._execution.wait()
+
+    async def close(self) -> None:
+        await self._execution.end()
+
+
+async def choose(engine: Engine, container: str) -> str:
+    """The best shell of the image, found without running anything. Raises Unsupported where there is none."""
+    for path in SHELLS:
+        if await engine.exists(container_path(container, "archive"), {"path": path}):
+            return path
+    raise Unsupported(
+        "the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell, or exec a program"
+    )

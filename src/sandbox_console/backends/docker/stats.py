@@ -1,0 +1,102 @@
+"""Samples of one running container, from the engine's own stream of about one a second."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.backends.docker.translate import seconds
+from sandbox_console.model.sandbox import Stats
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+Sample = Mapping[str, Any]
+
+
+async def follow(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Stats, None]:
+    """A sample about every ``interval_s``, at most one a second, until the container stops running."""
+    before: Sample | None = None
+    async with engine.stream(container_path(id, "stats"), {"stream": 1}) as chunks, aclosing(_lines(chunks)) as lines:
+        async for line in lines:
+            sample = json.loads(line)
+            at = seconds(sample.get("read"))
+            if at is None or not sample.get("memory_stats"):
+                return  # the engine goes on with empty samples once the container has stopped
+            earlier = seconds(before["read"]) if before else None
+            # The engine's second is not exactly one: a tenth of slack keeps an interval of 1 from becoming 2.
+            if earlier is None or at - earlier >= interval_s - 0.1:
+                yield measure(sample, before)
+                before = sample
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield line
+
+
+def measure(sample: Sample, before: Sample | None) -> Stats:
+    """One sample; rates need the one before.
+
+    The formulas of the docker CLI: CPU is the container's share of the host's CPU time since the engine's own
+    last reading, memory is without the page cache that can be taken back (``total_inactive_file`` of cgroup v1,
+    ``inactive_file`` of v2).
+    """
+    at = seconds(sample["read"]) or 0.0
+    memory = sample.get("memory_stats") or {}
+    gap = at - (seconds(before["read"]) or at) if before else 0.0
+    return Stats(
+        at=at,
+        cpu_percent=_cpu(sample, before),
+        memory_bytes=_memory(memory),
+        memory_limit=memory.get("limit"),
+        pids=(sample.get("pids_stats") or {}).get("current"),
+        net_rx=_rate(_net(sample, "rx_bytes"), _net(before, "rx_bytes"), gap),
+        net_tx=_rate(_net(sample, "tx_bytes"), _net(before, "tx_bytes"), gap),
+        block_read=_rate(_block(sample, "read"), _block(before, "read"), gap),
+        block_write=_rate(_block(sample, "write"), _block(before, "write"), gap),
+    )
+
+
+def _cpu(sample: Sample, before: Sample | None) -> float | None:
+    now, then = sample["cpu_stats"], (before or {}).get("cpu_stats") or sample.get("precpu_stats") or {}
+    if "system_cpu_usage" not in then or "system_cpu_usage" not in now:
+        return None
+    used = now["cpu_usage"]["total_usage"] - then["cpu_usage"]["total_usage"]
+    whole = now["system_cpu_usage"] - then["system_cpu_usage"]
+    cpus = now.get("online_cpus") or len(now["cpu_usage"].get("percpu_usage") or ()) or 1
+    return max(used, 0) / whole * cpus * 100 if whole > 0 else None
+
+
+def _memory(memory: Mapping[str, Any]) -> int | None:
+    usage = memory.get("usage")
+    if usage is None:
+        return None
+    details = memory.get("stats") or {}
+    cache = details.get("total_inactive_file", details.get("inactive_file", 0))
+    return int(usage - cache if cache < usage else usage)
+
+
+def _net(sample: Sample | None, key: str) -> int | None:
+    networks = (sample or {}).get("networks")
+    return sum(one.get(key, 0) for one in networks.values()) if networks else None
+
+
+def _block(sample: Sample | None, operation: str) -> int | None:
+    entries = ((sample or {}).get("blkio_stats") or {}).get("io_service_bytes_recursive")
+    return sum(_values(entries, operation)) if entries is not None else None
+
+
+def _values(entries: list[Mapping[str, Any]], operation: str) -> Iterator[int]:
+    return (entry["value"] for entry in entries if str(entry.get("op", "")).lower() == operation)
+
+
+def _rate(now: int | None, then: int | None, gap: float) -> float | None:
+    return max(now - then, 0) / gap if now is not None and then is not None and gap > 0 else None

