@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import sqlite3
 import uuid
@@ -84,9 +85,16 @@ class Journal:
         seqs = await _to_the_end(self._run(self._store.append, attempt, end))
         return seqs[0]
 
-    async def finish(self, permit: Permit, outcome: Outcome, dur_us: int, body: Mapping[str, Any]) -> None:
-        """Commit how the attempt ended, also while the caller is being cancelled."""
+    async def finish(
+        self, permit: Permit, outcome: Outcome, dur_us: int, body: Mapping[str, Any], *, target: str = ""
+    ) -> None:
+        """Commit how the attempt ended, also while the caller is being cancelled.
+
+        ``target`` is the sandbox's ref where the attempt could not know it yet.
+        """
         draft = self._attempts.pop(permit.audit_id)
+        if target:
+            draft = dataclasses.replace(draft, target=target)
         await self._end(permit.audit_id, draft, outcome, dur_us, body)
 
     async def note(self, permit: Permit, backend: str, target: str, body: Mapping[str, Any]) -> None:

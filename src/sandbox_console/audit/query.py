@@ -75,7 +75,11 @@ def _verify(db: sqlite3.Connection) -> Verification:
 def _where(query: AuditQuery) -> tuple[str, list[Any]]:
     parts: list[str] = []
     values: list[Any] = []
-    for column in ("target", "action", "backend", "actor"):
+    if query.target:
+        # A create learns its sandbox's ref only in its outcome.
+        parts.append("(a.target = ? OR a.seq IN (SELECT ref FROM record WHERE target = ? AND kind = 'outcome'))")
+        values += [query.target, query.target]
+    for column in ("action", "backend", "actor"):
         if value := getattr(query, column):
             parts.append(f"a.{column} = ?")
             values.append(value)

@@ -40,6 +40,11 @@ class Redactor:
     def __repr__(self) -> str:
         return f"Redactor({len(self._forms)} forms)"
 
+    @property
+    def active(self) -> bool:
+        """Whether it knows any value."""
+        return self._automaton is not None
+
     def add(self, values: Iterable[str]) -> None:
         """Know more values."""
         new = {form for value in values for form in forms(value)} - self._forms
@@ -83,6 +88,11 @@ class StreamRedactor:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = b""
+
+    @property
+    def holding(self) -> bool:
+        """Whether bytes are kept back."""
+        return bool(self._held)
 
     def feed(self, data: bytes) -> bytes:
         """What may be shown so far: the last bytes are kept back while they may begin a value."""

@@ -1,1 +1,35 @@
-"""What a face may see: one console over every backend."""
+"""What a face may see: one console over every backend, and the words to speak with it."""
+
+from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
+from sandbox_console.service.bootstrap import open_console
+from sandbox_console.service.config import Config, Paths, find_paths, load
+from sandbox_console.service.console import Console
+from sandbox_console.service.gate import Consent
+from sandbox_console.service.hub import Subscription
+from sandbox_console.service.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.plan import Change, How, Plan
+from sandbox_console.service.running import TIMED_OUT_CODE
+from sandbox_console.service.shells import ShellSession
+
+__all__ = [
+    "TIMED_OUT_CODE",
+    "ActionResult",
+    "Allow",
+    "Ask",
+    "Change",
+    "Config",
+    "Consent",
+    "Console",
+    "Decision",
+    "Deny",
+    "ExecIO",
+    "How",
+    "Operation",
+    "Paths",
+    "Plan",
+    "ShellSession",
+    "Subscription",
+    "find_paths",
+    "load",
+    "open_console",
+]

@@ -1,4 +1,4 @@
-"""The configuration: a TOML file, then the environment, then flags. An unknown key is an error that names the nearest."""
+"""The configuration: a TOML file, then the environment, then flags. Unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
     data[path[-1]] = value
 
 
-def _refuse_unknown(data: Mapping[str, Any], kind: type, prefix: str, where: str) -> None:
+def _refuse_unknown(data: Mapping[str, Any], kind: Any, prefix: str, where: str) -> None:
     hints = typing.get_type_hints(kind)
     known = {"from" if name == "source" else name for name in hints}
     for key, value in data.items():

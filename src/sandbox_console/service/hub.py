@@ -25,7 +25,7 @@ ACTED_KEPT = 1000
 
 
 class Subscription:
-    """One viewer's queue. It never makes a publisher wait, and holds at most a state a sandbox and ACTED_KEPT actions."""
+    """One viewer's queue: at most a state for each sandbox and ACTED_KEPT actions. Publishers never wait."""
 
     def __init__(self, on_close: Callable[[Subscription], None]) -> None:
         self._states: dict[Hashable, Event] = {}
@@ -128,4 +128,4 @@ def _key(event: Event) -> Hashable:
         case Sampled(ref):
             return ("stats", ref)
         case _:
-            return type(event)
+            return type(event).__name__

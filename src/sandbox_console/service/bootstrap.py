@@ -1,0 +1,59 @@
+"""Put a console together from the configuration, or from backends that a test brings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from sandbox_console.backends import registry
+from sandbox_console.backends.base import Backend, BackendSettings
+from sandbox_console.errors import ConfigError
+from sandbox_console.service.config import Config, Paths, find_paths, load
+from sandbox_console.service.console import Console
+from sandbox_console.service.fleet import Fleet
+from sandbox_console.service.hub import Hub
+from sandbox_console.service.trail import Trail, current_actor
+
+
+@asynccontextmanager
+async def open_console(
+    config: Config | None = None,
+    *,
+    config_file: Path | None = None,
+    backends: Sequence[Backend] | None = None,
+    read_only: bool = False,
+    only_backend: str = "",
+) -> AsyncIterator[Console]:
+    """A console for as long as the block lasts.
+
+    ``config`` replaces the file and environment; ``backends`` replaces those that are registered.
+    ``read_only`` adds to the policy, ``only_backend`` leaves the others out. Raises ConfigError.
+    """
+    paths = find_paths(config_file)
+    config = config or load(paths, required=config_file is not None)
+    if read_only:
+        config = dataclasses.replace(config, policy=dataclasses.replace(config.policy, read_only=True))
+    found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
+    hub = Hub()
+    console = Console(config, Fleet(found), Trail(paths.audit_db, current_actor(), hub.publish), hub)
+    try:
+        yield console
+    finally:
+        await console.close()
+
+
+def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]:
+    """The backends that the config turns on, each with its own folder and table. Imports no provider's SDK."""
+    wanted = {name: bool(table.get("enabled", True)) for name, table in config.backends.items()}
+    points = registry.enabled(wanted)
+    if only and only not in points:
+        raise ConfigError(f"no backend is called {only!r}, or it is off", hint=f"on: {', '.join(sorted(points))}")
+    found: list[Backend] = []
+    for name, point in points.items():
+        if only and name != only:
+            continue
+        table = {key: value for key, value in config.backends.get(name, {}).items() if key != "enabled"}
+        found += registry.load(point).backends(BackendSettings(paths.backend(name), table))
+    return found

@@ -1,0 +1,238 @@
+"""The console: all that a face may do, over every backend."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
+
+from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound
+from sandbox_console.model import check
+from sandbox_console.model.action import Action, Create, OpenShell, Permit, Update
+from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
+from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.policy.decide import decide
+from sandbox_console.policy.rules import Decision, Deny
+from sandbox_console.secrets.redactor import StreamRedactor
+from sandbox_console.service.config import Config
+from sandbox_console.service.effects import Call, carry_out
+from sandbox_console.service.fleet import Fleet
+from sandbox_console.service.gate import Consent, Gate, Request
+from sandbox_console.service.hub import Hub, Subscription
+from sandbox_console.service.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.plan import Plan, make_plan
+from sandbox_console.service.shells import ShellSession
+from sandbox_console.service.trail import Trail
+from sandbox_console.service.vault import Vault
+from sandbox_console.service.watching import StatsPump, Watcher
+
+
+class Console:
+    """One console. Made by :func:`sandbox_console.service.open_console`, which closes it as well.
+
+    Reads go straight to the backends; every change goes through the gate. What it started it owns:
+    closing a view ends nothing, closing the console cancels what is in flight and records that.
+    """
+
+    def __init__(self, config: Config, fleet: Fleet, trail: Trail, hub: Hub) -> None:
+        self.config = config
+        self.hub = hub
+        self.fleet = fleet
+        self.trail = trail
+        self._vault = Vault(config.secrets)
+        self._gate = Gate(trail, self._vault, hub.publish)
+        self._watcher = Watcher(fleet, hub.publish)
+        self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s)
+        self._operations: set[asyncio.Task[ActionResult]] = set()
+        self._shells: set[ShellSession] = set()
+
+    # Reads
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the policy forbids every change."""
+        return self.config.policy.read_only
+
+    async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
+        """All sandboxes now, and the health of each backend asked."""
+        return await self.fleet.listing(backend)
+
+    async def find(self, name: str) -> Sandbox:
+        """The sandbox that NAME means. Raises NotFound, Ambiguous, BackendUnreachable."""
+        return await self.fleet.find(name)
+
+    async def inspect(self, ref: SandboxRef) -> Sandbox:
+        """One sandbox as it is now. Raises NotFound."""
+        return await (await self.fleet.use(ref.backend, ref.host)).inspect(ref)
+
+    async def health(self) -> Sequence[BackendHealth]:
+        """Every backend's health, asked now."""
+        return await self.fleet.health()
+
+    async def capabilities(self, backend: str, host: str) -> Capabilities:
+        """What a backend can do here."""
+        return (await self.fleet.use(backend, host)).capabilities()
+
+    def watch(self) -> Subscription:
+        """Everything that changes, from the state as it is. Close it when done."""
+        self._watcher.start()
+        return self.hub.subscribe()
+
+    def show_stats(self, refs: Iterable[SandboxRef]) -> None:
+        """Publish samples of just these sandboxes: the running ones on screen."""
+        self._stats.show(refs)
+
+    async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
+        """Samples of one sandbox until it stops."""
+        backend = await self.fleet.use(ref.backend, ref.host)
+        async for stats in backend.stats(ref, interval_s):
+            yield stats
+
+    async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
+        """Batches of a sandbox's output, known secrets masked, else the bytes as they were written."""
+        backend = await self.fleet.use(ref.backend, ref.host)
+        with contextlib.suppress(NotFound):
+            sandbox = await backend.inspect(ref)
+            await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
+        masks: dict[Stream, StreamRedactor] = {}
+        async for batch in backend.logs(ref, query):
+            yield [self._masked(item, masks) for item in batch]
+
+    async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
+        """Actions on record, newest first."""
+        return await self.trail.entries(query)
+
+    async def audit_entry(self, seq: int) -> AuditEntry:
+        """One action on record. Raises NotFound."""
+        return await self.trail.entry(seq)
+
+    async def verify(self) -> Verification:
+        """Walk the audit log's chain."""
+        return await self.trail.verify()
+
+    # Before a change
+
+    @property
+    def secret_names(self) -> Sequence[str]:
+        """The secrets that the config defines."""
+        return self._vault.names
+
+    async def targets(self) -> Sequence[tuple[str, str]]:
+        """Where a sandbox can be made now: (backend, host), the default first."""
+        healthy = [(health.backend, health.host) for health in await self.health() if health.ok]
+        return sorted(healthy, key=lambda key: key[0] != self.config.backend)
+
+    async def problems(self, spec: SandboxSpec, backend: str, host: str) -> Mapping[str, str]:
+        """What is wrong with a spec, by field, for this backend; empty when nothing is."""
+        found = check.problems(spec, allow_ip=self.config.policy.egress_ip)
+        if unknown := self._vault.undefined(spec.secrets):
+            found["secrets"] = f"{unknown[0]!r} is not defined in the config"
+        asked = await self.fleet.use(backend, host)
+        offered = await asyncio.to_thread(asked.validate, spec)
+        return {**{field: text for field, text in offered.items() if text}, **found}
+
+    async def plan(self, sandbox: Sandbox, spec: SandboxSpec) -> Plan:
+        """Which changes lead from a sandbox's spec to another, and how each is made."""
+        capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
+        return make_plan(sandbox.spec or SandboxSpec(sandbox.name), spec, capabilities, self._vault.injects)
+
+    async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
+        """What the policy says to an action, without doing it."""
+        backend, host = _place(action)
+        capabilities = await self.capabilities(backend, host)
+        return decide(action, self.config.policy, capabilities, target=target, injects=self._vault.injects)
+
+    # Changes
+
+    def perform(self, action: Action, *, consent: Consent = Consent(), io: ExecIO | None = None) -> Operation:  # noqa: B008 - frozen
+        """Carry an action out. The operation's result raises what went wrong, with the row's id."""
+        operation = Operation(action)
+        task = asyncio.create_task(self._perform(action, consent, io or ExecIO(), operation))
+        self._operations.add(task)
+        task.add_done_callback(self._operations.discard)
+        operation.run(task)
+        return operation
+
+    async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
+        """Open a shell through the gate; its end is noted when it is closed."""
+        asked = await self._request(request, consent)
+
+        async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
+            backend = await self.fleet.use(request.ref.backend, request.ref.host)
+            terminal = await backend.shell(permit, request, secrets)
+            return ShellSession(request, permit.audit_id, terminal, self._vault.redactor, note_end(permit))
+
+        def note_end(permit: Permit) -> Any:
+            async def note(body: Mapping[str, Any]) -> None:
+                journal = await self.trail.journal()
+                await journal.note(permit, asked.backend, str(request.ref), body)
+
+            return note
+
+        session = await self._gate.run(asked, effect, lambda _: (Outcome.OK, {"opened": True}, ""))
+        self._shells = {one for one in self._shells if not one.closed} | {session}
+        return session
+
+    async def close(self) -> None:
+        """Cancel what is in flight (each is recorded as cancelled), end shells, let go of the backends."""
+        for task in self._operations:
+            task.cancel()
+        await asyncio.gather(*self._operations, return_exceptions=True)
+        await asyncio.gather(*(shell.close() for shell in self._shells), return_exceptions=True)
+        await self._stats.close()
+        await self._watcher.close()
+        await self.fleet.close()
+        await self.trail.close()
+
+    async def _perform(self, action: Action, consent: Consent, io: ExecIO, operation: Operation) -> ActionResult:
+        request = await self._request(action, consent)
+        redactor, injects = self._vault.redactor, self._vault.injects
+
+        async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
+            backend = await self.fleet.use(*_place(action))
+            return await carry_out(
+                action, permit, Call(backend, request.target, secrets, operation.report, io, redactor, injects)
+            )
+
+        return await self._gate.run(request, effect, _facts)
+
+    async def _request(self, action: Action, consent: Consent) -> Request:
+        """Find the target and decide. What goes wrong on the way is carried along, so that it gets its row too."""
+        backend = _place(action)[0]
+        target: Sandbox | None = None
+        try:
+            if not isinstance(action, Create):
+                target = await self.inspect(action.ref)
+            await self._check_spec(action)
+            decision = await self.decide(action, target)
+        except ConsoleError as error:
+            return Request(action, backend, target, Deny(error.message, "request"), consent, error)
+        return Request(action, backend, target, decision, consent)
+
+    async def _check_spec(self, action: Action) -> None:
+        if isinstance(action, (Create, Update)):
+            problems = await self.problems(action.spec, *_place(action))
+            if problems:
+                raise InvalidSpec(problems)
+
+    def _masked(self, item: LogItem, masks: dict[Stream, StreamRedactor]) -> LogItem:
+        if not isinstance(item, LogRecord) or not self._vault.redactor.active:
+            return item
+        mask = masks.setdefault(item.stream, StreamRedactor(self._vault.redactor))
+        # A whole line ends what may have been the beginning of a value: nothing is held back past it.
+        data = mask.feed(item.data) + (mask.flush() if item.data.endswith(b"\n") else b"")
+        return LogRecord(item.at_ns, item.stream, data)
+
+
+def _place(action: Action) -> tuple[str, str]:
+    return (action.backend, action.host) if isinstance(action, Create) else (action.ref.backend, action.ref.host)
+
+
+def _facts(result: ActionResult) -> tuple[Outcome, Mapping[str, Any], str]:
+    outcome = Outcome.TIMED_OUT if result.timed_out else Outcome.OK
+    return outcome, result.details, str(result.ref) if result.ref else ""

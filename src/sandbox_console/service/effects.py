@@ -1,0 +1,137 @@
+"""What each permitted action does to a backend. A new verb does not type-check until it is handled here."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from sandbox_console.backends.base import Backend, Progress, Secrets
+from sandbox_console.errors import Conflict, Unsupported
+from sandbox_console.model.action import (
+    Action,
+    Create,
+    Exec,
+    Kill,
+    OpenShell,
+    Pause,
+    Permit,
+    Remove,
+    Restart,
+    Resume,
+    Start,
+    Stop,
+    Update,
+)
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.service.operation import ActionResult, ExecIO
+from sandbox_console.service.plan import How, make_plan
+from sandbox_console.service.recreate import recreate
+from sandbox_console.service.running import run_to_end
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Everything that an effect needs beside the permit."""
+
+    backend: Backend
+    target: Sandbox | None
+    secrets: Secrets
+    progress: Progress
+    io: ExecIO = field(default_factory=ExecIO)
+    redactor: Redactor = field(default_factory=Redactor)
+    injects: dict[str, str] = field(default_factory=dict)
+
+
+async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:  # noqa: C901 - a case a verb
+    """Do it. Raises one of ``sandbox_console.errors`` where it cannot be done."""
+    backend, ref = call.backend, call.target.ref if call.target else None
+    match action:
+        case Create():
+            ref = await _create(action, permit, call)
+        case Start():
+            await backend.start(permit, action.ref, call.secrets)
+        case Stop():
+            await backend.stop(permit, action.ref, action.grace_s)
+        case Kill():
+            await backend.kill(permit, action.ref, action.signal)
+        case Restart():
+            await backend.stop(permit, action.ref, action.grace_s)
+            await backend.start(permit, action.ref, call.secrets)
+        case Pause():
+            await backend.pause(permit, action.ref)
+        case Resume():
+            await backend.resume(permit, action.ref)
+        case Remove():
+            await backend.remove(permit, action.ref, action.force)
+        case Update():
+            ref, details = await _update(action, permit, call)
+            return ActionResult(permit.audit_id, ref, details=details)
+        case Exec():
+            return await _exec(action, permit, call)
+        case OpenShell():
+            raise Unsupported("a shell is opened by console.shell()")
+        case _:
+            assert_never(action)
+    return ActionResult(permit.audit_id, ref)
+
+
+async def _create(action: Create, permit: Permit, call: Call) -> SandboxRef:
+    ref = await call.backend.create(permit, action.spec, call.secrets, call.progress)
+    if not action.start:
+        return ref
+    try:
+        call.progress("starting")
+        await call.backend.start(permit, ref, call.secrets)
+    except BaseException:
+        # A create that cannot start leaves nothing; one that ran and failed is there to be looked at.
+        await asyncio.shield(_discard(call.backend, permit, ref))
+        raise
+    return ref
+
+
+async def _discard(backend: Backend, permit: Permit, ref: SandboxRef) -> None:
+    await backend.remove(permit, ref, force=True)
+
+
+async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRef, dict[str, Any]]:
+    target = call.target
+    if target is None or target.spec is None:
+        raise Conflict("the spec of a sandbox that another tool made is not known", hint="edit it with that tool")
+    plan = make_plan(target.spec, action.spec, call.backend.capabilities(), call.injects)
+    changed: dict[str, Any] = {"changed": [change.field for change in plan.changes], "how": str(plan.how or "nothing")}
+    match plan.how:
+        case None:
+            return target.ref, changed
+        case How.UNSUPPORTED:
+            refused = next(change for change in plan.changes if change.how is How.UNSUPPORTED)
+            raise Unsupported(f"{refused.field} cannot be changed: {refused.reason}")
+        case How.LIVE:
+            await _live(action, permit, call, target)
+            return target.ref, changed
+        case How.RECREATE:
+            ref = await recreate(call.backend, permit, target, action.spec, call.secrets, call.progress)
+            return ref, changed | {"was": str(target.ref)}
+
+
+async def _live(action: Update, permit: Permit, call: Call, target: Sandbox) -> None:
+    if target.name != action.spec.name:
+        await call.backend.rename(permit, action.ref, action.spec.name)
+    await call.backend.update(permit, action.ref, action.spec)
+
+
+async def _exec(action: Exec, permit: Permit, call: Call) -> ActionResult:
+    process = await call.backend.exec(permit, action, call.secrets)
+    ran = await run_to_end(process, call.io, call.redactor, action.timeout_s)
+    return ActionResult(
+        permit.audit_id,
+        action.ref,
+        exit_code=ran.exit.code,
+        stdout=bytes(ran.out.get(Stream.STDOUT, b"")),
+        stderr=bytes(ran.out.get(Stream.STDERR, b"")),
+        truncated=ran.truncated,
+        timed_out=ran.timed_out,
+        details={"exit": ran.exit.code, "bytes": ran.bytes_out},
+    )

@@ -1,0 +1,74 @@
+"""The audit log as the service uses it: opened when first needed, its trouble made known."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from sandbox_console.audit import query
+from sandbox_console.audit.journal import Journal
+from sandbox_console.errors import AuditUnavailable
+from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
+from sandbox_console.model.event import AuditChanged
+
+
+def current_actor() -> str:
+    """Who acts: the browser login that the server passed on, else the system's user."""
+    named = os.environ.get("SANDBOX_CONSOLE_ACTOR")
+    if named:
+        return named[:200]
+    try:
+        return f"user:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return f"uid:{os.getuid()}"
+
+
+class Trail:
+    """Reads need no journal and go on while it cannot be written."""
+
+    def __init__(self, path: Path, actor: str, publish: Callable[[AuditChanged], None]) -> None:
+        self.path = path
+        self.actor = actor
+        self.problem = ""
+        self._publish = publish
+        self._journal: Journal | None = None
+        self._opening = asyncio.Lock()
+
+    async def journal(self) -> Journal:
+        """The journal, opened once. Raises AuditUnavailable, each time anew while it cannot be opened."""
+        async with self._opening:
+            if self._journal is None:
+                try:
+                    self._journal = await Journal.open(self.path, self.actor)
+                except AuditUnavailable as error:
+                    self.note_problem(error.message)
+                    raise
+                self.note_problem("")
+            return self._journal
+
+    def note_problem(self, text: str) -> None:
+        """Make known that the log cannot be written, or (empty) that it can again."""
+        if text != self.problem:
+            self.problem = text
+            self._publish(AuditChanged(text))
+
+    async def close(self) -> None:
+        """End the session."""
+        if self._journal is not None:
+            journal, self._journal = self._journal, None
+            await journal.close()
+
+    async def entries(self, wanted: AuditQuery) -> list[AuditEntry]:
+        """Attempts with their ends, newest first."""
+        return await query.entries(self.path, wanted)
+
+    async def entry(self, seq: int) -> AuditEntry:
+        """One attempt. Raises NotFound."""
+        return await query.entry(self.path, seq)
+
+    async def verify(self) -> Verification:
+        """Walk the whole chain."""
+        return await query.verify(self.path)
