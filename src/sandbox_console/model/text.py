@@ -9,11 +9,12 @@ LINE_CAP = 8192
 
 _SGR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 # C0 but tab, DEL, C1, Arabic letter mark, soft hyphen, zero-width and bidi marks, line separators, invisible
-# operators, fillers, BOM, variation selectors beyond emoji's, interlinear marks, tags, surrogates, noncharacters.
+# operators, fillers, BOM, variation selectors beyond emoji's, interlinear marks, hieroglyph controls, tags,
+# surrogates, noncharacters.
 _UNSAFE = (
     "\x00-\x08\x0a-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _BAD = re.compile(f"[{_UNSAFE}]")
 _ASCII_BAD = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -70,4 +71,4 @@ def strip_unsafe(text: str) -> str:
 
 def ascii_id(text: str) -> str:
     """An identifier as plain ASCII, others escaped: for telling homoglyphs apart."""
-    return text.encode("ascii", "backslashreplace").decode() if not text.isascii() else _BAD.sub(_visible, text)
+    return _BAD.sub(_visible, text.encode("ascii", "backslashreplace").decode())

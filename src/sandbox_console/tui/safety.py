@@ -26,6 +26,7 @@ from textual.content import Content
 from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
+from textual.worker import WorkerFailed
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.text import clean, strip_unsafe
@@ -130,13 +131,14 @@ class SafeApp(App[Result], Generic[Result]):
         self._close_messages_no_wait()
 
     def _crash_report(self, error: Exception) -> str:
-        what = error.message if isinstance(error, ConsoleError) else type(error).__name__
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        what = cause.message if isinstance(cause, ConsoleError) else type(cause).__name__
         line = f"sandbox-console stopped on an internal error: {what}"
         try:
             with tempfile.NamedTemporaryFile(
                 "w", prefix="sandbox-console-crash-", suffix=".log", dir=self.crash_dir, delete=False, encoding="utf-8"
             ) as file:
-                file.writelines(f"{text}\n" for text in _where(error))
+                file.writelines(f"{text}\n" for text in _where(cause))
         except OSError as problem:
             return f"{line}\nIts report could not be written: {problem.strerror}"
         return f"{line}\nWhere it happened, without any values: {file.name}"
