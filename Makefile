@@ -1,8 +1,49 @@
-# Everything sets itself up: `make demo` and `make test` need Python 3.11+, git, make and, as root, apt.
+# Everything sets itself up: `make demo` and `make test` need Python 3.11+, make, git and, as root, apt.
 SHELL := /bin/bash
-PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-export PIP_DISABLE_PIP_VERSION_CHECK = 1
+REQUIRE ?=
+PYTEST_ARGS ?=
+export VENV PYTHON REQUIRE
+export TEXTUAL_ANIMATIONS = none
 
-.PHONY: demo test test-slow check bench screenshots lock clean
+.PHONY: help demo test test-slow check bench screenshots lock clean
+
+help: ## what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' Makefile
+
+demo: ## real sandboxes, then the console on them (without a terminal: a printed tour)
+	@scripts/setup run
+	@$(BIN)/sandbox-console demo
+
+test: ## every test; REQUIRE=docker,bubblewrap,... makes a missing engine a failure
+	@scripts/setup test
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-slow: ## the tests that take minutes
+	@scripts/setup test
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+check: ## formatting, lints, types, the rooms' walls, documents against code
+	@scripts/setup test
+	$(BIN)/ruff format --check -q
+	$(BIN)/ruff check -q
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -q tests/docs
+
+bench: ## the figures, each beside its peer where one can be had
+	@scripts/setup test
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+screenshots: ## the pictures of README.md, off real sandboxes
+	@scripts/setup test
+	$(BIN)/python scripts/screenshots.py
+
+lock: ## write requirements.lock and requirements-dev.lock anew
+	@scripts/setup test
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --all-extras pyproject.toml -o requirements-dev.lock
+
+clean: ## remove what was made here
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

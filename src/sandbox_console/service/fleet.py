@@ -79,8 +79,9 @@ class Fleet:
         if len(fits) == 1:
             return fits[0]
         if fits:
-            raise Ambiguous(f"{name!r} fits {len(fits)} sandboxes", sorted(str(fit.ref) for fit in fits),
-                            hint="name one as backend/host/id: " + ", ".join(sorted(str(fit.ref) for fit in fits)))  # fmt: skip
+            candidates = sorted(str(fit.ref) for fit in fits)
+            hint = "name one as backend/host/id: " + ", ".join(candidates)
+            raise Ambiguous(f"{name!r} fits {len(fits)} sandboxes", candidates, hint=hint)
         dead = [health for health in healths if not health.ok]
         if colon and dead:
             raise BackendUnreachable(f"{backend} does not answer: {dead[0].reason}", hint=dead[0].hint)
