@@ -42,7 +42,7 @@ class LineIndex:
 
     def advance(self) -> Iterator[int]:
         """Look at the lines that are new, a chunk a step; yields how many were found so far."""
-        self._forget()
+        self.forget()
         for first, end, chunk in self._store.chunks(self._next):
             self._match(first, max(first, self._next), end, chunk)
             self._next = end
@@ -66,7 +66,8 @@ class LineIndex:
                 found.append(number)
             at = line_end
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Let go of the lines that the store has dropped."""
         first = self._store.first
         if self.lines and self.lines[0] < first:
             del self.lines[: bisect_left(self.lines, first)]

@@ -26,7 +26,7 @@ class Crash(SafeApp):
     def fail(self):
         password = "hunter2-" + "in-a-local"  # noqa: F841 - what must not be printed
         try:
-            raise KeyError("hunter2-in-the-cause")
+            raise KeyError("hunter2-in-the-cause")  # noqa: TRY301
         except KeyError as error:
             raise ValueError("hunter2-in-the-message \x1b]0;pwn\x07") from error
 

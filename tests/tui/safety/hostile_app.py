@@ -11,8 +11,30 @@ from textual.command import DiscoveryHit, Hit, Provider
 from textual.containers import Grid
 from textual.content import Content
 from textual.widgets import (
-    Button, Checkbox, Collapsible, DataTable, Footer, Header, Input, Label, Link, ListItem, ListView, Log, Markdown,
-    OptionList, Placeholder, RadioButton, RichLog, Select, SelectionList, Static, TabbedContent, TabPane, Tabs, TextArea,
+    Button,
+    Checkbox,
+    Collapsible,
+    DataTable,
+    Footer,
+    Header,
+    Input,
+    Label,
+    Link,
+    ListItem,
+    ListView,
+    Log,
+    Markdown,
+    OptionList,
+    Placeholder,
+    RadioButton,
+    RichLog,
+    Select,
+    SelectionList,
+    Static,
+    TabbedContent,
+    TabPane,
+    Tabs,
+    TextArea,
     Tree,
 )  # fmt: skip
 

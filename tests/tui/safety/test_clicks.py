@@ -7,8 +7,27 @@ from rich.text import Text
 from textual.app import App
 from textual.content import Content
 from textual.widgets import (
-    Button, Checkbox, Collapsible, DataTable, Footer, Label, Link, ListItem, ListView, Log, OptionList, Placeholder,
-    RadioButton, RichLog, Select, SelectionList, Static, TabbedContent, TabPane, Tabs, Tree,
+    Button,
+    Checkbox,
+    Collapsible,
+    DataTable,
+    Footer,
+    Label,
+    Link,
+    ListItem,
+    ListView,
+    Log,
+    OptionList,
+    Placeholder,
+    RadioButton,
+    RichLog,
+    Select,
+    SelectionList,
+    Static,
+    TabbedContent,
+    TabPane,
+    Tabs,
+    Tree,
 )  # fmt: skip
 
 from sandbox_console.tui.safety import SafeApp, escaped, plain, plain_text

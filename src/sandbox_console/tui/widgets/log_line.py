@@ -66,7 +66,7 @@ def _cuts(text: Text) -> list[int]:
 
 
 def _style_of(part: Text) -> Style:
-    return Style.combine(span.style for span in part.spans if isinstance(span.style, Style))
+    return Style.combine([Style.null(), *(span.style for span in part.spans if isinstance(span.style, Style))])
 
 
 def wrapped(runs: list[Segment], width: int) -> list[list[Segment]]:

@@ -105,6 +105,7 @@ class LogView(ScrollView, can_focus=True):
         self._filter: LineIndex | None = None
         self._search: LineIndex | None = None
         self._match: int | None = None
+        self._seek = False
         self._side = 0
         self._anchor: int | None = None
         self._moving = False
@@ -117,6 +118,8 @@ class LogView(ScrollView, can_focus=True):
     def append(self, items: Sequence[LogItem]) -> None:
         """Add output; it is drawn within 50 ms."""
         self.store.append(items)
+        for index in filter(None, self._indexes):
+            index.forget()
         self._schedule(TICK_S)
 
     def clear(self) -> None:
@@ -136,6 +139,7 @@ class LogView(ScrollView, can_focus=True):
         """Mark what matches and go to the nearest match in view or above. Raises UsageError."""
         self._search = LineIndex(self.store, compile_pattern(pattern)) if pattern else None
         self._match = None
+        self._seek = True
         self._line_strips.clear()
         self._schedule(0)
 
@@ -201,8 +205,10 @@ class LogView(ScrollView, can_focus=True):
         self._redraw()
         if not done:
             self._schedule(0)
-        elif self._search and self._match is None:
-            self._go_to_match(self._search.before(self._bottom_line + 1))
+        elif self._search and self._seek:
+            self._seek = False
+            above = self._search.before(self._bottom_line + 1)
+            self._go_to_match(self._search.after(-1) if above is None else above)
 
     @property
     def _indexes(self) -> tuple[LineIndex | None, LineIndex | None]:

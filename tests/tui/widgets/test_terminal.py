@@ -1,0 +1,336 @@
+"""The terminal view on a real PTY: real programs, real keys, what they draw."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import termios
+import time
+
+import pytest
+from textual.app import App
+from textual.binding import Binding
+from textual.events import MouseScrollUp, Paste
+from textual.widgets import Input
+
+from sandbox_console.tui.widgets.terminal import TerminalView
+
+
+class Guest:
+    """A program on a PTY, connected to a view."""
+
+    def __init__(self, view, *argv):
+        self.view = view
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.execvpe(
+                argv[0], argv, {"TERM": "xterm-256color", "PATH": os.environ["PATH"], "PS1": "$ ", "LC_ALL": "C.UTF-8"}
+            )
+        os.set_blocking(self.fd, False)
+        self.received = 0
+        self.ended = asyncio.Event()
+        view.attach(self.write, self.resize)
+        asyncio.get_running_loop().add_reader(self.fd, self.readable)
+
+    def write(self, data):
+        os.write(self.fd, data)
+
+    def resize(self, cols, rows):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def readable(self):
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self.fd)
+            self.ended.set()
+            return
+        self.received += len(data)
+        self.view.feed(data)
+
+    def close(self):
+        asyncio.get_running_loop().remove_reader(self.fd)
+        os.close(self.fd)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+class Screen(App):
+    BINDINGS = [  # noqa: RUF012
+        Binding("ctrl+p", "stolen", priority=True),
+        Binding("ctrl+q", "stolen", priority=True),
+        Binding("ctrl+c", "stolen", priority=True),
+        Binding("tab", "stolen", priority=True),
+        Binding("escape", "stolen", priority=True),
+        Binding("x", "stolen"),
+    ]
+    stolen = 0
+    left = 0
+
+    def compose(self):
+        yield TerminalView()
+        yield Input()
+
+    def action_stolen(self):
+        self.stolen += 1
+
+    def on_terminal_view_left(self):
+        self.left += 1
+        self.query_one(Input).focus()
+
+
+async def until(pilot, view, what, limit_s=10.0, note=""):
+    """Wait for text (or a check of the text) on screen."""
+    check = what if callable(what) else lambda text: what in text
+    deadline = time.monotonic() + limit_s
+    while not check(text := view.screen_text()):
+        assert time.monotonic() < deadline, f"not seen: {note or what}\n{text}"
+        await pilot.pause(0.02)
+    return text
+
+
+async def type_in(pilot, text):
+    for character in text:
+        await pilot.press({"\n": "enter", " ": "space"}.get(character, character))
+
+
+@pytest.fixture
+async def shell():
+    """A function that opens a program in a view; all are ended with the test."""
+    app = Screen()
+    guests = []
+    async with app.run_test(size=(80, 28)) as pilot:
+        view = app.query_one(TerminalView)
+        view.focus()
+        await pilot.pause()
+
+        def open_guest(*argv):
+            guests.append(Guest(view, *(argv or ("/bin/sh",))))
+            return guests[-1]
+
+        yield pilot, view, open_guest
+        for guest in guests:
+            guest.close()
+
+
+async def test_the_guest_has_the_views_size_and_follows_it(shell):
+    pilot, view, open_guest = shell
+    open_guest()
+    await until(pilot, view, "$")
+    await type_in(pilot, "stty size\n")
+    await until(pilot, view, "25 80")
+    await pilot.resize_terminal(100, 33)
+    await pilot.pause()
+    await type_in(pilot, "stty size\n")
+    await until(pilot, view, "30 100")
+
+
+async def test_vi_edits_a_file(shell, tmp_path):
+    pilot, view, open_guest = shell
+    path = tmp_path / "note"
+    open_guest("vi", "-u", "NONE", str(path))
+    await until(pilot, view, lambda text: text.count("\n~") > 15)
+    assert view.emulator.alternate_screen
+    await type_in(pilot, "ihello ")
+    await pilot.press("h", "é", "漢", "escape")
+    await type_in(pilot, "yyp")
+    await until(pilot, view, lambda text: text.count("hello hé漢") == 2)
+    await pilot.press("up", "0", "x", "colon", "w", "q", "enter")
+    deadline = time.monotonic() + 10
+    while not path.exists() or path.read_text().count("\n") < 2:
+        assert time.monotonic() < deadline
+        await pilot.pause(0.02)
+    assert path.read_text() == "ello hé漢\nhello hé漢\n"
+
+
+async def test_less_pages_and_the_wheel_moves_it(shell, tmp_path):
+    pilot, view, open_guest = shell
+    path = tmp_path / "long"
+    path.write_text("".join(f"line {at}\n" for at in range(1, 501)))
+    open_guest("less", str(path))
+    await until(pilot, view, "line 24")
+    await pilot.press("pagedown")
+    await until(pilot, view, "line 48")
+    await pilot.press("G")
+    await until(pilot, view, "line 500")
+    view.post_message(MouseScrollUp(view, 3, 3, 0, -1, 0, False, False, False))
+    await until(pilot, view, lambda text: "line 500" not in text and "line 497" in text)
+    await pilot.press("home")
+    await pilot.press("g", "down")
+    await until(pilot, view, lambda text: text.startswith("line 2\n"))
+
+
+async def test_top_draws_and_redraws(shell):
+    pilot, view, open_guest = shell
+    open_guest("top", "-d", "0.3")
+    await until(pilot, view, lambda text: "load average" in text and "PID USER" in text)
+    await pilot.press("q")
+
+
+async def test_ctrl_c_stops_a_flood_and_the_loop_stays_quick(shell):
+    pilot, view, open_guest = shell
+    guest = open_guest()
+    await until(pilot, view, "$")
+    lags = []
+
+    async def watch():
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.005)
+            lags.append(time.perf_counter() - before - 0.005)
+
+    watching = asyncio.create_task(watch())
+    await type_in(pilot, "yes\n")
+    deadline = time.monotonic() + 60
+    while guest.received < 10_000_000:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    lags.sort()
+    watching.cancel()
+    assert lags[len(lags) * 95 // 100] < 0.1, lags[-10:]
+    await pilot.press("ctrl+c")
+    await until(pilot, view, lambda text: text.rstrip().endswith("$"), 10)
+    await type_in(pilot, "echo al''ive\n")
+    await until(pilot, view, "\nalive")
+    assert pilot.app.stolen == 0
+
+
+KEYS = {
+    "up": "^[[A", "down": "^[[B", "right": "^[[C", "left": "^[[D", "home": "^[[H", "end": "^[[F", "pageup": "^[[5~",
+    "pagedown": "^[[6~", "insert": "^[[2~", "delete": "^[[3~", "f1": "^[OP", "f2": "^[OQ", "f3": "^[OR", "f4": "^[OS",
+    "f5": "^[[15~", "f6": "^[[17~", "f7": "^[[18~", "f8": "^[[19~", "f9": "^[[20~", "f10": "^[[21~", "f11": "^[[23~",
+    "f12": "^[[24~", "tab": "^I", "shift+tab": "^[[Z", "escape": "^[", "backspace": "^?", "ctrl+a": "^A", "ctrl+z": "^Z",
+    "ctrl+p": "^P", "ctrl+q": "^Q", "ctrl+c": "^C", "ctrl+backslash": "^\\", "ctrl+underscore": "^_",
+    "ctrl+at": "^@", "ctrl+left": "^[[1;5D", "shift+up": "^[[1;2A", "alt+x": "^[x", "alt+enter": "^[^M", "enter": "^M",
+    "ctrl+up": "^[[1;5A", "ctrl+delete": "^[[3;5~", "alt+backspace": "^[^?", "a": "a", "A": "A", "é": "M-CM-)",
+    "slash": "/", "left_square_bracket": "[", "tilde": "~", "alt+A": "^[A", "ctrl+space": "^@", "shift+f5": "^[[15;2~",
+}  # fmt: skip
+
+
+async def test_every_key_reaches_the_guest_as_xterm_sends_it(shell):
+    pilot, view, open_guest = shell
+    open_guest("/bin/sh", "-c", "stty raw -echo; printf ready; exec cat -vT")
+    await until(pilot, view, "ready")
+    for key, expected in KEYS.items():
+        view.emulator.feed(b"\x1b[2J\x1b[H")
+        await pilot.press(key)
+        await until(pilot, view, lambda text, seen=expected: text.split("\n")[0] == seen, 5, f"{key} {expected}")
+    assert pilot.app.stolen == 0
+
+
+async def test_application_modes_change_the_keys():
+    app = Screen()
+    async with app.run_test() as pilot:
+        view = app.query_one(TerminalView)
+        view.focus()
+        sent = []
+        view.attach(sent.append, lambda cols, rows: None)
+        view.feed(b"\x1b[?1h")
+        await pilot.press("up")
+        view.post_message(Paste("a\x1b[201~\nrm -rf /\x03"))
+        await pilot.pause()
+        view.feed(b"\x1b[?2004h")
+        view.post_message(Paste("b\x1b[201~c\x9b201~\x1b[20\x1b[201~1~d"))
+        await pilot.pause()
+    assert sent == [b"\x1bOA", b"a\rrm -rf /", b"\x1b[200~bc[201~d\x1b[201~"]
+
+
+async def test_only_the_leave_key_leaves():
+    app = Screen()
+    async with app.run_test() as pilot:
+        view = app.query_one(TerminalView)
+        view.focus()
+        await pilot.press("tab", "escape", "ctrl+q", "x")
+        assert (app.stolen, app.left, app.focused) == (0, 0, view)
+        await pilot.press("ctrl+right_square_bracket")
+        await pilot.pause()
+        assert (app.left, app.focused) == (1, app.query_one(Input))
+        await pilot.press("ctrl+p")
+        assert app.stolen == 1, "elsewhere the app's keys are its own"
+
+
+async def test_the_mouse_goes_to_a_guest_that_asks():
+    app = Screen()
+    async with app.run_test() as pilot:
+        view = app.query_one(TerminalView)
+        sent = []
+        view.attach(sent.append, lambda cols, rows: None)
+        await pilot.click(view, offset=(3, 2))
+        assert sent == []
+        view.feed(b"\x1b[?1000h\x1b[?1006h")
+        await pilot.click(view, offset=(3, 2))
+        await pilot.click(view, offset=(5, 4), shift=True)
+    assert b"".join(sent) == b"\x1b[<0;4;3M\x1b[<0;4;3m"
+
+
+async def test_scrollback_and_back():
+    app = Screen()
+    async with app.run_test(size=(40, 13)) as pilot:
+        view = app.query_one(TerminalView)
+        view.focus()
+        view.feed(b"".join(b"line %d\r\n" % at for at in range(1, 101)))
+        assert "line 100" in view.screen_text()
+        await pilot.press("shift+pageup")
+        assert "line 92\n" not in view.screen_text()
+        assert "line 91" in view.screen_text()
+        await pilot.press("a")
+        assert "line 100" in view.screen_text()
+
+
+async def test_colours_wide_characters_and_the_cursor_are_drawn():
+    app = Screen()
+    async with app.run_test(size=(20, 8)) as pilot:
+        view = app.query_one(TerminalView)
+        view.focus()
+        view.feed(
+            "\x1b[38;2;1;2;3;48;5;196;1mX\x1b[0m漢👨\u200d👩e\u0301🇩🇪❤\ufe0f|\u3164\u202e\x1b[7mR\x1b[0m".encode()
+        )
+        view.screen_text()
+        await pilot.pause()
+        strip = view.render_line(0)
+        first = next(iter(strip))
+        assert (first.text, first.style.color.triplet, first.style.bold) == ("X", (1, 2, 3), True)
+        assert strip.cell_length == 20
+        assert "\u202e" not in strip.text
+        assert "\u200d" not in strip.text
+        assert "\u3164" not in strip.text
+        assert any(segment.style.reverse and segment.text == "R" for segment in strip)
+        assert all(view.render_line(y).cell_length == 20 for y in range(5))
+
+
+async def test_what_would_act_on_a_terminal_only_answers_the_guest():
+    app = Screen()
+    async with app.run_test() as pilot:
+        view = app.query_one(TerminalView)
+        sent = []
+        view.attach(sent.append, lambda cols, rows: None)
+        title, clipboard = app.title, app.clipboard
+        view.feed(
+            b"\x1b]0;pwn\x07\x1b]52;c;cHdu\x07\x1b[21t\x1b]52;c;?\x07\x1b]9;note\x07\x1b_Gi=1,f=24,s=1,v=1;AAAA\x1b\\"
+        )
+        await pilot.pause()
+        assert (app.title, app.clipboard) == (title, clipboard)
+        assert not re.search(b"pwn|cHdu", b"".join(sent))
+        view.feed(b"\x1b[6n")
+        assert sent[-1] == b"\x1b[1;1R"
+
+
+async def test_selected_text_is_what_is_on_screen():
+    app = Screen()
+    async with app.run_test(size=(40, 12)) as pilot:
+        view = app.query_one(TerminalView)
+        view.feed(b"first line\r\nsecond line\r\n")
+        await pilot.pause(0.1)
+        await pilot.mouse_down(view, offset=(6, 0))
+        await pilot.hover(view, offset=(6, 1))
+        await pilot.mouse_up(view, offset=(6, 1))
+        await pilot.pause()
+        assert app.screen.get_selected_text() in {"line\nsecond", "line\nsecond "}
