@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.support.engine import IMAGE, DockerEngine, docker_engine
+from tests.support.permits import MakePermit, permit
 
 from sandbox_console.backends.docker.backend import DockerBackend
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
-from tests.support.engine import IMAGE, DockerEngine, docker_engine
-from tests.support.permits import MakePermit, permit
 
 __all__ = ["docker_engine", "permit"]
 

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 
 import pytest
-
-from sandbox_console.errors import BackendError, Conflict, InvalidSpec, NotFound, Unsupported, UsageError
-from sandbox_console.model.log import LogQuery
-from sandbox_console.model.sandbox import SandboxRef, Status
-from sandbox_console.model.spec import SandboxSpec
 from tests.docker.conftest import collect
-from tests.support.engine import IMAGE
 from tests.support.require import requires
+
+from sandbox_console.errors import Conflict, NotFound
+from sandbox_console.model.log import LogQuery
+from sandbox_console.model.sandbox import Status
 
 pytestmark = requires("docker")
 

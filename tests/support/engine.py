@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.support.require import missing
 
 IMAGE = "sandbox-console-test:busybox"
@@ -60,6 +59,8 @@ class DockerEngine:
         assert self._process is not None
         os.kill(int(self._pidfile.read_text()), signal.SIGKILL)
         self._process.wait()
+        # Where process 1 does not reap, the dead containerd stays as a zombie, which a new dockerd takes for alive.
+        (self.folder / "exec/containerd/containerd.pid").unlink(missing_ok=True)
 
     def freeze(self) -> None:
         os.kill(int(self._pidfile.read_text()), signal.SIGSTOP)
@@ -167,7 +168,7 @@ def shellless_tree() -> bytes:
 class _Tree:
     def __init__(self) -> None:
         self._buffer = io.BytesIO()
-        self._tar = tarfile.open(fileobj=self._buffer, mode="w")
+        self._tar = tarfile.open(fileobj=self._buffer, mode="w")  # noqa: SIM115 - closed in bytes()
 
     def file(self, name: str, data: bytes, mode: int) -> None:
         info = tarfile.TarInfo(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,8 +89,11 @@ def _memory(spec: SandboxSpec, info: Mapping[str, Any]) -> str:
 
 
 def _workspace(folder: str) -> str:
-    if os.path.realpath(folder) == "/":
-        return f"{folder!r} is '/' in the end, which would give the sandbox this whole host"
-    if not os.path.lexists(folder):
+    try:
+        if Path(folder).samefile("/"):
+            return f"{folder!r} is '/' in the end, which would give the sandbox this whole host"
+        return "" if Path(folder).is_dir() else f"{folder!r} is not a folder"
+    except FileNotFoundError:
         return f"{folder!r} does not exist"
-    return "" if Path(folder).is_dir() else f"{folder!r} is not a folder"
+    except OSError as error:
+        return f"{folder!r} cannot be used: {error.strerror}"

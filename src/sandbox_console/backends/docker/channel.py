@@ -47,12 +47,15 @@ class Channel:
                 transport.write_eof()
 
     async def close(self) -> None:
-        """Close both ways."""
+        """Close both ways at once: input that nobody took is dropped, or the socket would wait for it for ever."""
+        transport = self._transport()
         response = self._stream._resp  # noqa: SLF001 - as in _transport
         with suppress(OSError, RuntimeError, AssertionError):
             await self._stream.close()
         if response is not None:
             response.close()
+        if transport is not None:
+            transport.abort()
 
     def _transport(self) -> WriteTransport | None:
         response = self._stream._resp  # noqa: SLF001 - aiodocker 0.27 has no public way to end stdin alone

@@ -28,14 +28,17 @@ def facts(data: Mapping[str, Any], info: Mapping[str, Any], spec: SandboxSpec | 
     )
 
 
+def command(config: Mapping[str, Any]) -> list[str]:
+    """The words of the main process, without the shell that may read secrets before it."""
+    words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
+    return words[4:] if words[3:4] == [WRAPPER] else words
+
+
 def _identity(config: Mapping[str, Any]) -> Iterator[Fact]:
     user = str(config.get("User") or "")
     root = user.partition(":")[0] in ("", "0", "root")
     yield Fact("user", user or "root", note="uid 0 of the container" if root else "not root")
-    words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
-    if words[1:2] == ["-c"] and words[3:4] == [WRAPPER]:
-        words = words[4:]
-    yield Fact("command", " ".join(words))
+    yield Fact("command", " ".join(command(config)))
     if config.get("WorkingDir"):
         yield Fact("workdir", str(config["WorkingDir"]))
 

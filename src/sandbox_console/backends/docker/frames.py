@@ -37,32 +37,49 @@ class Clock:
 
 
 class Demuxer:
-    """Frames to records; a frame cut by the end of a chunk waits for the next."""
+    """Frames to records; a frame cut by the end of a chunk waits for the next.
+
+    The engine's `local` log driver drops the newline that ends a line of several parts. It is put back: a part
+    that is not full is a line's last, and all parts of a line have one time.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
         self._clock = Clock()
+        self._open: dict[Stream, int] = {}
 
     def feed(self, chunk: bytes) -> list[LogRecord]:
         """The records that are complete now."""
         data = self._rest + chunk
-        at, end, out = 0, len(data), []
-        while end - at >= 8:
+        at, end = 0, len(data)
+        out: list[LogRecord] = []
+        while end - at >= _HEAD.size:
             kind, length = _HEAD.unpack_from(data, at)
-            if end - at - 8 < length:
+            at += _HEAD.size
+            if end - at < length:
+                at -= _HEAD.size
                 break
-            out.append(self._record(kind, data[at + 8 : at + 8 + length]))
-            at += 8 + length
+            self._add(out, kind, data[at : at + length])
+            at += length
         self._rest = data[at:]
         return out
 
     def flush(self) -> list[LogRecord]:
-        """Nothing: half a frame at the end of a stream is not a record."""
-        return []
+        """The newlines of lines that ended with a full part; half a frame at the end is not a record."""
+        return [LogRecord(at_ns, stream, b"\n") for stream, at_ns in self._open.items()]
 
-    def _record(self, kind: int, payload: bytes) -> LogRecord:
+    def _add(self, out: list[LogRecord], kind: int, payload: bytes) -> None:
         stamp, _, text = payload.partition(b" ")
-        return LogRecord(self._clock.ns(stamp), _STREAMS.get(kind, Stream.STDOUT), text)
+        at_ns, stream = self._clock.ns(stamp), _STREAMS.get(kind, Stream.STDOUT)
+        opened = self._open.pop(stream, None)
+        if opened is not None and opened != at_ns:
+            out.append(LogRecord(opened, stream, b"\n"))
+        if not text.endswith(b"\n"):
+            if len(text) >= PART:
+                self._open[stream] = at_ns
+            else:
+                text += b"\n"
+        out.append(LogRecord(at_ns, stream, text))
 
 
 class TtySplitter:

@@ -25,8 +25,9 @@ _TMPFS = {
     # The engine mounts a tmpfs noexec unless told: builds and test runners execute from /tmp.
     "/tmp": "rw,exec,nosuid,nodev,size=64m,mode=1777",  # noqa: S108 - a path of the sandbox
     "/run": "rw,noexec,nosuid,nodev,size=16m,mode=1777",
+    # Of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
+    handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777",
 }
-_SECRETS_TMPFS = {handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777"}
 
 
 def body(
@@ -40,7 +41,7 @@ def body(
         "Env": [f"{key}={value}" for key, value in spec.env.items()],
         "Labels": _labels(spec, user, secrets),
         "Tty": False,
-        "HostConfig": _host(spec, info, secrets),
+        "HostConfig": _host(spec, info),
         **_command(spec, image, secrets),
     }
     if spec.workdir or spec.workspace:
@@ -67,7 +68,7 @@ def _labels(spec: SandboxSpec, user: str, secrets: Sequence[ResolvedSecret]) -> 
     return labels
 
 
-def _host(spec: SandboxSpec, info: Mapping[str, Any], secrets: Sequence[ResolvedSecret]) -> dict[str, Any]:
+def _host(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "NetworkMode": "none",
         "CapDrop": ["ALL"],
@@ -77,7 +78,7 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], secrets: Sequence[Resolved
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "OomScoreAdj": 500,
-        "Tmpfs": _TMPFS | (_SECRETS_TMPFS if any(secret.inject == "file" for secret in secrets) else {}),
+        "Tmpfs": _TMPFS,
         "LogConfig": {"Type": "local", "Config": {"max-size": "10m", "max-file": "3"}},
         "RestartPolicy": {"Name": "no"},
         "Ulimits": [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker import handover, hardening
 from sandbox_console.backends.docker.channel import Channel
+from sandbox_console.backends.docker.facts import command
 from sandbox_console.backends.docker.failures import Refused, about, plain
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
@@ -15,6 +16,8 @@ from sandbox_console.model.spec import SandboxSpec
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
+
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 async def create(engine: Engine, info: dict[str, Any], spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> str:
@@ -38,6 +41,7 @@ async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSe
         data = await engine.call("GET", container_path(id, "json"))
     if data["State"]["Running"] and not data["State"].get("Restarting"):
         return
+    await _program_there(engine, id, name, data)
     wanted = handover.wanted(data["Config"])
     chosen = handover.chosen(wanted, secrets, name)
     if not wanted:
@@ -55,6 +59,29 @@ async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSe
         await channel.read()  # the engine ends an input-only attach when it has passed everything on
     finally:
         await channel.close()
+
+
+async def _program_there(engine: Engine, id: str, name: str, data: dict[str, Any]) -> None:
+    """Raise BackendError where the program is not in the image: behind an init the engine does not see that itself."""
+    words = command(data["Config"])
+    if not words or not data["HostConfig"].get("Init") or words[0].startswith(("./", "../")):
+        return
+    if "/" in words[0]:
+        # What a mount covers cannot be looked at before the start.
+        places = [] if words[0].startswith(("/workspace", "/tmp", "/run")) else [words[0]]  # noqa: S108
+    else:
+        places = [f"{folder}/{words[0]}" for folder in _search_path(data["Config"]) if folder.startswith("/")]
+    for place in places:
+        if await engine.exists(container_path(id, "archive"), {"path": place}):
+            return
+    if places:
+        why = f"its image has no program {words[0]!r}"
+        raise BackendError(f"{name} cannot start: {why}", hint=_start_hint("no such file"))
+
+
+def _search_path(config: dict[str, Any]) -> list[str]:
+    found = [item.removeprefix("PATH=") for item in config.get("Env") or () if item.startswith("PATH=")]
+    return (found[-1] if found else _DEFAULT_PATH).split(":")
 
 
 async def remove_quietly(engine: Engine, id: str) -> None:

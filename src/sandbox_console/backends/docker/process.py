@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
     from sandbox_console.backends.docker.reaper import Reaper
 
+WRITE_CHECK_S = 0.25
+"""How long a write may wait before it is asked whether anyone is left to read it."""
+
 HANG_UP_S = 0.3
 """How long a command has between the hang-up and the kill."""
 
-_NOT_FOUND = ("executable file not found", "no such file or directory")
+LINGER_S = 2.5
+"""The engine itself gives the last output 2 s to come after a command has ended."""
 
 Chunk = tuple[int, bytes]
 
@@ -41,6 +45,8 @@ class Execution:
         self._ending = asyncio.Lock()
         self._begun = False
         self._reaped = False
+        self._deaf = False
+        self._lingering: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Start it. A command that cannot be run is a result, not an error."""
@@ -69,6 +75,21 @@ class Execution:
             return None
         return chunk
 
+    async def write(self, data: bytes) -> None:
+        """Pass bytes to stdin. One that is never read is given up when the command ends, which the engine does not."""
+        if self._deaf:
+            return
+        task = asyncio.ensure_future(self.channel.write(data))
+        try:
+            while not (await asyncio.wait({task}, timeout=WRITE_CHECK_S))[0]:
+                found = await self._inspect()
+                if found is None or not found["Running"]:
+                    self._deaf = True
+                    self._lingering = self._lingering or asyncio.ensure_future(self._linger())
+                    return
+        finally:
+            task.cancel()
+
     async def wait(self) -> Exit:
         """How it ended. Asks the engine by itself too, as nobody may be reading to the end."""
         pause = 0.02
@@ -94,7 +115,14 @@ class Execution:
             finally:
                 self._reaped = True
                 self._ended.set()
+                if self._lingering is not None:
+                    self._lingering.cancel()
                 await self.channel.close()
+
+    async def _linger(self) -> None:
+        """Close a connection that the engine keeps open for a stdin that nobody reads any more."""
+        await asyncio.sleep(LINGER_S)
+        await self.channel.close()
 
     async def _reap(self) -> None:
         if not self._ended.is_set():
@@ -148,7 +176,7 @@ class DockerProcess:
             yield Stream.STDERR, f"{self._execution.refused.reason}\n".encode()
 
     async def write(self, data: bytes) -> None:
-        await self._execution.channel.write(data)
+        await self._execution.write(data)
 
     async def close_stdin(self) -> None:
         self._execution.channel.end_input()
@@ -163,5 +191,5 @@ class DockerProcess:
 def not_run(message: str) -> Exit:
     """127 where the program is not there, 126 where it is and cannot be run: the shell's convention."""
     text = plain(message.strip())
-    missing = "chdir" not in text and any(part in text for part in _NOT_FOUND)
+    missing = "executable file not found" in text or ('exec: "' in text and "no such file or directory" in text)
     return Exit(code=127 if missing else 126, reason=text)

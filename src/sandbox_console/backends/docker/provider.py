@@ -6,10 +6,10 @@ import difflib
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from sandbox_console.backends.base import Backend, BackendSettings
+from sandbox_console.backends.docker.contexts import config_folder
 from sandbox_console.errors import ConfigError
 
 _OPTIONS = ("contexts",)
@@ -50,10 +50,8 @@ def current_context() -> str:
         return "default"
     if name := os.environ.get("DOCKER_CONTEXT"):
         return name
-    folder = os.environ.get("DOCKER_CONFIG")
-    path = (Path(folder) if folder else Path.home() / ".docker") / "config.json"
     try:
-        found = json.loads(path.read_bytes()).get("currentContext")
+        found = json.loads((config_folder() / "config.json").read_bytes()).get("currentContext")
     except (OSError, ValueError, AttributeError):
         return "default"
     return found if isinstance(found, str) and found else "default"

@@ -28,7 +28,7 @@ class DockerTerminal:
         return chunk[1] if chunk is not None else b""
 
     async def write(self, data: bytes) -> None:
-        await self._execution.channel.write(data)
+        await self._execution.write(data)
 
     async def resize(self, cols: int, rows: int) -> None:
         await self.resized(cols, rows)

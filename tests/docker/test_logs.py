@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.support.engine import IMAGE
+from tests.support.require import requires
+
+from sandbox_console.backends.docker.frames import Demuxer, TtySplitter
+from sandbox_console.backends.docker.seen import Seen
+from sandbox_console.errors import NotFound, Unsupported
+from sandbox_console.model.log import LogQuery, LogRecord, Stream
+from sandbox_console.model.sandbox import SandboxRef
+
+STAMP = b"2026-01-02T03:04:05.123456789Z "
+NS = 1767323045123456789
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    return bytes([kind, 0, 0, 0]) + len(payload).to_bytes(4, "big") + payload
+
+
+def test_frames_are_read_whatever_the_chunks():
+    wire = frame(1, STAMP + b"a b\n") + frame(2, STAMP + b"\n") + frame(1, STAMP + b"x" * 20000 + b"\n")
+    for size in (1, 7, 8, 9, 100, len(wire)):
+        demuxer = Demuxer()
+        out = [r for at in range(0, len(wire), size) for r in demuxer.feed(wire[at : at + size])]
+        assert out == [
+            LogRecord(NS, Stream.STDOUT, b"a b\n"),
+            LogRecord(NS, Stream.STDERR, b"\n"),
+            LogRecord(NS, Stream.STDOUT, b"x" * 20000 + b"\n"),
+        ]
+
+
+def test_the_newline_that_the_local_driver_drops_is_put_back():
+    later = STAMP.replace(b"05.", b"06.")
+    full, wire = b"z" * 16384, b""
+    for stamp, text in (
+        (STAMP, full),
+        (STAMP, b"rest"),
+        (later, b"next\n"),
+        (later, full),
+        (STAMP, b"last\n"),
+        (STAMP, full),
+    ):
+        wire += frame(1, stamp + text)
+    demuxer = Demuxer()
+    out = [record.data for record in demuxer.feed(wire) + demuxer.flush()]
+    assert out == [full, b"rest\n", b"next\n", full, b"\n", b"last\n", full, b"\n"]
+
+
+def test_a_terminals_log_is_split_at_lines_and_parts():
+    long = b"y" * 16384
+    wire = STAMP + b"one\r\n" + STAMP + long + STAMP + b"rest\r\n" + STAMP + b"last"
+    for size in (1, 33, len(wire)):
+        splitter = TtySplitter()
+        out = [r.data for at in range(0, len(wire), size) for r in splitter.feed(wire[at : at + size])]
+        out += [r.data for r in splitter.flush()]
+        assert out == [b"one\r\n", long, b"rest\r\n", b"last"]
+
+
+def test_a_replay_tells_nothing_twice_and_nothing_less():
+    def record(ns, data, stream=Stream.STDOUT):
+        return LogRecord(ns, stream, data)
+
+    seen = Seen()
+    told = [record(10, b"a"), record(10, b"b"), record(20, b"c"), record(15, b"e", Stream.STDERR)]
+    assert seen.new(told) == told
+    seen.replay()
+    again = [*told, record(20, b"d"), record(16, b"f", Stream.STDERR), record(30, b"g")]
+    assert seen.new(again) == again[4:]
+    assert seen.overlap
+    seen.replay()
+    assert seen.new([record(40, b"h")])
+    assert not seen.overlap
+
+
+def test_equal_parts_of_one_time_are_each_told_once():
+    parts = [LogRecord(10, Stream.STDOUT, b"x" * 9)] * 3
+    seen = Seen()
+    assert seen.new(parts[:2]) == parts[:2]
+    seen.replay()
+    assert seen.new(parts) == parts[2:]
+    seen.live()
+    assert seen.new(parts[:1]) == parts[:1]
+
+
+async def read(backend, ref, **query):
+    return [item async for batch in backend.logs(ref, LogQuery(**query)) for item in batch]
+
+
+pytestmark_engine = requires("docker")
+
+
+@pytestmark_engine
+async def test_a_follow_ends_with_the_sandbox_and_has_every_line(backend, make):
+    ref = await make(
+        "sh", "-c", "i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); [ $i = 100 ] && sleep 0.3; done; exit 5"
+    )
+    items = await read(backend, ref, follow=True)
+    assert [int(item.data) for item in items] == list(range(200))
+    assert (await backend.inspect(ref)).exit.code == 5
+    assert [item.data for item in await read(backend, ref, tail=2)] == [b"198\n", b"199\n"]
+    middle = items[100].at_ns / 1e9 - 0.1
+    assert [int(item.data) for item in await read(backend, ref, since=middle)] == list(range(100, 200))
+    assert [int(item.data) for item in await read(backend, ref, until=middle)] == list(range(100))
+
+
+@pytestmark_engine
+async def test_a_long_line_comes_in_parts_that_join_to_it(backend, make):
+    ref = await make("sh", "-c", "head -c 50000 /dev/zero | tr '\\0' z; echo; echo end")
+    items = await read(backend, ref, follow=True)
+    assert b"".join(item.data for item in items) == b"z" * 50000 + b"\nend\n"
+    assert [item.data.endswith(b"\n") for item in items] == [False, False, False, True, True]
+
+
+@pytestmark_engine
+async def test_a_terminals_output_is_told_as_such(backend, docker_engine, unique):
+    name = unique()
+    docker_engine.docker("run", "-d", "-t", "--name", name, "--network", "none", IMAGE, "sh", "-c",
+                         "head -c 40000 /dev/zero | tr '\\0' t; echo; echo e >&2")  # fmt: skip
+    try:
+        ref = SandboxRef("docker", "default", docker_engine.inspect(name)["Id"])
+        items = await read(backend, ref, follow=True)
+        assert {item.stream for item in items} == {Stream.TTY}
+        assert b"".join(item.data for item in items) == b"t" * 40000 + b"\r\ne\r\n"
+    finally:
+        docker_engine.docker("rm", "-f", name)
+
+
+@pytestmark_engine
+async def test_a_log_that_goes_elsewhere_is_said(backend, docker_engine, unique):
+    name = unique()
+    docker_engine.docker("run", "-d", "--log-driver", "none", "--name", name, "--network", "none", IMAGE, "sleep", "50")
+    try:
+        with pytest.raises(Unsupported, match="cannot be read back"):
+            await read(backend, SandboxRef("docker", "default", docker_engine.inspect(name)["Id"]))
+    finally:
+        docker_engine.docker("rm", "-f", name)
+
+
+@pytestmark_engine
+async def test_a_removed_sandbox_ends_a_follow_and_an_unknown_one_is_not_found(backend, make, permit):
+    ref = await make("sh", "-c", "echo up; sleep 500")
+    follow = backend.logs(ref, LogQuery(follow=True))
+    assert [item.data for item in await anext(follow)] == [b"up\n"]
+    await backend.remove(await permit("remove"), ref, force=True)
+    async with asyncio.timeout(5):
+        assert [batch async for batch in follow] == []
+    with pytest.raises(NotFound):
+        await read(backend, ref)
+
+
+@pytestmark_engine
+async def test_a_stalled_reader_stops_neither_the_sandbox_nor_others(backend, make):
+    ref = await make(
+        "sh", "-c", "i=0; while [ $i -lt 60000 ]; do echo line-$i-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; i=$((i+1)); done"
+    )
+    stalled = backend.logs(ref, LogQuery(follow=True))
+    await anext(stalled)
+    async with asyncio.timeout(20):
+        while (await backend.inspect(ref)).status.live:
+            await asyncio.sleep(0.1)
+    rest = [item async for batch in stalled for item in batch]
+    assert rest[-1].data.startswith(b"line-59999-")

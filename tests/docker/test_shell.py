@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.support.engine import SHELLLESS
+from tests.support.require import requires
+
+from sandbox_console.errors import Conflict, Unsupported
+from sandbox_console.model.action import OpenShell
+
+pytestmark = requires("docker")
+
+
+async def until(terminal, marker):
+    seen = b""
+    async with asyncio.timeout(10):
+        while marker not in seen:
+            data = await terminal.read()
+            assert data, seen
+            seen += data
+    return seen
+
+
+@pytest.fixture
+def enter(backend, permit):
+    async def one(ref, **fields):
+        return await backend.shell(await permit("shell"), OpenShell(ref, **fields), ())
+
+    return one
+
+
+async def test_a_shell_has_a_terminal_of_the_size_asked_for(make, enter):
+    ref = await make()
+    terminal = await enter(ref, cols=101, rows=33)
+    await terminal.write(b"stty size; echo $TERM; tty; echo E''ND\n")
+    seen = await until(terminal, b"END")
+    assert b"33 101" in seen
+    assert b"xterm-256color" in seen
+    await terminal.resize(77, 22)
+    await terminal.write(b"stty size; echo E''ND2\n")
+    assert b"22 77" in await until(terminal, b"END2")
+    await terminal.write(b"exit 7\n")
+    while await terminal.read():
+        pass
+    assert (await terminal.wait()).code == 7
+    await terminal.close()
+
+
+async def test_closing_hangs_up_and_leaves_nothing(make, enter, docker_engine):
+    ref = await make()
+    terminal = await enter(ref)
+    await terminal.write(b"(trap '' HUP; exec sleep 981) &\nsetsid sleep 982 &\nsleep 983 & echo R''EADY\n")
+    await until(terminal, b"READY")
+    before = docker_engine.docker("top", ref.id, "-eo", "pid,args")
+    assert "sleep 981" in before
+    await terminal.close()
+    await terminal.close()
+    left = docker_engine.docker("top", ref.id, "-eo", "pid,args")
+    assert not [n for n in ("981", "982", "983", "/bin/sh") if n in left], left
+    assert (await terminal.wait()).code in (129, 137)
+    assert await terminal.read() == b""
+
+
+async def test_a_shell_that_is_named_is_used_and_one_that_is_missing_is_said(make, enter, docker_engine):
+    ref = await make()
+    terminal = await enter(ref, shell="/bin/ash", user="root")
+    await terminal.write(b"id -u; echo E''ND\n")
+    assert b"\n0\r\n" in await until(terminal, b"END")
+    assert "/bin/ash" in docker_engine.docker("top", ref.id, "-eo", "pid,args")
+    await terminal.close()
+    bare = await make(image=SHELLLESS, command=("sleep", "1000"))
+    with pytest.raises(Unsupported, match="neither"):
+        await enter(bare)
+    missing = await enter(ref, shell="/bin/zsh")
+    while await missing.read():
+        pass
+    assert (await missing.wait()).code == 127
+    await missing.close()
+
+
+async def test_a_stopped_sandbox_has_no_shell(make, enter):
+    ref = await make(start=False)
+    with pytest.raises(Conflict):
+        await enter(ref)
