@@ -29,7 +29,7 @@ _PREFIX = "SANDBOX_CONSOLE_"
 class TuiOptions:
     """The ``[tui]`` table. ``stats_interval_s`` is the time between samples of the visible rows."""
 
-    theme: str = "textual-dark"
+    theme: str = "sandbox-console"
     stats_interval_s: float = 2.0
     log_memory_mib: int = 64
 

@@ -1,0 +1,40 @@
+"""docs/configuration.md lists every key that the console knows, with its default, and no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+
+from sandbox_console.policy.rules import Rules
+from sandbox_console.secrets.sources import SecretSource
+from sandbox_console.service.config import Config, TuiOptions
+
+TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))
+
+
+def _defaults(kind: type, prefix: str) -> dict[str, object]:
+    made = kind(source="env:X") if kind is SecretSource else kind()
+    names = {"source": "from"}
+    return {prefix + names.get(item.name, item.name): getattr(made, item.name) for item in dataclasses.fields(kind)}
+
+
+def test_every_key_is_listed_with_its_default() -> None:
+    known = _defaults(Rules, "policy.") | _defaults(TuiOptions, "tui.") | _defaults(SecretSource, "secrets.NAME.")
+    known |= {"backend": Config().backend, "backends.NAME.enabled": True}
+    assert ROWS.keys() == known.keys()
+    for key, cell in ROWS.items():
+        if key == "secrets.NAME.from":
+            continue
+        expected = known[key]
+        if cell.strip() == "none":
+            assert expected is None, key
+        else:
+            written = tomllib.loads(f"v = {cell.strip().strip('`')}")["v"]
+            assert written == (list(expected) if isinstance(expected, tuple) else expected), key
+
+
+def test_top_level_tables_are_the_ones_described() -> None:
+    assert {item.name for item in dataclasses.fields(Config)} == {key.split(".")[0] for key in ROWS}
