@@ -59,9 +59,11 @@ class Journal:
 
     async def close(self) -> None:
         """End the session. Attempts still open become unknown when the next console starts."""
-        await _to_the_end(self._run(self._store.close))
-        await self._db.close()
-        self._session.close()
+        try:
+            await _to_the_end(self._run(self._store.close))
+        finally:
+            await _to_the_end(self._db.close())
+            self._session.close()
 
     async def begin(self, action: str, backend: str, target: str, body: Mapping[str, Any]) -> Permit:
         """Commit an attempt and permit its effect. Cancelled while it commits, it records that and is cancelled."""

@@ -124,7 +124,8 @@ class Console:
 
     async def targets(self) -> Sequence[tuple[str, str]]:
         """Where a sandbox can be made now: (backend, host), the default first."""
-        healthy = [(health.backend, health.host) for health in await self.health() if health.ok]
+        known = list(self.hub.health.values()) if self._watcher.running else await self.health()
+        healthy = [(health.backend, health.host) for health in known if health.ok]
         return sorted(healthy, key=lambda key: key[0] != self.config.backend)
 
     async def problems(self, spec: SandboxSpec, backend: str, host: str) -> Mapping[str, str]:
@@ -165,7 +166,9 @@ class Console:
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
             backend = await self.fleet.use(request.ref.backend, request.ref.host)
             terminal = await backend.shell(permit, request, secrets)
-            return ShellSession(request, permit.audit_id, terminal, self._vault.redactor, note_end(permit))
+            session = ShellSession(request, permit.audit_id, terminal, self._vault.redactor, note_end(permit))
+            self._shells = {one for one in self._shells if not one.closed} | {session}
+            return session
 
         def note_end(permit: Permit) -> Any:
             async def note(body: Mapping[str, Any]) -> None:
@@ -174,9 +177,7 @@ class Console:
 
             return note
 
-        session = await self._gate.run(asked, effect, lambda _: (Outcome.OK, {"opened": True}, ""))
-        self._shells = {one for one in self._shells if not one.closed} | {session}
-        return session
+        return await self._gate.run(asked, effect, lambda _: (Outcome.OK, {"opened": True}, ""))
 
     async def close(self) -> None:
         """Cancel what is in flight (each is recorded as cancelled), end shells, let go of the backends."""

@@ -23,6 +23,11 @@ class Watcher:
         self._publish = publish
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def running(self) -> bool:
+        """Whether the hub is being told of every change."""
+        return bool(self._tasks)
+
     def start(self) -> None:
         """Watch every backend. A no-op when already watching."""
         if not self._tasks:
