@@ -203,6 +203,39 @@ async def test_ctrl_c_stops_a_flood_and_the_loop_stays_quick(shell):
     assert pilot.app.stolen == 0
 
 
+async def test_pump_reads_to_the_end_and_lets_others_run():
+    app = Screen()
+    async with app.run_test(size=(40, 12)):
+        view = app.query_one(TerminalView)
+        chunks = [b"a" * 300_000 + b"\r\n", b"the end", b""]
+        turns = 0
+
+        async def read():
+            return chunks.pop(0)
+
+        async def count():
+            nonlocal turns
+            while chunks:
+                turns += 1
+                await asyncio.sleep(0)
+
+        await asyncio.gather(view.pump(read), count())
+        assert "the end" in view.screen_text()
+        assert turns >= 5, "a chunk of 300 kB is shown in pieces"
+
+
+async def test_sizes_agree_from_the_start(shell):
+    """A program that thinks of another size than the emulator's leaves a scroll region behind and draws askew."""
+    pilot, view, open_guest = shell
+    for size in ((90, 30), (60, 20)):
+        await pilot.resize_terminal(*size)
+        await pilot.pause()
+    open_guest("vi", "-u", "NONE", "/etc/passwd")
+    await until(pilot, view, lambda text: text.startswith("root:"))
+    await pilot.resize_terminal(100, 40)
+    await until(pilot, view, lambda text: text.startswith("root:") and text.count("\n") == 36)
+
+
 KEYS = {
     "up": "^[[A", "down": "^[[B", "right": "^[[C", "left": "^[[D", "home": "^[[H", "end": "^[[F", "pageup": "^[[5~",
     "pagedown": "^[[6~", "insert": "^[[2~", "delete": "^[[3~", "f1": "^[OP", "f2": "^[OQ", "f3": "^[OR", "f4": "^[OS",

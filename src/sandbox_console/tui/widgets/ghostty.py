@@ -88,6 +88,8 @@ class GhosttyEmulator:
         return replies
 
     def resize(self, cols: int, rows: int) -> None:
+        if (cols, rows) == (self.cols, self.rows):  # nothing would be read again
+            return
         self._terminal.resize(cols, rows)
         self.cols, self.rows = cols, rows
         self._blank()

@@ -411,7 +411,7 @@ class LogView(ScrollView, can_focus=True):
         return [mark], body
 
     def _part(self, name: str) -> Style:
-        return self.get_component_rich_style(name, partial=True)
+        return self.get_component_rich_style(name)
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

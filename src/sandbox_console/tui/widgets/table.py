@@ -253,7 +253,7 @@ class FleetTable(ScrollView, can_focus=True):
         segments = [Segment(_CURSOR_MARK + " " if selected else "  ", base + over)]
         for i, width in self._widths.items():
             name = row.styles[i] if row.styles else ""
-            style = base + self.get_component_rich_style(f"table--{name}", partial=True) if name else base
+            style = self.get_component_rich_style(f"table--{name}") if name else base
             segments.append(Segment(fit_cell(row.cells[i], width, self.columns[i].align), style + over))
             segments.append(Segment(" " * GAP, base + over))
         return Strip(segments).adjust_cell_length(self.scrollable_size.width, base + over)

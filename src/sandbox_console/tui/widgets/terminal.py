@@ -40,6 +40,8 @@ class TerminalView(Widget, can_focus=True):
         await view.pump(session.read)                           # or view.feed(data) for each chunk
         view.detach()
 
+    Open the shell with ``view.emulator.cols`` and ``.rows``, best after the first layout (``call_after_refresh``).
+
     While it has the focus every key goes to the guest, also those of priority bindings (Ctrl+P, Ctrl+Q, Ctrl+C, Tab,
     Escape), but for Ctrl+], which posts `Left`. Shift+PageUp and Shift+PageDown, and the wheel where the guest does
     not ask for the mouse, move over the scrollback. With Shift held the mouse selects text as everywhere in Textual.
@@ -79,10 +81,12 @@ class TerminalView(Widget, can_focus=True):
         self._cursor_row = 0
 
     def attach(self, on_input: Send, on_size: SetSize) -> None:
-        """Connect a guest: both are called from the event loop and must not block."""
+        """Connect a guest: both are called from the event loop and must not block.
+
+        ``on_size`` is called at once: a program that starts with another size than the emulator's draws askew.
+        """
         self._on_input, self._on_size = on_input, on_size
-        if self.content_size:
-            on_size(self.emulator.cols, self.emulator.rows)
+        on_size(self.emulator.cols, self.emulator.rows)
 
     def detach(self) -> None:
         """Let go of the guest; what it wrote stays on screen."""
