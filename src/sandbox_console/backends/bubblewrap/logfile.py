@@ -1,0 +1,238 @@
+"""Read a sandbox's output back from its segments, in batches, with bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from sandbox_console.backends.bubblewrap import notify
+from sandbox_console.backends.bubblewrap.supervise import segments
+from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
+
+_BATCH = 512 << 10  # bytes of output in a batch: about 5 ms of work in the thread
+_PART = 64 << 10  # a longer line comes in parts
+_QUIET_S = 0.3  # a part of a line is shown when nothing followed it for so long
+_RESTART_S = 0.5  # a sandbox that ends while it is followed may be in the middle of a restart
+_STREAMS = {segments.STDOUT: Stream.STDOUT, segments.STDERR: Stream.STDERR}
+
+
+@dataclass
+class _Line:
+    at_ns: int = 0
+    data: bytearray = field(default_factory=bytearray)
+
+
+class Reader:
+    """A place in the output of one sandbox. Its methods block: call them in a thread."""
+
+    def __init__(self, folder: Path, query: LogQuery) -> None:
+        self._folder = str(folder)
+        self._since = int((query.since or 0) * 1e9)
+        self._until = int(query.until * 1e9) if query.until is not None else None
+        self._file: BinaryIO | None = None
+        self._number = 0
+        self._lines = 0
+        self._skip = 0
+        self._open_lines = {stream: _Line() for stream in _STREAMS.values()}
+        self._out: list[LogItem] = []
+        self.past = False  # the time given by ``until`` is passed
+        if query.tail is not None:
+            self._seek_tail(query.tail)
+
+    def read(self) -> list[LogItem]:
+        """What there is, up to a batch; empty at the present end."""
+        self._out = []
+        size = 0
+        while size < _BATCH and not self.past:
+            frame = self._frame()
+            if frame is None:
+                break
+            at_ns, kind, data = frame
+            size += len(data)
+            self._take(at_ns, kind, data)
+        return self._out
+
+    def flush(self) -> list[LogItem]:
+        """The lines that have no end yet."""
+        self._out = []
+        for stream, line in self._open_lines.items():
+            self._give(stream, line, whole=False)
+        return self._out
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file:
+            self._file.close()
+            self._file = None
+
+    # -- frames
+
+    def _frame(self) -> tuple[int, int, bytes] | None:
+        while True:
+            if self._file is None and not self._next():
+                return None
+            assert self._file is not None  # noqa: S101 - _next opened it
+            place = self._file.tell()
+            head = self._file.read(segments.FRAME.size)
+            if len(head) == segments.FRAME.size:
+                at_ns, kind, length = segments.FRAME.unpack(head)
+                data = self._file.read(length)
+                if len(data) == length:
+                    return at_ns, kind, data
+            self._file.seek(place)  # the end, or a frame that is being written
+            if not self._next():
+                return None
+
+    def _next(self) -> bool:
+        """Go on to the next segment that is there; note what rotation took."""
+        later = [number for number in self._numbers() if number > self._number]
+        if not later:
+            return False
+        try:
+            file = open(segments.path_of(self._folder, later[0]), "rb")  # noqa: SIM115, PTH123
+        except FileNotFoundError:
+            return self._next()
+        head = file.read(segments.HEAD.size)
+        if len(head) < segments.HEAD.size:
+            file.close()
+            return False
+        if self._file and self._file.read(1):  # written after we looked: finish this one first
+            self._file.seek(-1, 1)
+            file.close()
+            return True
+        self.close()
+        self._file = file
+        before: int = segments.HEAD.unpack(head)[1]
+        if later[0] != self._number + 1 and before > self._lines:
+            self._drop_parts()
+            self._gap("rotated away", before - self._lines)
+        self._number, self._lines = later[0], before
+        return True
+
+    def _numbers(self) -> list[int]:
+        try:
+            return segments.numbers(self._folder)
+        except FileNotFoundError:
+            return []
+
+    def _drop_parts(self) -> None:
+        for stream, line in self._open_lines.items():
+            self._give(stream, line, whole=False)
+
+    def _gap(self, reason: str, lines: int | None) -> None:
+        at_ns = 0
+        if self._file:
+            place = self._file.tell()
+            head = self._file.read(segments.FRAME.size)
+            self._file.seek(place)
+            at_ns = segments.FRAME.unpack(head)[0] if len(head) == segments.FRAME.size else 0
+        self._out.append(LogGap(at_ns, reason, lines))
+
+    # -- lines
+
+    def _take(self, at_ns: int, kind: int, data: bytes) -> None:
+        if kind == segments.GAP:
+            self._out.append(LogGap(at_ns, "the disk was full", int(data)))
+            return
+        self._lines += data.count(b"\n")
+        if self._until is not None and at_ns > self._until:
+            self.past = True
+            return
+        stream = _STREAMS[kind]
+        line = self._open_lines[stream]
+        for piece in data.splitlines(keepends=True) if b"\r" not in data else _split(data):
+            line.at_ns = line.at_ns if line.data else at_ns
+            line.data += piece
+            if piece.endswith(b"\n"):
+                self._give(stream, line, whole=True)
+            elif len(line.data) >= _PART:
+                self._give(stream, line, whole=False)
+
+    def _give(self, stream: Stream, line: _Line, *, whole: bool) -> None:
+        if not line.data:
+            return
+        data = bytes(line.data)
+        line.data.clear()
+        if self._skip > 0:
+            self._skip -= whole
+        elif line.at_ns >= self._since:
+            self._out.append(LogRecord(line.at_ns, stream, data))
+
+    # -- tail
+
+    def _seek_tail(self, tail: int) -> None:
+        """Begin in the segment that holds the first wanted line, and skip to it."""
+        have = self._numbers()
+        starts = [(number, self._before(number)) for number in have]
+        if not starts:
+            return
+        total = self._count_from(*starts[-1])
+        first = total - tail
+        number, before = next((one for one in reversed(starts) if one[1] < first), starts[0])
+        self._number, self._lines = number - 1, before
+        self._skip = max(0, first - before)
+
+    def _before(self, number: int) -> int:
+        try:
+            with open(segments.path_of(self._folder, number), "rb") as file:  # noqa: PTH123
+                head = file.read(segments.HEAD.size)
+        except FileNotFoundError:
+            return 0
+        return int(segments.HEAD.unpack(head)[1]) if len(head) == segments.HEAD.size else 0
+
+    def _count_from(self, number: int, lines: int) -> int:
+        """Lines in all, where a last one without an end counts too."""
+        open_ended: dict[int, bool] = {}
+        try:
+            with open(segments.path_of(self._folder, number), "rb") as file:  # noqa: PTH123
+                file.read(segments.HEAD.size)
+                while len(head := file.read(segments.FRAME.size)) == segments.FRAME.size:
+                    _at, kind, length = segments.FRAME.unpack(head)
+                    data = file.read(length)
+                    if kind != segments.GAP:
+                        lines += data.count(b"\n")
+                        open_ended[kind] = not data.endswith(b"\n")
+        except FileNotFoundError:
+            return lines
+        return lines + sum(open_ended.values())
+
+
+def _split(data: bytes) -> list[bytes]:
+    """At newlines only: ``bytes.splitlines`` also ends a line at a carriage return."""
+    parts = data.split(b"\n")
+    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+async def read(folder: Path, query: LogQuery, live: Callable[[], bool]) -> AsyncIterator[Sequence[LogItem]]:
+    """Batches of a sandbox's output; with ``follow`` until it has ended. ``live`` is called in a thread."""
+    logs = folder / "logs"
+    reader = await asyncio.to_thread(Reader, logs, query)
+    watch = notify.Folders(notify.LOG, poll_s=0.25) if query.follow else None
+    try:
+        if watch:
+            watch.add("logs", logs)
+        while True:
+            running = query.follow and await asyncio.to_thread(live)
+            while batch := await asyncio.to_thread(reader.read):
+                yield batch
+            if reader.past:
+                return
+            if watch and (running or await _restarted(live)):
+                if not await watch.changed(_QUIET_S) and (batch := await asyncio.to_thread(reader.flush)):
+                    yield batch
+                continue
+            if batch := await asyncio.to_thread(reader.flush):
+                yield batch
+            return
+    finally:
+        reader.close()
+        if watch:
+            watch.close()
+
+
+async def _restarted(live: Callable[[], bool]) -> bool:
+    await asyncio.sleep(_RESTART_S)
+    return await asyncio.to_thread(live)

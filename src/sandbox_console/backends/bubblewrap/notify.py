@@ -1,0 +1,71 @@
+"""The kernel's word that a folder changed (inotify), as asyncio events; Python has no binding of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import struct
+from pathlib import Path
+
+# linux/inotify.h
+MODIFY, CLOSE_WRITE, MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x2, 0x8, 0x40, 0x80, 0x100, 0x200
+_OVERFLOW = 0x4000
+_HEAD = struct.Struct("iIII")
+STATE = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE
+LOG = MODIFY | CREATE
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Folders:
+    """Folders that are watched; :meth:`changed` gives the names of those where something happened.
+
+    Where the kernel has no watch left to give, :meth:`changed` comes back every ``poll_s`` with all of them.
+    """
+
+    def __init__(self, mask: int, poll_s: float) -> None:
+        self._mask, self._poll_s = mask, poll_s
+        self._fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._names: dict[int, str] = {}
+        self._blind: set[str] = set()
+        self._wake = asyncio.Event()
+        self._dirty: set[str] = set()
+        if self._fd >= 0:
+            asyncio.get_running_loop().add_reader(self._fd, self._read)
+
+    def add(self, name: str, folder: Path) -> None:
+        """Watch a folder. One that is watched already, or gone, is no error."""
+        watch = _libc.inotify_add_watch(self._fd, os.fsencode(folder), self._mask) if self._fd >= 0 else -1
+        if watch >= 0:
+            self._names[watch] = name
+        elif self._fd < 0 or ctypes.get_errno() != 2:
+            self._blind.add(name)
+
+    def _read(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._fd, 65536)
+            at = 0
+            while at < len(data):
+                watch, mask, _cookie, length = _HEAD.unpack_from(data, at)
+                at += _HEAD.size + length
+                self._dirty |= set(self._names.values()) if mask & _OVERFLOW else {self._names.get(watch, "")}
+        self._dirty.discard("")
+        if self._dirty:
+            self._wake.set()
+
+    async def changed(self, timeout_s: float | None = None) -> set[str]:
+        """Wait for a change; empty when the time ran out."""
+        limits = [one for one in (timeout_s, self._poll_s if self._blind else None) if one is not None]
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), min(limits) if limits else None)
+        self._wake.clear()
+        dirty, self._dirty = self._dirty | self._blind, set()
+        return dirty
+
+    def close(self) -> None:
+        """Let go of the descriptor. Safe to call twice."""
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1

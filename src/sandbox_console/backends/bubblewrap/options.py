@@ -1,0 +1,45 @@
+"""The config table of this backend."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sandbox_console.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be set under ``[backends.bubblewrap]``; sizes are MiB, times seconds.
+
+    ``bwrap``: the program; empty finds the system's, then the wheel's. ``uid_base`` and ``uid_count``:
+    user ids that root's console gives its sandboxes, one each; systemd's and distributions' ranges end
+    below the default. ``log_mib`` in all is kept of one sandbox's output, in ``log_files`` files.
+    ``tmp_mib`` bounds /tmp and the home folder, each.
+    """
+
+    bwrap: str = ""
+    uid_base: int = 2_000_000_000
+    uid_count: int = 10_000
+    pids: int = 512
+    log_mib: int = 32
+    log_files: int = 4
+    tmp_mib: int = 512
+    grace_s: int = 10
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Options:
+        """Read the table. Raises ConfigError for an unknown key or a value of the wrong kind."""
+        known = {item.name: type(item.default) for item in fields(cls)}
+        for key, value in table.items():
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                raise ConfigError(
+                    f"bubblewrap has no option {key!r}", hint=f"did you mean {near[0]!r}?" if near else ""
+                )
+            if type(value) is not known[key] or (isinstance(value, int) and value < 1):
+                wanted = "a text" if known[key] is str else "a whole number above 0"
+                raise ConfigError(f"option {key!r} of bubblewrap is {value!r}; {wanted} is needed")
+        return cls(**table)

@@ -1,0 +1,184 @@
+"""What is kept of each sandbox, a folder of its own under the state directory.
+
+``spec.json`` is the console's: what was asked, when, and the user id it runs as. ``status.json`` is the
+supervisor's, replaced whole. ``lock`` is held by the supervisor for as long as it lives, so a status that says
+"running" beside a free lock means that the sandbox is lost. Nothing here holds a secret's value.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.backends.bubblewrap.supervise import tree
+from sandbox_console.errors import BackendError, NotFound
+from sandbox_console.model.sandbox import Status
+from sandbox_console.model.spec import SandboxSpec
+
+_LOST_STATES = (Status.STARTING, Status.RUNNING, Status.PAUSED, Status.STOPPING)
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One sandbox as its folder has it; ``status`` is what holds, not only what was last written."""
+
+    id: str
+    folder: Path
+    spec: SandboxSpec
+    created_at: float
+    uid: int | None
+    status: Status = Status.CREATED
+    detail: str = ""
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Store:
+    """The folders of all sandboxes of one state directory. Its methods block: call them in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prepare(self) -> None:
+        """Make the state directory, for its owner only. Raises BackendError."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+        except OSError as error:
+            raise BackendError(f"the state folder {self.folder} cannot be made: {error.strerror}") from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One console at a time: names and user ids are given out in here."""
+        self.prepare()
+        fd = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def ids(self) -> list[str]:
+        """The ids that are there."""
+        try:
+            return sorted(one.name for one in self.folder.iterdir() if not one.name.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def all(self) -> list[Record]:
+        """Every sandbox; one that is being removed at this moment is left out."""
+        found = []
+        for identity in self.ids():
+            try:
+                found.append(self.get(identity))
+            except NotFound:
+                continue
+        return found
+
+    def get(self, identity: str) -> Record:
+        """One sandbox. Raises NotFound; BackendError where its files cannot be understood."""
+        folder = self.folder / identity
+        if not identity.isalnum():
+            raise NotFound(f"no sandbox has the id {identity!r}")
+        try:
+            made = json.loads((folder / "spec.json").read_text())
+            spec = SandboxSpec.from_dict(made["spec"])
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFound(f"no sandbox of bubblewrap has the id {identity!r}") from error
+        except (ValueError, KeyError) as error:
+            raise BackendError(f"{folder / 'spec.json'} cannot be read: {error}") from error
+        record = Record(identity, folder, spec, made["created_at"], made["uid"])
+        return _with_status(record)
+
+    def add(self, spec: SandboxSpec, created_at: float, uid: int | None) -> str:
+        """Write a new folder: it appears whole or not at all."""
+        identity = secrets.token_hex(6)
+        fresh = self.folder / f".new-{identity}"
+        try:
+            fresh.mkdir(mode=0o700)
+            (fresh / "lock").touch(mode=0o600)
+            (fresh / "logs").mkdir(mode=0o700)
+            self._write(fresh, {"spec": spec.to_dict(), "created_at": created_at, "uid": uid})
+            fresh.rename(self.folder / identity)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        return identity
+
+    def change(self, record: Record, spec: SandboxSpec) -> None:
+        """Replace a sandbox's spec."""
+        self._write(record.folder, {"spec": spec.to_dict(), "created_at": record.created_at, "uid": record.uid})
+
+    @staticmethod
+    def _write(folder: Path, made: dict[str, Any]) -> None:
+        fresh = folder / "spec.new"
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            json.dump(made, file)
+        fresh.rename(folder / "spec.json")
+
+    def remove(self, record: Record) -> None:
+        """Remove a folder: gone from the list at once, then file by file."""
+        gone = self.folder / f".gone-{record.id}"
+        try:
+            record.folder.rename(gone)
+        except FileNotFoundError as error:
+            raise NotFound(f"{record.spec.name} is gone already") from error
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def held(folder: Path) -> bool:
+    """Whether a supervisor holds the sandbox's lock."""
+    try:
+        fd = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def _raw(folder: Path) -> dict[str, Any]:
+    try:
+        raw: dict[str, Any] = json.loads((folder / "status.json").read_text())
+        return raw
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except ValueError as error:
+        raise BackendError(f"{folder / 'status.json'} cannot be read: {error}") from error
+
+
+def _with_status(record: Record) -> Record:
+    raw = _raw(record.folder)
+    status = Status(raw.get("status", Status.CREATED))
+    detail = raw.get("detail", "")
+    if status in _LOST_STATES:
+        why = _lost(record.folder, raw)
+        if why and (again := _raw(record.folder)) != raw:  # it ended between the two looks
+            return _with_status(record) if again else record
+        status, detail = (Status.LOST, why) if why else (status, detail)
+    return replace(record, status=status, detail=detail, raw=raw)
+
+
+def _lost(folder: Path, raw: Mapping[str, Any]) -> str:
+    if raw.get("boot_id") != boot_id():
+        return "the machine was restarted while it ran"
+    if not held(folder) or tree.started(raw.get("supervisor", 0)) != raw.get("supervisor_start"):
+        return f"its supervisor (pid {raw.get('supervisor')}) is gone"
+    return ""

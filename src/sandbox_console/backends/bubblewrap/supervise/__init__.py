@@ -1,0 +1,1 @@
+"""What the supervisor of a sandbox is made of: standard library only, no import after a namespace is joined."""

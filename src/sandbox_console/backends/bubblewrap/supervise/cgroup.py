@@ -1,0 +1,228 @@
+"""Control groups of a sandbox, version 1 or 2, made where this process may write."""
+
+import errno
+import os
+import time
+from collections.abc import Callable
+
+CONTROLLERS = ("memory", "pids", "cpu", "freezer", "cpuacct")
+_CPU_PERIOD_US = 100_000
+_PREFIX = "sandbox-console-"
+
+
+class Found:
+    """Where groups can be made: a folder for each controller, and why not for the others."""
+
+    def __init__(self) -> None:
+        self.parents: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
+        self.version = 1
+
+
+def _mounts() -> list[tuple[str, str, str, set[str]]]:
+    rows = []
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            left, _, right = line.partition(" - ")
+            kind, _source, options = right.split()[:3]
+            if kind in ("cgroup", "cgroup2"):
+                parts = left.split()
+                rows.append((kind, parts[3], parts[4], set(options.split(","))))
+    return rows
+
+
+def _own_paths() -> dict[str, str]:
+    paths = {}
+    with open("/proc/self/cgroup") as file:
+        for line in file:
+            _number, controllers, path = line.rstrip("\n").split(":", 2)
+            for controller in controllers.split(","):
+                paths[controller] = path
+    return paths
+
+
+def _below(mount: str, root: str, path: str) -> str:
+    inside = path[len(root) :] if root != "/" and path.startswith(root) else path
+    return mount.rstrip("/") + "/" + inside.strip("/") if inside.strip("/") else mount
+
+
+def _try_make(parent: str, wanted: str) -> str:
+    """Make and remove a group; the reason where that fails."""
+    path = f"{parent}/{_PREFIX}probe-{os.getpid()}"
+    try:
+        os.mkdir(path)
+    except OSError as error:
+        return f"{parent} is not writable ({os.strerror(error.errno or 0)})"
+    try:
+        return "" if os.path.exists(f"{path}/{wanted}") else f"the controller is not enabled in {parent}"
+    finally:
+        os.rmdir(path)
+
+
+def _unified_parent(mount: str, own: str) -> tuple[str, set[str]]:
+    """The nearest group above this process where children may be made, and the controllers they get."""
+    at = own
+    while True:
+        if os.access(at, os.W_OK) and os.access(f"{at}/cgroup.procs", os.W_OK):
+            for controller in ("memory", "pids", "cpu"):
+                try:
+                    with open(f"{at}/cgroup.subtree_control", "w") as file:
+                        file.write(f"+{controller}")
+                except OSError:
+                    pass  # EBUSY: it holds processes itself; its parent may do
+            with open(f"{at}/cgroup.subtree_control") as file:
+                got = set(file.read().split())
+            if got or at == mount:
+                return at, got
+        if at == mount:
+            return "", set()
+        at = os.path.dirname(at)
+
+
+def find() -> Found:
+    """Look where groups can be made by this process. Makes and removes a probe in each place."""
+    found = Found()
+    own = _own_paths()
+    probes = {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
+    probes |= {"freezer": "freezer.state", "cpuacct": "cpuacct.usage"}
+    for kind, root, mount, options in _mounts():
+        if kind == "cgroup":
+            for controller in options & set(CONTROLLERS):
+                parent = _below(mount, root, own.get(controller, "/"))
+                reason = _try_make(parent, probes[controller])
+                if reason:
+                    found.reasons[controller] = reason
+                else:
+                    found.parents[controller] = parent
+        elif not any(row[0] == "cgroup" for row in _mounts()):
+            _find_unified(found, mount, _below(mount, root, own.get("", "/")))
+    for controller in CONTROLLERS:
+        if controller not in found.parents:
+            found.reasons.setdefault(controller, "no cgroup of it is mounted")
+    return found
+
+
+def _find_unified(found: Found, mount: str, own: str) -> None:
+    found.version = 2
+    parent, got = _unified_parent(mount, own)
+    for controller in CONTROLLERS:
+        if not parent:
+            found.reasons[controller] = f"no cgroup from {own} upward is writable"
+        elif controller in got or controller in ("freezer", "cpuacct"):
+            found.parents[controller] = parent
+        else:
+            found.reasons[controller] = f"the controller is not delegated to {parent}"
+
+
+def write(path: str, text: str) -> None:
+    """Write one value of the kernel's."""
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def read(path: str) -> str:
+    """Read one value of the kernel's; empty when it is not there."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+class Group:
+    """The groups of one sandbox: a folder a controller (one for all of them in version 2)."""
+
+    def __init__(self, version: int, folders: dict[str, str]) -> None:
+        self.version = version
+        self.folders = folders
+
+    @classmethod
+    def make(cls, found: Found, identity: str) -> "Group":
+        """Make the folders. Raises OSError."""
+        folders = {name: f"{parent}/{_PREFIX}{identity}" for name, parent in found.parents.items()}
+        for path in set(folders.values()):
+            os.makedirs(path, exist_ok=True)
+        return cls(found.version, folders)
+
+    def limit(self, *, memory: int | None, pids: int | None, cpus: float | None) -> None:
+        """Set limits: bytes, processes, vCPUs. None leaves one as it is; one without a folder is passed over."""
+        if memory is not None and "memory" in self.folders:
+            self._limit_memory(self.folders["memory"], memory)
+        if pids is not None and "pids" in self.folders:
+            write(f"{self.folders['pids']}/pids.max", str(pids))
+        if cpus is not None and "cpu" in self.folders:
+            quota = max(1000, int(cpus * _CPU_PERIOD_US))  # 1 ms is the least the kernel takes
+            name, text = (
+                ("cpu.max", f"{quota} {_CPU_PERIOD_US}") if self.version == 2 else ("cpu.cfs_quota_us", str(quota))
+            )
+            write(f"{self.folders['cpu']}/{name}", text)
+
+    def _limit_memory(self, folder: str, memory: int) -> None:
+        if self.version == 2:
+            write(f"{folder}/memory.max", str(memory))
+            if os.path.exists(f"{folder}/memory.swap.max"):
+                write(f"{folder}/memory.swap.max", "0")
+            return
+        both = [f"{folder}/memory.limit_in_bytes", f"{folder}/memory.memsw.limit_in_bytes"]
+        if not os.path.exists(both[1]):
+            both.pop()
+        try:
+            for path in both:
+                write(path, str(memory))
+        except OSError:  # memory may not pass memory+swap: growing goes the other way round
+            for path in reversed(both):
+                write(path, str(memory))
+
+    def joiners(self) -> list[int]:
+        """Descriptors through which a process joins by writing ``0``, also after it lost the right to open them."""
+        return [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in set(self.folders.values())]
+
+    @property
+    def can_freeze(self) -> bool:
+        """Whether pausing is the kernel's doing."""
+        return "freezer" in self.folders
+
+    def freeze(self, frozen: bool) -> None:
+        """Freeze or thaw, and wait until it is so. Raises TimeoutError after 5 s."""
+        folder = self.folders["freezer"]
+        if self.version == 2:
+            write(f"{folder}/cgroup.freeze", str(int(frozen)))
+            self._await(lambda: f"frozen {int(frozen)}" in read(f"{folder}/cgroup.events"))
+        else:
+            word = "FROZEN" if frozen else "THAWED"
+            write(f"{folder}/freezer.state", word)
+            self._await(lambda: read(f"{folder}/freezer.state").strip() == word)
+
+    @staticmethod
+    def _await(done: Callable[[], bool]) -> None:
+        until = time.monotonic() + 5
+        while not done():
+            if time.monotonic() > until:
+                raise TimeoutError("the kernel did not freeze the sandbox's processes in 5 s")
+            time.sleep(0.002)
+
+    def oom_kills(self) -> int | None:
+        """How many processes the kernel killed for want of memory; None where it does not tell."""
+        folder = self.folders.get("memory")
+        if not folder:
+            return None
+        text = read(f"{folder}/memory.events" if self.version == 2 else f"{folder}/memory.oom_control")
+        for line in text.splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+        return None
+
+    def remove(self) -> None:
+        """Remove the folders; waits up to 2 s for the last processes to leave them."""
+        for path in set(self.folders.values()):
+            for _ in range(200):
+                try:
+                    os.rmdir(path)
+                except FileNotFoundError:
+                    break
+                except OSError as error:
+                    if error.errno != errno.EBUSY:
+                        raise
+                    time.sleep(0.01)
+                else:
+                    break

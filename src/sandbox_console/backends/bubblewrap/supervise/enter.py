@@ -1,0 +1,192 @@
+"""Start a command in a sandbox that is already there, as root's console or an ordinary user's alike.
+
+Three processes, forked from the supervisor, so that nothing is imported on the far side of a namespace:
+the middle one becomes the sandbox's user, joins the namespaces and ends; the helper is inside the PID
+namespace, adopts every orphan of the command (so that a daemon does not escape a kill) and tells how the
+command ended; the command is its child. Middle and helper are not dumpable: the guest cannot trace them.
+"""
+
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import termios
+
+from . import kernel, wire
+
+_FD_MOST = 1 << 20
+_JOINED = ("mnt", "net", "ipc", "uts", "cgroup", "pid")
+
+
+class Namespaces:
+    """Descriptors of a running sandbox's namespaces: the owner of the others first, its own user namespace last."""
+
+    def __init__(self, pid: int) -> None:
+        self._fds = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _JOINED]
+        self._fds.insert(0, kernel.owner_namespace(self._fds[-1]))
+        inner = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        if os.fstat(inner).st_ino == os.fstat(self._fds[0]).st_ino:
+            os.close(inner)
+        else:
+            self._fds.append(inner)
+
+    def join(self) -> None:
+        """Join them; children are then in the PID namespace."""
+        for fd in self._fds:
+            kernel.setns(fd)
+
+    @property
+    def fds(self) -> list[int]:
+        """All descriptors."""
+        return list(self._fds)
+
+
+class Order:
+    """A command to start: argv candidates, environment, folder, and the limits that hold inside."""
+
+    def __init__(self, message: dict, defaults: dict) -> None:  # type: ignore[type-arg]
+        self.candidates: list[list[str]] = message["candidates"]
+        self.env: dict[str, str] = message["env"]
+        self.workdir: str = message["workdir"]
+        self.tty: list[int] | None = message.get("tty")
+        self.uid: int | None = defaults["uid"]
+        self.rlimits: dict[str, int] = defaults["rlimits"]
+
+
+def become(uid: int | None) -> None:
+    """Give up root for a sandbox's user; an ordinary user stays as he is."""
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+
+
+def plain_signals() -> None:
+    """What a program expects to begin with: nothing ignored, nothing blocked."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def close_all_but(keep: list[int]) -> None:
+    """Close every descriptor that is not named."""
+    first = 0
+    for fd in sorted(set(keep)):
+        if fd > first:  # an empty range would be taken for one without an end
+            os.closerange(first, fd)
+        first = fd + 1
+    os.closerange(first, max(first + 1, _FD_MOST))
+
+
+def start(order: Order, spaces: Namespaces, joiners: list[int], stdio: list[int]) -> tuple[int, socket.socket]:
+    """Start it: the middle process's pid and the socket on which the helper reports."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _middle(order, spaces, joiners, stdio, theirs)
+        except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's loop
+            wire.send(theirs, {"failed": 125, "reason": f"cannot enter the sandbox: {error}"})
+        finally:
+            os._exit(125)
+    theirs.close()
+    return pid, ours
+
+
+def _middle(order: Order, spaces: Namespaces, joiners: list[int], stdio: list[int], report: socket.socket) -> None:
+    signal.set_wakeup_fd(-1)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    for number, fd in enumerate(stdio):
+        os.dup2(fd, number)
+    close_all_but([0, 1, 2, report.fileno(), *spaces.fds, *joiners])
+    become(order.uid)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    spaces.join()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _helper(order, spaces, joiners, report)
+        except BaseException as error:  # noqa: BLE001 - as above
+            wire.send(report, {"failed": 125, "reason": f"cannot start a command in the sandbox: {error}"})
+        finally:
+            os._exit(125)
+    wire.send(report, {"helper": pid})
+    os._exit(0)
+
+
+def _helper(order: Order, spaces: Namespaces, joiners: list[int], report: socket.socket) -> None:
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    for fd in spaces.fds:
+        os.close(fd)
+    kernel.drop_privileges()
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+    if order.tty:
+        _open_terminal(order.tty, report)
+    failure, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            code, reason = _command(order, joiners)
+        except BaseException as error:  # noqa: BLE001 - as above
+            code, reason = 125, str(error)
+        os.write(told, json.dumps({"failed": code, "reason": reason}).encode())
+        os._exit(code)
+    close_all_but([report.fileno(), failure])
+    text = os.read(failure, wire.PACKET)
+    wire.send(report, json.loads(text) if text else {"started": True})
+    while True:
+        try:
+            one, status = os.wait()
+        except ChildProcessError:
+            os._exit(0)
+        if one == pid and not text:
+            wire.send(report, {"exit": status})
+
+
+def _open_terminal(size: list[int], report: socket.socket) -> None:
+    master, slave = os.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+    wire.send(report, {"terminal": True}, (master,))
+    os.close(master)
+    for fd in (0, 1, 2):
+        os.dup2(slave, fd)
+    os.close(slave)
+
+
+def _command(order: Order, joiners: list[int]) -> tuple[int, str]:
+    for fd in joiners:
+        os.write(fd, b"0")
+    os.setsid()
+    if order.tty:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    os.umask(0o022)
+    for name, value in order.rlimits.items():
+        resource.setrlimit(getattr(resource, name), (value, value))
+    plain_signals()
+    try:
+        os.chdir(order.workdir)
+    except OSError as error:
+        return 126, f"workdir {order.workdir}: {os.strerror(error.errno or 0)}"
+    outcome = 127, "no command"
+    for argv in order.candidates:
+        outcome = _execute(argv, order.env)
+    return outcome
+
+
+def _execute(argv: list[str], env: dict[str, str]) -> tuple[int, str]:
+    """Replace this process; comes back only with the reason why not. No ``os.execvpe``: that one imports."""
+    name = argv[0]
+    denied = ""
+    for path in [name] if "/" in name else [f"{folder}/{name}" for folder in env.get("PATH", "").split(":") if folder]:
+        try:
+            os.execve(path, argv, env)
+        except (FileNotFoundError, NotADirectoryError):
+            if os.path.exists(path):
+                return 127, f"{path}: its interpreter is not in the sandbox"
+        except OSError as error:
+            denied = f"{path}: {os.strerror(error.errno or 0)}"
+    return (126, denied) if denied else (127, f"{name}: not found in the sandbox")

@@ -1,0 +1,101 @@
+"""Commands beside the main one: each has a connection to whoever asked, and ends with it."""
+
+import os
+import signal
+import socket
+
+from . import tree, wire
+
+TYPE_CHECKING = False  # the typing module costs 1 MB
+if TYPE_CHECKING:
+    from .main import Supervisor
+
+
+class Guest:
+    """One command: started, ended, and its tree killed when its connection closes before it ends."""
+
+    def __init__(self, keeper: "Supervisor", conn: socket.socket, middle: int, report: socket.socket) -> None:
+        self._keeper, self._conn, self._middle, self._report = keeper, conn, middle, report
+        self.helper = 0
+        self.ended = False
+        self._killing = False
+        self._connected = True
+        keeper.off(conn.fileno())
+        keeper.on(conn.fileno(), self._asked)
+        keeper.on(report.fileno(), self._told)
+
+    def _told(self) -> None:
+        message, fds = wire.receive(self._report)
+        if message is None:
+            self._gone()
+            return
+        if "helper" in message:
+            self.helper = int(str(message["helper"]))
+            return
+        if "exit" in message:
+            message = {"exit": _exit(int(str(message["exit"])))}
+        if "exit" in message or "failed" in message:
+            self.ended = True
+        self._tell(message, tuple(fds))
+        for fd in fds:
+            os.close(fd)
+
+    def _tell(self, message: dict[str, object], fds: tuple[int, ...] = ()) -> None:
+        if self._connected:
+            wire.send(self._conn, message, fds)
+
+    def _asked(self) -> None:
+        message, fds = wire.receive(self._conn)
+        for fd in fds:
+            os.close(fd)
+        if message is None:
+            self._connected = False
+            self._keeper.drop(self._conn)
+        if message is None and self.ended:
+            return  # what it left running on purpose lives on
+        self._kill()
+
+    def _kill(self) -> None:
+        """Kill the tree, sweep after sweep: a process that is killed may have forked after it was seen."""
+        if not self.helper:
+            if not self._report._closed:  # type: ignore[attr-defined] # noqa: SLF001 - it is about to be known
+                self._keeper.after(f"kill {id(self)}", 0.005, self._kill)
+            return
+        self._keeper.calm(True)
+        try:
+            found = tree.descendants(self.helper)
+            tree.signal_all(found, signal.SIGSTOP)
+            found = tree.descendants(self.helper)
+            tree.signal_all(found, signal.SIGKILL)
+        finally:
+            self._keeper.calm(False)
+        if found:
+            self._keeper.after(f"kill {id(self)}", 0.005, self._kill)
+
+    def _gone(self) -> None:
+        """The helper has ended: nothing of the command is left."""
+        self._keeper.off(self._report.fileno())
+        self._report.close()
+        if not self.ended:
+            self.ended = True
+            self._tell({"exit": {"code": 137, "signal": 9, "reason": "its processes were killed"}})
+        self._tell({"gone": True})
+        if self._connected:
+            self._connected = False
+            self._keeper.drop(self._conn)
+        self.helper = 0
+        self._keeper.forget(self)
+
+    def sandbox_ended(self) -> None:
+        """Read what the helper still said, then close."""
+        self._report.setblocking(False)
+        try:
+            while not self._report._closed:  # type: ignore[attr-defined] # noqa: SLF001 - closed by _gone
+                self._told()
+        except BlockingIOError:
+            self._gone()
+
+
+def _exit(status: int) -> dict[str, object]:
+    code = os.waitstatus_to_exitcode(status)
+    return {"code": code if code >= 0 else 128 - code, "signal": -code if code < 0 else None}

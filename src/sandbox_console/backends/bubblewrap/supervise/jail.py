@@ -1,0 +1,187 @@
+"""Start bwrap and follow it until the main command runs."""
+
+import json
+import os
+import resource
+import signal
+import time
+
+from . import enter, kernel, tree, wire
+
+_START_S = 20.0
+_LATE = "RLIMIT_NPROC"
+
+
+class StartFailed(Exception):
+    """The sandbox cannot run; ``code`` as a shell would have it, 125 for what is not the command's fault."""
+
+    def __init__(self, reason: str, code: int = 125) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Jail:
+    """A bwrap process, the first process of its PID namespace, and the main command."""
+
+    def __init__(self, order: dict, joiners: list[int]) -> None:  # type: ignore[type-arg]
+        self._order = order
+        self._spare: list[int] = []
+        self._status, status_w = os.pipe()
+        block_r, self._release = os.pipe()
+        self._told = (status_w, block_r)
+        self.stdout, out_w = os.pipe()
+        self.stderr, err_w = os.pipe()
+        args = self._args()
+        null = os.open("/dev/null", os.O_RDONLY)
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                self._become_bwrap(args, joiners, [null, out_w, err_w])
+            except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's loop
+                os.write(2, f"bwrap: {error}\n".encode())
+            finally:
+                os._exit(125)
+        for fd in (*self._told, out_w, err_w, null, args, *self._spare):
+            os.close(fd)
+        self._said = b""
+        self.main = 0
+        self.init = self._read_init()
+
+    def _args(self) -> int:
+        """Everything bwrap is told, in memory: its command line shows nothing but a descriptor's number."""
+        words = ["--json-status-fd", str(self._told[0]), "--block-fd", str(self._told[1]), "--clearenv"]
+        for name, value in self._order["env"].items():
+            words += ["--setenv", name, value]
+        for word in self._order["args"]:
+            words += self._file(word) if isinstance(word, dict) else [word]
+        # bwrap takes the command from the real command line only, so a word in front of it is looked up there.
+        return self._memory("args", b"\0".join(os.fsencode(word) for word in words) + b"\0")
+
+    def _file(self, item: dict[str, str]) -> list[str]:
+        fd = self._memory("file", os.fsencode(item["text"]))
+        self._spare.append(fd)
+        return ["--perms", item["perms"], "--file", str(fd), item["dest"]]
+
+    @staticmethod
+    def _memory(name: str, content: bytes) -> int:
+        fd = wire.to_memfd(name, content)
+        os.set_inheritable(fd, True)
+        return fd
+
+    def _become_bwrap(self, args: int, joiners: list[int], stdio: list[int]) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, fd in enumerate(stdio):
+            os.dup2(fd, number)
+        for fd in joiners:
+            os.write(fd, b"0")
+        order = self._order
+        binary = os.open(order["bwrap"], os.O_RDONLY)  # before root is given up: it may be in a folder of root's
+        env = {}
+        if order.get("library"):
+            library = os.open(order["library"], os.O_RDONLY)
+            os.set_inheritable(library, True)
+            env["LD_PRELOAD"] = f"/proc/self/fd/{library}"
+        os.umask(0o022)
+        for name, value in order["rlimits"].items():
+            if name != _LATE:
+                resource.setrlimit(getattr(resource, name), (value, value))
+        for number in signal.valid_signals():
+            if number not in (signal.SIGKILL, signal.SIGSTOP):
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        for fd in self._told:
+            os.set_inheritable(fd, True)
+        enter.become(order["uid"])
+        os.execve(binary, ["bwrap", "--args", str(args), "--", *order["command"]], env)
+
+    def _read_init(self) -> int:
+        while b"}" not in self._said:
+            part = os.read(self._status, 4096)
+            if not part:
+                os.waitpid(self.pid, 0)
+                raise StartFailed(self._why())
+            self._said += part
+        return int(json.loads(self._said[: self._said.index(b"}") + 1])["child-pid"])
+
+    def failed(self) -> StartFailed | None:
+        """After bwrap has ended: why the command never ran; None when it did."""
+        while part := os.read(self._status, 4096):
+            self._said += part
+        if b'"exit-code"' in self._said:
+            return None
+        why = self._why()
+        code = 125 if "execvp" not in why else 127 if "No such file" in why else 126
+        return StartFailed(why.removeprefix("execvp "), code)
+
+    def _why(self) -> str:
+        said = os.read(self.stderr, 4096).decode("utf-8", "replace").strip()
+        return said.removeprefix("bwrap: ") or "bwrap ended without a word"
+
+    def release(self) -> None:
+        """Set the limits that the command inherits, let it run, and wait until it does. Raises StartFailed."""
+        self._limit_processes()
+        before = self._command_line(self.init)
+        os.write(self._release, b"\n")
+        os.close(self._release)
+        until = time.monotonic() + _START_S
+        while time.monotonic() < until:
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                return  # it ended already: the caller learns how
+            found = tree.children(self.init)
+            if found and self._command_line(found[0]) not in (b"", before):
+                self.main = found[0]
+                return
+            time.sleep(0.001)
+        raise StartFailed(f"the command did not start in {_START_S:.0f} s")
+
+    def _limit_processes(self) -> None:
+        """Set from outside, once bwrap is in its own user namespace: before, all of the user's processes count.
+
+        Done as the sandbox's user, for root may lack CAP_SYS_RESOURCE (in a container it does).
+        """
+        value = self._order["rlimits"].get(_LATE)
+        if value is None:
+            return
+        pid = os.fork()
+        if pid == 0:
+            try:
+                enter.become(self._order["uid"])
+                resource.prlimit(self.init, resource.RLIMIT_NPROC, (value, value))
+                os._exit(0)
+            except OSError as error:
+                os._exit(error.errno or 1)
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code:
+            raise StartFailed(f"the limit of processes cannot be set: {os.strerror(code)}")
+
+    @staticmethod
+    def _command_line(pid: int) -> bytes:
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                return file.read()
+        except (FileNotFoundError, ProcessLookupError):
+            return b""
+
+    def namespaces(self) -> enter.Namespaces | None:
+        """The sandbox's namespaces; None where it ended already."""
+        for pid in (self.main, self.init):
+            try:
+                return enter.Namespaces(pid)
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+        return None
+
+    def watch_main(self) -> int:
+        """A pidfd of the main command; -1 when it is gone."""
+        try:
+            return os.pidfd_open(self.main) if self.main else -1
+        except ProcessLookupError:
+            return -1
+
+    @staticmethod
+    def true_status(pidfd: int, status: int) -> int:
+        """Bwrap turns a signal into a code above 128; the kernel still knows which it was, where it is new enough."""
+        exact = kernel.exit_status(pidfd) if pidfd >= 0 else None
+        return status if exact is None else exact

@@ -1,0 +1,60 @@
+"""The few system calls that Python 3.11 lacks."""
+
+import ctypes
+import fcntl
+import os
+import struct
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+_NS_GET_USERNS = 0xB701  # linux/nsfs.h: _IO(0xb7, 1)
+_CAP_VERSION_3 = 0x20080522  # linux/capability.h
+_PIDFD_GET_INFO = 0xC040FF0B  # linux/pidfd.h: _IOWR(0xFF, 11, struct pidfd_info), 64 bytes; Linux 6.13
+_PIDFD_INFO_EXIT = 1 << 3  # Linux 6.15
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+
+
+def setns(fd: int) -> None:
+    """Join the namespace that ``fd`` is open on."""
+    _check(_libc.setns(fd, 0), "setns")
+
+
+def prctl(option: int, value: int) -> None:
+    """Set one attribute of this process."""
+    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def owner_namespace(fd: int) -> int:
+    """A descriptor of the user namespace that owns the namespace ``fd`` is open on."""
+    return fcntl.ioctl(fd, _NS_GET_USERNS)
+
+
+def drop_privileges() -> None:
+    """No capability in any set, none to be gained, and no new privileges by an exec."""
+    for capability in range(64):
+        if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            break  # EINVAL: the last one that this kernel knows is passed
+    header = struct.pack("Ii", _CAP_VERSION_3, 0)
+    _check(_libc.capset(header, bytes(24)), "capset")
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def exit_status(pidfd: int) -> int | None:
+    """The wait status of a process that has ended, child or not; None where the kernel cannot tell."""
+    info = bytearray(struct.pack("Q", _PIDFD_INFO_EXIT) + bytes(56))
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
+    except OSError:
+        return None
+    mask = struct.unpack_from("Q", info)[0]
+    return struct.unpack_from("i", info, 60)[0] if mask & _PIDFD_INFO_EXIT else None

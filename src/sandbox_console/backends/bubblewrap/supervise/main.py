@@ -1,0 +1,426 @@
+"""The supervisor's loop: one sandbox's main command, its output, its time limits, and who asks at its socket."""
+
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from . import cgroup, enter, kernel, segments, tree, wire
+from .guests import Guest
+from .jail import Jail, StartFailed
+
+_READ = 65536
+
+
+def main() -> None:
+    """Read the order, leave the console's session, run the sandbox to its end."""
+    order = json.loads(sys.stdin.buffer.read())
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.umask(0o077)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    answer = os.dup(1)
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    Supervisor(order, answer).run()
+
+
+class Supervisor:
+    """One sandbox from its start to its end."""
+
+    def __init__(self, order: dict, answer: int) -> None:  # type: ignore[type-arg]
+        self.order = order
+        self._answer = answer
+        self._status = dict(order["status"])
+        self._poll = select.epoll()
+        self._ready: dict[int, Callable[[], object]] = {}
+        self._timers: dict[str, tuple[float, Callable[[], None]]] = {}
+        self._guests: set[Guest] = set()
+        self._waiting: list[socket.socket] = []  # connections to tell when the sandbox has ended
+        self._reason = ""
+        self._asked: int | None = None  # the signal with which the console ended it
+        self._busy_until = 0.0
+        self._paused: list[int] | None = None
+        self._main_status: int | None = None
+        self._group = cgroup.Group(1, {})
+        self._began = False
+        os.chdir(order["dir"])
+
+    # -- start
+
+    def run(self) -> None:
+        """Start, loop, clean up. Every way out leaves a status on disk."""
+        if not self._lock():
+            self._say({"running": True})
+            return
+        self._log = segments.Writer("logs", self.order["log"]["bytes"], self.order["log"]["keep"])
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        wake, self._wake = os.pipe()
+        for fd in (wake, self._wake):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self._on(wake, lambda: self._reap(wake))
+        try:
+            self._start()
+        except (StartFailed, OSError) as error:
+            self._fail(error)
+            return
+        self._say({"ok": True})
+        while self._main_status is None:
+            self._turn()
+        self._finish()
+
+    def _lock(self) -> bool:
+        fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        for _ in range(100):  # a console that looks whether it is held, holds it for an instant
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                time.sleep(0.01)
+        return False
+
+    def _start(self) -> None:
+        self._group = cgroup.Group.make(cgroup.find(), self.order["id"])
+        limits = self.order["limits"]
+        self._group.limit(memory=limits["memory"], pids=limits["pids"], cpus=limits["cpus"])
+        self._joiners = self._group.joiners()
+        self._ooms = self._group.oom_kills()
+        self._write_status(status="starting", supervisor=os.getpid(), supervisor_start=tree.started(os.getpid()))
+        self._listen()
+        self._jail = Jail(self.order, self._joiners)
+        self._began = True
+        self._jail.release()
+        self._main_fd = self._jail.watch_main()
+        self._init_fd = self._pidfd(self._jail.init)
+        if not self._jail.main and (failure := self._jail.failed()):
+            os.waitpid(self._jail.pid, 0)
+            raise failure
+        self._spaces = self._jail.namespaces()
+        for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
+            os.set_blocking(fd, False)
+            self._on(fd, partial(self._output, fd, kind))
+        now = time.time()
+        self._write_status(
+            status="running",
+            started_at=now,
+            pid=self._jail.main or None,
+            init=self._jail.init,
+            cgroups=self._group.folders,
+            cgroup_version=self._group.version,
+        )
+        self.touch()
+        if self.order["max_duration_s"]:
+            self.after("duration", self.order["max_duration_s"], lambda: self._end("max_duration_s ran out"))
+
+    @staticmethod
+    def _pidfd(pid: int) -> int:
+        try:
+            return os.pidfd_open(pid)
+        except ProcessLookupError:
+            return -1
+
+    def _listen(self) -> None:
+        try:
+            os.unlink("sock")
+        except FileNotFoundError:
+            pass
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        server.bind("sock")  # relative to the working folder: an address holds 107 bytes, a path may be longer
+        server.listen(128)
+        server.setblocking(False)
+        self._on(server.fileno(), lambda: self._accept(server))
+        self._server = server
+
+    def _fail(self, error: Exception) -> None:
+        code = error.code if isinstance(error, StartFailed) else 125
+        if self._began:
+            self._kill(self._jail.init, signal.SIGKILL)
+            self._kill(self._jail.pid, signal.SIGKILL)
+        self._group.remove()
+        self._log.write(segments.STDERR, f"{error}\n".encode())
+        self._drop_socket()
+        self._write_status(
+            status="failed", finished_at=time.time(), detail=str(error), exit={"code": code, "reason": str(error)}
+        )
+        self._say({"error": str(error), "code": code})
+
+    def _drop_socket(self) -> None:
+        try:
+            os.unlink("sock")
+        except FileNotFoundError:
+            pass
+
+    def _say(self, message: dict[str, object]) -> None:
+        try:
+            os.write(self._answer, json.dumps(message).encode())
+        except BrokenPipeError:
+            pass  # the console that asked is gone; the status on disk says the same
+        os.close(self._answer)
+
+    # -- loop
+
+    def _turn(self) -> None:
+        wait = -1.0
+        if self._timers:
+            wait = max(0.0, min(at for at, _ in self._timers.values()) - time.monotonic())
+        for fd, _event in self._poll.poll(wait):
+            if call := self._ready.get(fd):
+                call()
+        now = time.monotonic()
+        for name, (at, call) in list(self._timers.items()):
+            if at <= now and self._timers.get(name, (0, None))[0] == at:
+                del self._timers[name]
+                call()
+
+    def _on(self, fd: int, call: Callable[[], object]) -> None:
+        self._ready[fd] = call
+        self._poll.register(fd, select.EPOLLIN)
+
+    def on(self, fd: int, call: Callable[[], object]) -> None:
+        """Call when a descriptor can be read."""
+        self._on(fd, call)
+
+    def off(self, fd: int) -> None:
+        """Stop looking at a descriptor."""
+        if self._ready.pop(fd, None):
+            self._poll.unregister(fd)
+
+    def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        """Call once after a time; a name has one timer."""
+        self._timers[name] = time.monotonic() + seconds, call
+
+    def touch(self) -> None:
+        """Something happened: the idle time starts again."""
+        self._active_at = time.monotonic()
+        if self.order["idle_timeout_s"] and "idle" not in self._timers:
+            self.after("idle", self.order["idle_timeout_s"], self._check_idle)
+
+    def _check_idle(self) -> None:
+        limit = self.order["idle_timeout_s"]
+        if any(not guest.ended for guest in self._guests) or self._paused is not None:
+            self._active_at = time.monotonic()
+        left = self._active_at + limit - time.monotonic()
+        if left > 0:
+            self.after("idle", left, self._check_idle)
+        else:
+            self._end("idle_timeout_s ran out")
+
+    def _output(self, fd: int, kind: int) -> bool:
+        try:
+            data = os.read(fd, _READ)
+        except BlockingIOError:
+            return False
+        if data:
+            self._log.write(kind, data)
+            self.touch()
+        else:
+            self.off(fd)
+        return bool(data)
+
+    def _reap(self, wake: int) -> None:
+        os.read(wake, 512)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._jail.pid:
+                self._main_status = status
+
+    def _accept(self, server: socket.socket) -> None:
+        try:
+            conn, _ = server.accept()
+        except BlockingIOError:
+            return
+        conn.setblocking(False)
+        self._on(conn.fileno(), lambda: self._asked_by(conn))
+
+    def drop(self, conn: socket.socket) -> None:
+        """Close a connection."""
+        self.off(conn.fileno())
+        conn.close()
+
+    # -- requests
+
+    def _asked_by(self, conn: socket.socket) -> None:
+        message, fds = wire.receive(conn)
+        if message is None:
+            self.drop(conn)
+            return
+        try:
+            self._serve(conn, message, fds)
+        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
+            wire.send(conn, {"error": str(error)})
+
+    def _serve(self, conn: socket.socket, message: dict[str, object], fds: list[int]) -> None:
+        match message.get("op"):
+            case "exec":
+                self._exec(conn, fds)
+            case "stop":
+                self._stop(conn, float(str(message["grace"])))
+            case "signal":
+                self._signal(conn, int(str(message["signal"])))
+            case "freeze":
+                self._freeze(bool(message["frozen"]))
+                wire.send(conn, {"ok": True})
+            case "limits":
+                self._group.limit(**message["limits"])  # type: ignore[arg-type]
+                wire.send(conn, {"ok": True})
+            case _:
+                wire.send(conn, {"error": f"unknown request {message.get('op')!r}"})
+
+    def _exec(self, conn: socket.socket, fds: list[int]) -> None:
+        asked = wire.from_memfd(fds[0])
+        stdio = fds[1:] or [0, 0, 0]
+        try:
+            if self._spaces is None or self._paused is not None:
+                wire.send(conn, {"error": "the sandbox is paused" if self._paused is not None else "it has ended"})
+                return
+            order = enter.Order(asked, self.order)
+            self._guests.add(Guest(self, conn, *enter.start(order, self._spaces, self._joiners, stdio)))
+            self.touch()
+        finally:
+            for fd in fds[1:]:
+                os.close(fd)
+
+    def forget(self, guest: Guest) -> None:
+        """A command and all that it started are gone."""
+        self._guests.discard(guest)
+        self.touch()
+
+    def _stop(self, conn: socket.socket, grace: float) -> None:
+        self._waiting.append(conn)
+        self._write_status(status="stopping")
+        self._thaw()
+        self._asked = int(signal.SIGTERM)
+        self._kill(self._jail.main, signal.SIGTERM)
+        self.after("grace", grace, self._kill_all)
+
+    def _signal(self, conn: socket.socket, number: int) -> None:
+        if number == signal.SIGKILL:
+            self._waiting.append(conn)
+            self._asked = int(signal.SIGKILL)
+            self._kill_all()
+            return
+        self._kill(self._jail.main, number)
+        wire.send(conn, {"ok": True})
+
+    def _kill_all(self) -> None:
+        self._thaw()
+        self._kill(self._jail.init, signal.SIGKILL)
+
+    @staticmethod
+    def _kill(pid: int, number: int) -> None:
+        tree.signal_all([pid] if pid else [], number)
+
+    def _end(self, reason: str) -> None:
+        self._reason = reason
+        self._write_status(status="stopping", detail=reason)
+        self._thaw()
+        self._asked = int(signal.SIGTERM)
+        self._kill(self._jail.main, signal.SIGTERM)
+        self.after("grace", self.order["grace_s"], self._kill_all)
+
+    # -- pause
+
+    def _freeze(self, frozen: bool) -> None:
+        if frozen == (self._paused is not None):
+            return
+        if self._group.can_freeze:
+            self._group.freeze(frozen)
+            self._paused = [] if frozen else None
+        elif frozen:
+            self._paused = self._stop_processes()
+        else:
+            tree.signal_all(self._paused or [], signal.SIGCONT)
+            self._paused = None
+        self._write_status(status="paused" if frozen else "running")
+        self.touch()
+
+    def _stop_processes(self) -> list[int]:
+        """Stop every process that is not stopped yet; sweeps until none forked in between."""
+        stopped: list[int] = []
+        for _ in range(100):
+            fresh = [pid for pid in self.processes() if pid not in stopped and tree.state(pid) not in "TtZ"]
+            if not fresh:
+                return stopped
+            tree.signal_all(fresh, signal.SIGSTOP)
+            stopped += fresh
+        tree.signal_all(stopped, signal.SIGCONT)
+        raise TimeoutError("the sandbox starts processes faster than they can be stopped")
+
+    def _thaw(self) -> None:
+        if self._paused is not None:
+            paused, self._paused = self._paused, None
+            if self._group.can_freeze:
+                self._group.freeze(False)
+            tree.signal_all(paused, signal.SIGCONT)
+
+    def processes(self) -> list[int]:
+        """The guest's processes, without the console's own helpers among them."""
+        found = tree.descendants(self._jail.init)
+        for guest in self._guests:
+            found += tree.descendants(guest.helper) if guest.helper else []
+        return found
+
+    def calm(self, frozen: bool) -> None:
+        """Hold every process still while a tree is killed, where the kernel can do it."""
+        if self._group.can_freeze and self._paused is None:
+            self._group.freeze(frozen)
+
+    # -- end
+
+    def _finish(self) -> None:
+        self._kill(self._jail.init, signal.SIGKILL)
+        if self._init_fd >= 0:
+            poll = select.poll()
+            poll.register(self._init_fd, select.POLLIN)
+            poll.poll(10_000)
+        for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
+            while self._output(fd, kind):
+                pass
+        for guest in list(self._guests):
+            guest.sandbox_ended()
+        result = self._result()
+        self._drop_socket()
+        self._group.remove()
+        self._write_status(status="exited", finished_at=time.time(), exit=result, pid=None, cgroups={})
+        for conn in self._waiting:
+            wire.send(conn, {"ended": result})
+
+    def _result(self) -> dict[str, object]:
+        code = os.waitstatus_to_exitcode(Jail.true_status(self._main_fd, self._main_status or 0))
+        monitor = os.waitstatus_to_exitcode(self._main_status or 0)
+        number = -code if code < 0 else None
+        if number is None and code > 128 and self._asked and code - 128 in (self._asked, signal.SIGKILL):
+            number = code - 128
+        if self._asked is not None and monitor == -signal.SIGKILL:
+            number = signal.SIGKILL
+        kills = self._group.oom_kills()
+        oom = None if kills is None or self._ooms is None else kills > self._ooms and number in (None, signal.SIGKILL)
+        return {
+            "code": 128 + number if number else code,
+            "signal": int(number) if number else None,
+            "oom": oom,
+            "reason": self._reason,
+        }
+
+    def _write_status(self, **changes: object) -> None:
+        self._status.update(changes)
+        with open("status.new", "w") as file:
+            json.dump(self._status, file)
+        os.rename("status.new", "status.json")

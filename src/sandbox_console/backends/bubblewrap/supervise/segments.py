@@ -1,0 +1,85 @@
+"""The main process's output on disk: numbered files of framed chunks, the oldest dropped past a number.
+
+A file begins with MAGIC and the lines that were written before it; then come frames: time in ns since the epoch,
+kind, length, bytes. A frame is what one read of a pipe gave: it may hold many lines or a part of one.
+"""
+
+import os
+import struct
+import time
+
+MAGIC = b"SBXLOG1\n"
+HEAD = struct.Struct("<8sQ")
+FRAME = struct.Struct("<QBI")
+STDOUT, STDERR, GAP = 1, 2, 3
+
+
+def numbers(folder: str) -> list[int]:
+    """The numbers of the files that are there, oldest first."""
+    return sorted(int(name[:-4]) for name in os.listdir(folder) if name.endswith(".log") and name[:-4].isdigit())
+
+
+def path_of(folder: str, number: int) -> str:
+    """Where the file of a number is."""
+    return f"{folder}/{number:08d}.log"
+
+
+class Writer:
+    """Appends to the newest file. A full disk loses output, never the sandbox: the loss is written down later."""
+
+    def __init__(self, folder: str, size: int, keep: int) -> None:
+        self._folder, self._size, self._keep = folder, size, keep
+        self._lost = 0
+        self._fd = -1
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        have = numbers(folder)
+        self._number = have[-1] if have else 0
+        self._lines = self._count(have[-1]) if have else 0
+        self._next()
+
+    def _count(self, number: int) -> int:
+        """Lines before the end of a file that an earlier supervisor wrote."""
+        with open(path_of(self._folder, number), "rb") as file:
+            head = file.read(HEAD.size)
+            if len(head) < HEAD.size:
+                return 0
+            lines: int = HEAD.unpack(head)[1]
+            while len(frame := file.read(FRAME.size)) == FRAME.size:
+                _at, kind, length = FRAME.unpack(frame)
+                data = file.read(length)
+                lines += data.count(b"\n") if kind != GAP else 0
+            return lines
+
+    def _next(self) -> None:
+        fd = os.open(
+            path_of(self._folder, self._number + 1), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
+        os.write(fd, HEAD.pack(MAGIC, self._lines))
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._number, self._used = fd, self._number + 1, HEAD.size
+        for old in numbers(self._folder)[: -self._keep]:
+            os.unlink(path_of(self._folder, old))
+
+    def write(self, kind: int, data: bytes) -> None:
+        """Append one chunk."""
+        lines = data.count(b"\n")
+        try:
+            if self._used + len(data) > self._size:
+                self._next()
+            if self._lost:
+                self._append(GAP, str(self._lost).encode())
+                self._lost = 0
+            self._append(kind, data)
+            self._lines += lines
+        except OSError:
+            self._lost += max(lines, 1)
+
+    def _append(self, kind: int, data: bytes) -> None:
+        frame = FRAME.pack(time.time_ns(), kind, len(data)) + data
+        written = os.write(self._fd, frame)
+        if written < len(frame):  # the disk is full: take the half frame back
+            os.ftruncate(self._fd, self._used)
+            os.lseek(self._fd, self._used, os.SEEK_SET)
+            raise OSError(28, "no space")
+        self._used += written

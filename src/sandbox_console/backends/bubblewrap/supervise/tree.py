@@ -1,0 +1,53 @@
+"""Processes by their parents, read from /proc."""
+
+import os
+
+
+def children(pid: int) -> list[int]:
+    """The children of every thread of a process."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process below one, parents first."""
+    found: list[int] = []
+    todo = children(pid)
+    while todo:
+        one = todo.pop()
+        found.append(one)
+        todo += children(one)
+    return found
+
+
+def state(pid: int) -> str:
+    """The letter of a process's state, as in ps(1); empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def started(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot: with the pid it tells a process from a later one."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    """Send a signal to each that is still there."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass

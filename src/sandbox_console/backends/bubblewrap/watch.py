@@ -1,0 +1,48 @@
+"""Changes of the state directory as events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from sandbox_console.backends.bubblewrap import notify
+from sandbox_console.backends.bubblewrap.state import Store
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.event import BackendEvent, Changed, Listed, Removed
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+
+_SETTLE_S = 0.01  # several files change at once when a sandbox starts or ends
+_TOP = "."
+
+
+async def changes(store: Store, look: Callable[[], list[Sandbox]]) -> AsyncIterator[BackendEvent]:
+    """Listed first, then each sandbox that differs from what was told.
+
+    A supervisor's death is a change too: the kernel closes the lock it held.
+    """
+    await asyncio.to_thread(store.prepare)
+    folders = notify.Folders(notify.STATE, poll_s=1.0)
+    try:
+        folders.add(_TOP, store.folder)
+        known: dict[SandboxRef, Sandbox] | None = None
+        while True:
+            for identity in await asyncio.to_thread(store.ids):
+                folders.add(identity, store.folder / identity)
+            try:
+                now = {one.ref: one for one in await asyncio.to_thread(look)}
+            except ConsoleError:
+                await asyncio.sleep(1.0)
+                continue
+            if known is None:
+                yield Listed("bubblewrap", "local", tuple(now.values()))
+            else:
+                for ref in known.keys() - now.keys():
+                    yield Removed(ref)
+                for ref, one in now.items():
+                    if known.get(ref) != one:
+                        yield Changed(one)
+            known = now
+            await folders.changed()
+            await asyncio.sleep(_SETTLE_S)
+    finally:
+        folders.close()
