@@ -1,13 +1,19 @@
 """A small Textual app for the browser tests: it counts keys and shows what it was started with."""
 
 import os
+from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.widgets import Footer, Header, Static
 
 
 class TinyApp(App):
-    BINDINGS = [("plus", "add", "Add one"), ("c", "copy", "Copy"), ("h", "hostile", "Hostile copy"), ("q", "quit", "Quit")]
+    BINDINGS: ClassVar = [
+        ("plus", "add", "Add one"),
+        ("c", "copy", "Copy"),
+        ("h", "hostile", "Hostile copy"),
+        ("q", "quit", "Quit"),
+    ]
     ENABLE_COMMAND_PALETTE = False
     TITLE = "tiny"
 

@@ -9,6 +9,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 from aiohttp import web
 
@@ -23,11 +24,22 @@ CONNECTIONS = 64
 _BACKLOG = 64
 
 
-class _Refuse(asyncio.Protocol):
-    """Hangs up at once."""
+class _Entry(asyncio.Protocol):
+    """Hands a new connection on to aiohttp, or hangs up where there are as many as are allowed.
+
+    Not in the factory of protocols: asyncio accepts dozens of connections before the first one is counted.
+    """
+
+    def __init__(self, server: web.Server) -> None:
+        self._server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        if len(self._server.connections) >= CONNECTIONS:
+            transport.close()
+            return
+        handler = self._server()
+        transport.set_protocol(handler)
+        handler.connection_made(transport)
 
 
 async def run(options: ServeOptions, say: Callable[[str], None]) -> int:
@@ -53,9 +65,10 @@ async def _accepting(
     app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=HEADER_S, shutdown_timeout=2.0)
     await runner.setup()
+    web_server = cast("web.Server", runner.server)
     try:
         accepting = await asyncio.get_running_loop().create_server(
-            _limited(runner),
+            lambda: _Entry(web_server),
             sock=listening,
             ssl=tls,
             backlog=_BACKLOG,
@@ -82,13 +95,6 @@ def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[st
     else:
         say(f"{url}/#token={logins.token}")
     say("the link works once; stop with Ctrl+C" if not logins.reusable else "stop with Ctrl+C")
-
-
-def _limited(runner: web.AppRunner) -> Callable[[], asyncio.BaseProtocol]:
-    server = runner.server
-    if server is None:
-        raise RuntimeError("the runner was not set up")
-    return lambda: server() if len(server.connections) < CONNECTIONS else _Refuse()
 
 
 def _listen(options: ServeOptions) -> socket.socket:

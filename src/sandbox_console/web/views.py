@@ -177,9 +177,10 @@ class Views:
     async def _end(self, view: View, reason: str) -> None:
         if self._views.pop(view.id, None) is None:
             return
+        reason = view.ended or reason
         await view.close(IDLE, reason)
         await view.app.stop()
-        self._say(f"session of {view.login.actor} ended: {view.ended or reason}")
+        self._say(f"session of {view.login.actor} ended: {reason}")
         for line in view.app.stderr_lines():
             self._say(f"  {line}")
 

@@ -1,0 +1,255 @@
+"""The page in a real Chromium: logging in, seeing and typing; and what another origin's page can do, which is nothing."""
+
+import asyncio
+import shutil
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from playwright.async_api import Error, async_playwright
+from tests.browser.serving import TINY, TOKEN, Client, client, raw, served, served_with_token
+from tests.support.require import requires
+
+pytestmark = requires("chromium")
+
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture
+async def page():
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGS)
+        context = await browser.new_context(viewport={"width": 1000, "height": 640})
+        yield await context.new_page()
+        await browser.close()
+
+
+async def rows(page) -> list[str]:
+    try:
+        return await page.evaluate("window.sandboxConsole?.rows() ?? []")
+    except Error as error:
+        if "navigation" in str(error):  # the page is on its way to the next one
+            return []
+        raise
+
+
+async def sees(page, text: str, seconds: float = 15.0) -> None:
+    until = asyncio.get_running_loop().time() + seconds
+    while not any(text in row for row in await rows(page)):
+        if asyncio.get_running_loop().time() > until:
+            pytest.fail(f"{text!r} is not among {[row for row in await rows(page) if row.strip()]}")
+        await asyncio.sleep(0.05)
+
+
+async def log_in(page, url: str, token: str = TOKEN) -> None:
+    await page.goto(url + "/login")
+    await page.fill("#token", token)
+    await page.click("button")
+
+
+@pytest.mark.parametrize("command", [pytest.param(TINY, id="tiny")])
+async def test_the_printed_link_opens_the_app_and_keys_reach_it(page, command: list[str]) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    with served(command) as server:
+        await page.goto(server.link)
+        await sees(page, "count 0")
+        await sees(page, "actor browser:")
+        await page.keyboard.press("+")
+        await sees(page, "count 1")
+        token = server.link.split("#token=")[1]
+        assert await page.evaluate("location.href") == server.url + "/"
+        assert not [url for url in asked if not url.startswith(server.url + "/") or "?" in url or token in url]
+
+
+async def test_the_terminal_fills_the_window_and_follows_its_size(page) -> None:
+    with served(TINY) as server:
+        await page.goto(server.link)
+        await sees(page, "size 111x32")
+        scroll = "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+        assert await page.evaluate(scroll) == [1000, 640]
+        drawn = await page.evaluate(
+            "(({ width, height }) => [width, height])(document.querySelector('.xterm-screen').getBoundingClientRect())"
+        )
+        assert 990 <= drawn[0] <= 1000
+        assert 620 <= drawn[1] <= 640
+        assert await page.evaluate("document.fonts.check('15px \"Roboto Mono\"')")
+        await page.set_viewport_size({"width": 800, "height": 500})
+        await sees(page, "size 88x25")
+
+
+async def test_pixels_are_painted(page) -> None:
+    with served(TINY) as server:
+        await page.goto(server.link)
+        await sees(page, "count 0")
+        async with asyncio.timeout(10):
+            while len(await page.screenshot()) < 6000:  # a blank page of this size is 3 kB of PNG
+                await asyncio.sleep(0.1)
+
+
+async def test_a_wrong_token_is_told_and_a_right_one_works(page, tmp_path) -> None:
+    with served_with_token(TINY, tmp_path) as server:
+        await log_in(page, server.url, "wrong")
+        async with asyncio.timeout(5):
+            while "not valid" not in await page.inner_text("#problem"):
+                await asyncio.sleep(0.05)
+        await page.fill("#token", TOKEN)
+        await page.click("button")
+        await sees(page, "count 0")
+
+
+async def test_a_reload_and_a_lost_connection_keep_the_state(page, tmp_path) -> None:
+    with served_with_token(TINY, tmp_path) as server:
+        await log_in(page, server.url)
+        await sees(page, "count 0")
+        await page.keyboard.press("+")
+        await sees(page, "count 1")
+        await page.reload()
+        await sees(page, "count 1")
+        await page.keyboard.press("+")
+        await sees(page, "count 2")
+        await page.keyboard.press("q")
+        async with asyncio.timeout(10):
+            while "has quit" not in await page.inner_text("#reason"):
+                await asyncio.sleep(0.05)
+
+
+async def test_the_console_localhost_name_works(page, tmp_path) -> None:
+    with served_with_token(TINY, tmp_path) as server:
+        await log_in(page, f"http://console.localhost:{server.port}")
+        await sees(page, "count 0")
+
+
+async def test_osc_52_leaves_the_clipboard_alone(page, tmp_path) -> None:
+    with served_with_token(raw("osc52"), tmp_path) as server:
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+        await page.goto(server.url + "/login")
+        await page.evaluate("navigator.clipboard.writeText('mine')")
+        await log_in(page, server.url)
+        await sees(page, "link")
+        await page.keyboard.press("x")
+        await sees(page, "got x")  # what was printed before is parsed by now; a query would have been answered
+        assert await clipboard(page, server.url, tmp_path) == "mine"
+        assert await page.title() == "sandbox-console"
+        assert not [row for row in await rows(page) if "52;" in row]
+
+
+async def test_the_app_s_own_copy_arrives_and_one_within_text_does_not(page, tmp_path) -> None:
+    with served_with_token(TINY, tmp_path) as server:
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+        await log_in(page, server.url)
+        await sees(page, "count 0")
+        await page.keyboard.press("c")
+        async with asyncio.timeout(5):
+            while await clipboard(page, server.url, tmp_path) != "copied by the operator":
+                await asyncio.sleep(0.05)
+        await page.keyboard.press("h")
+        await sees(page, "hostile done")
+        assert await clipboard(page, server.url, tmp_path) == "copied by the operator"
+
+
+async def test_another_origin_can_neither_fetch_nor_connect_nor_frame(page, tmp_path) -> None:
+    with served_with_token(TINY, tmp_path) as server:
+        await log_in(page, server.url)
+        await sees(page, "count 0")
+        async with other_server() as (other, seen):
+            await page.goto(other)
+            assert any("sandbox_console_" in cookie for cookie in seen)  # cookies ignore ports: this is the danger
+            assert await page.evaluate(ATTACKS, server.url) == {
+                "fetch": "refused",
+                "opaque": "refused",
+                "login": "refused",
+                "ticket": "refused",
+                "socket": "refused",
+                "guessed": "refused",
+                "frame": "refused",
+                "script": "refused",
+            }
+            async with client(server) as thief:
+                await replay(thief, next(cookie for cookie in seen if "sandbox_console_" in cookie))
+
+
+async def replay(thief: Client, cookie: str) -> None:
+    """A sandbox's server that has received the cookie sends it itself, with every header right."""
+    answer = await thief.post("/ticket", {"columns": 80, "rows": 24}, Cookie=cookie)
+    assert answer.status == 401
+    answer = await thief.session.get(
+        thief.url + "/ws",
+        headers={"Cookie": cookie, "Origin": thief.url, "Sec-WebSocket-Protocol": "sandbox-console.v1"},
+    )
+    assert answer.status == 403
+
+
+async def clipboard(page, url: str, folder: Path) -> str:
+    """The clipboard, read by a page of its own: ours may not read it (Permissions-Policy)."""
+    async with other_server() as (other, _):
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=other)
+        reader = await page.context.new_page()
+        await reader.goto(other)
+        text = await reader.evaluate("navigator.clipboard.readText()")
+        await reader.close()
+        await page.bring_to_front()
+        return text
+
+
+@asynccontextmanager
+async def other_server():
+    """Another port of 127.0.0.1, as a sandbox's published port is; it keeps the cookies that it is sent."""
+    cookies: list[str] = []
+
+    async def index(request: web.Request) -> web.Response:
+        cookies.append(request.headers.get("Cookie", ""))
+        return web.Response(text="<!doctype html><title>other</title>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/", index)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}", cookies
+    finally:
+        await runner.cleanup()
+
+
+ATTACKS = """
+async (url) => {
+  const within = (promise) => Promise.race([promise, new Promise((done) => setTimeout(done, 4000, "no answer"))]);
+  const refused = () => "refused";
+  const json = { "Content-Type": "application/json", "X-Sandbox-Console": "login" };
+  const post = (path) => fetch(url + path, { method: "POST", credentials: "include", headers: json, body: "{}" });
+  const plain = (path) => fetch(url + path, { method: "POST", credentials: "include", mode: "no-cors", body: "{}" });
+  const socket = (protocols) => new Promise((done) => {
+    const link = new WebSocket(url.replace("http", "ws") + "/ws", protocols);
+    link.onopen = () => done("open");
+    link.onerror = () => done("refused");
+  });
+  const element = (tag, attributes) => new Promise((done) => {
+    const it = Object.assign(document.createElement(tag), attributes);
+    it.onload = () => {
+      try { done(it.contentDocument === null ? "refused" : "loaded"); } catch { done("refused"); }
+    };
+    it.onerror = () => done("refused");
+    document.body.append(it);
+  });
+  return {
+    fetch: await within(fetch(url, { credentials: "include" }).then(() => "read", refused)),
+    opaque: await within(plain("/ticket").then((answer) => (answer.type === "opaque" ? "refused" : "read"), refused)),
+    login: await within(post("/login").then(() => "read", refused)),
+    ticket: await within(post("/ticket").then(() => "read", refused)),
+    socket: await within(socket([])),
+    guessed: await within(socket(["sandbox-console.v1", "ticket.guess"])),
+    frame: await within(element("iframe", { src: url })),
+    script: await within(element("script", { src: url + "/static/login.js", type: "module" })),
+  };
+}
+"""
