@@ -1,1 +1,102 @@
 """The command ``sandbox-console``: parse the words, then import the one face that they ask for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from sandbox_console import __version__
+
+if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told to ignore it
+    sys.exit("sandbox-console needs Python 3.11 or newer")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and give its exit code."""
+    from sandbox_console.cli import parser
+    from sandbox_console.errors import ConsoleError
+
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        args = parser.parse(words)
+        if args.version:
+            print(f'{{"version": "{__version__}"}}' if args.json else f"sandbox-console {__version__}")  # noqa: T201
+            return 0
+        return _face(args)
+    except ConsoleError as error:
+        return _tell(words, error)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _face(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001 - argparse is not imported for its name alone
+    if args.verb is None:
+        return _tui(args)
+    if args.verb == "serve":
+        return _serve(args)
+    if args.verb == "demo":
+        from sandbox_console.cli.demo import demo
+
+        return demo(args, lambda: _tui(args))
+    from sandbox_console.cli.run import run
+
+    return run(args)
+
+
+def _tui(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    from pathlib import Path
+
+    from sandbox_console.errors import UsageError
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("the console needs a terminal", hint="sandbox-console ls, or sandbox-console --help")
+    from sandbox_console.tui import run_tui
+
+    config = Path(args.config) if args.config else None
+    code: int = run_tui(config_file=config, read_only=args.read_only, backend=args.backend)
+    return code
+
+
+def _serve(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    from pathlib import Path
+
+    from sandbox_console.errors import UsageError
+    from sandbox_console.web import ServeOptions, serve
+
+    if not args.port.isdecimal():
+        raise UsageError(f"--port: {args.port!r} is not a number", hint="leave it out for a free one")
+    options = ServeOptions(
+        host=args.host,
+        port=int(args.port),
+        read_only=args.read_only,
+        backend=args.backend or None,
+        config=Path(args.config) if args.config else None,
+        token_file=Path(args.token_file) if args.token_file else None,
+        cert=Path(args.cert) if args.cert else None,
+        key=Path(args.key) if args.key else None,
+        insecure_no_tls=args.insecure_no_tls,
+        names=tuple(args.hostname),
+    )
+    return serve(options)
+
+
+def _tell(words: Sequence[str], error) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    """An error found before a verb ran; for exec and shell it is 125, as every failure of the console's own."""
+    from sandbox_console.cli.parser import GUEST_CODE_VERBS, split_command, verb_of
+
+    own = split_command(words)[0]
+    if "--json" in own:
+        import json
+
+        print(json.dumps(error.as_dict()), file=sys.stderr)  # noqa: T201
+    else:
+        from sandbox_console.model.text import clean
+
+        hint = f"\nhint: {clean(error.hint)}" if error.hint else ""
+        print(f"error: {clean(error.message)}{hint}", file=sys.stderr)  # noqa: T201
+    code: int = error.exit_code
+    return 125 if verb_of(own) in GUEST_CODE_VERBS else code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound
+from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, SecretError
 from sandbox_console.model import check
 from sandbox_console.model.action import Action, Create, OpenShell, Permit, Update
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
@@ -121,6 +121,14 @@ class Console:
     def secret_names(self) -> Sequence[str]:
         """The secrets that the config defines."""
         return self._vault.names
+
+    async def secret_problem(self, name: str) -> str:
+        """Why a secret cannot be read now; empty where it can."""
+        try:
+            await self._vault.resolve([name])
+        except SecretError as error:
+            return error.message
+        return ""
 
     async def targets(self) -> Sequence[tuple[str, str]]:
         """Where a sandbox can be made now: (backend, host), the default first."""

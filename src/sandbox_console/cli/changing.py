@@ -1,0 +1,74 @@
+"""``update``."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sandbox_console.cli import data
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.making import follow
+from sandbox_console.cli.specs import from_args, without
+from sandbox_console.errors import Conflict, InvalidSpec
+from sandbox_console.model.action import Update
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import Console, Plan
+
+
+async def update(context: Context) -> int:
+    """Bring a sandbox to another spec; prints the plan, a change a line. ``--dry-run`` prints it and does nothing."""
+    async with context.open() as console:
+        found = await console.inspect((await console.find(context.args.name)).ref)
+        spec = _wanted(context, found)
+        plan = await console.plan(found, spec)
+        if context.args.dry_run:
+            return await _dry_run(context, console, found, spec, plan)
+        result = await follow(context, console.perform(Update(found.ref, spec), consent=context.consent(found.ref.id)))
+    if context.json:
+        context.record(
+            {"name": spec.name, "ref": str(result.ref), "audit_id": result.audit_id, "dry_run": False} | data.plan(plan)
+        )
+    else:
+        _print(context, plan)
+    return 0
+
+
+def _wanted(context: Context, found: Sandbox) -> SandboxSpec:
+    if found.spec is None:
+        raise Conflict(f"{found.name} was not made by this console, so its spec is not known", hint="use its own tool")
+    args = context.args
+    spec = from_args(args, without(found.spec.to_dict(), args.unset))
+    return dataclasses.replace(spec, name=args.rename) if args.rename is not None else spec
+
+
+async def _dry_run(context: Context, console: Console, found: Sandbox, spec: SandboxSpec, plan: Plan) -> int:
+    problems = dict(await console.problems(spec, found.ref.backend, found.ref.host))
+    if context.json:
+        head = {"name": found.name, "ref": str(found.ref), "audit_id": None, "dry_run": True, "problems": problems}
+        context.record(head | data.plan(plan))
+    else:
+        _print(context, plan)
+    if problems:
+        if not context.json:
+            context.fail(InvalidSpec(problems))
+        return 2
+    return 8 if plan.how == "unsupported" else 0
+
+
+def _print(context: Context, plan: Plan) -> None:
+    if not plan.changes:
+        context.say("nothing differs")
+        return
+    rows = (
+        (change.field, _value(change.before), _value(change.after), str(change.how), change.reason)
+        for change in plan.changes
+    )
+    context.table(("FIELD", "BEFORE", "AFTER", "HOW", "REASON"), rows)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(str, value)) or "-"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
+    return "-" if value in (None, "") else str(value)

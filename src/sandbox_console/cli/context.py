@@ -1,0 +1,146 @@
+"""What a verb is given: its words, a way to open a console, and where data and talk go."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sandbox_console.cli import data
+from sandbox_console.cli.text import table
+from sandbox_console.errors import ConsoleError, InvalidSpec
+from sandbox_console.model.text import clean
+from sandbox_console.service import Consent, Console, open_console
+
+Opener = Callable[..., AbstractAsyncContextManager[Console]]
+
+
+class OutputClosed(Exception):
+    """Whoever read our output has gone, as ``| head`` does."""
+
+
+class Sink:
+    """A stream of bytes, written whole and at once."""
+
+    def __init__(self, file: BinaryIO, *, tty: bool) -> None:
+        self._file = file
+        self.tty = tty
+
+    def write(self, what: bytes) -> None:
+        """Write and flush. Raises OutputClosed."""
+        try:
+            self._file.write(what)
+            self._file.flush()
+        except BrokenPipeError:
+            raise OutputClosed from None
+
+    async def stream(self, what: bytes) -> None:
+        """Write much, off the event loop: a slow reader holds the guest back, not the loop."""
+        await asyncio.to_thread(self.write, what)
+
+    def line(self, text: str) -> None:
+        """Write a line of text."""
+        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+@dataclass(slots=True)
+class Streams:
+    """Standard input's file descriptor (None: nothing to read), standard output and standard error."""
+
+    out: Sink
+    err: Sink
+    stdin: int | None = None
+
+    @classmethod
+    def standard(cls) -> Streams:
+        """Those of the process."""
+        stdin = None if sys.stdin is None or sys.stdin.closed else sys.stdin.fileno()
+        out, err = sys.stdout, sys.stderr
+        return cls(Sink(out.buffer, tty=out.isatty()), Sink(err.buffer, tty=err.isatty()), stdin)
+
+
+@dataclass(slots=True)
+class Context:
+    """One run of a verb."""
+
+    args: argparse.Namespace
+    streams: Streams
+    opener: Opener = open_console
+    now: Callable[[], float] = time.time
+    failures: list[int] = field(default_factory=list)
+
+    @property
+    def json(self) -> bool:
+        """Whether data and errors are JSON lines."""
+        return bool(self.args.json)
+
+    @property
+    def backend(self) -> tuple[str, str]:
+        """``--backend`` as (name, host), each empty where not given."""
+        name, _, host = self.args.backend.partition("/")
+        return name, host
+
+    def open(self) -> AbstractAsyncContextManager[Console]:
+        """A console as the common options ask for it."""
+        file = Path(self.args.config) if self.args.config else None
+        return self.opener(config_file=file, read_only=self.args.read_only, only_backend=self.backend[0])
+
+    def consent(self, id: str = "") -> Consent:
+        """What the caller has agreed to, for the sandbox with this id."""
+        given = self.args.confirm
+        return Consent(self.args.yes, id if id in given else given[0] if given else "")
+
+    def record(self, value: Mapping[str, Any]) -> None:
+        """Print one object of data."""
+        self.streams.out.line(data.line(value))
+
+    def text(self, text: str) -> None:
+        """Print a line of data for a person, cleaned."""
+        self.streams.out.line(clean(text))
+
+    def table(self, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+        """Print a table."""
+        for row in table(head, rows):
+            self.streams.out.line(row)
+
+    def say(self, text: str) -> None:
+        """Talk: to standard error, cleaned; nothing with ``--json``, where standard error is for errors."""
+        if not self.json:
+            self.streams.err.line(clean(text))
+
+    def fail(self, error: ConsoleError, name: str = "") -> int:
+        """Tell of an error; gives its exit code, and the first one becomes the verb's."""
+        tell(self.streams.err, error, as_json=self.json, name=name)
+        self.failures.append(error.exit_code)
+        return error.exit_code
+
+    @property
+    def code(self) -> int:
+        """The exit code: of the first failure."""
+        return self.failures[0] if self.failures else 0
+
+
+def tell(err: Sink, error: ConsoleError, *, as_json: bool, name: str = "") -> None:
+    """Print an error: ``error: ...`` and ``hint: ...``, or one JSON object; on standard error in both cases."""
+    if as_json:
+        err.line(data.line(error.as_dict() | ({"name": name} if name else {})))
+        return
+    if isinstance(error, InvalidSpec):
+        for field_name, problem in error.problems.items():
+            err.line(f"error: {clean(f'{field_name}: {problem}')}")
+    else:
+        err.line(f"error: {clean(f'{name}: {error.message}' if name else error.message)}")
+    if error.hint:
+        err.line(f"hint: {clean(error.hint)}")
+
+
+def colours(sink: Sink) -> bool:
+    """Whether colour may be used on a stream."""
+    return sink.tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,129 @@
+"""The objects that ``--json`` prints. Their keys are stable: people script them (docs/cli.md lists them)."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox_console.model.audit import AuditEntry
+from sandbox_console.model.log import LogGap, LogRecord
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, Stats
+from sandbox_console.service import Allow, Ask, Decision, Deny, Plan
+
+
+def line(value: Mapping[str, Any]) -> str:
+    """One object as one line of ASCII: whatever could act on a terminal is escaped."""
+    # json escapes C0 and all that is not ASCII; DEL is the one control it leaves.
+    return json.dumps(value, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
+
+
+def payload(data: bytes) -> dict[str, str]:
+    """Bytes as ``data`` where they are UTF-8, else as ``data_b64``: nothing is lost either way."""
+    try:
+        return {"data": data.decode()}
+    except UnicodeDecodeError:
+        return {"data_b64": base64.b64encode(data).decode()}
+
+
+def whole_characters(data: bytes) -> tuple[bytes, bytes]:
+    """Split off the beginning of a character that the next chunk ends."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data[-4:])
+    held = len(decoder.getstate()[0])
+    return (data[: len(data) - held], data[len(data) - held :]) if held else (data, b"")
+
+
+def sandbox(found: Sandbox) -> dict[str, Any]:
+    """A sandbox as ``ls`` prints it."""
+    return {
+        "name": found.name,
+        "ref": str(found.ref),
+        "backend": found.ref.backend,
+        "host": found.ref.host,
+        "id": found.ref.id,
+        "status": str(found.status),
+        "image": found.image,
+        "created_at": found.created_at,
+        "started_at": found.started_at,
+        "finished_at": found.finished_at,
+        "exit": dataclasses.asdict(found.exit) if found.exit else None,
+        "labels": dict(found.labels),
+        "managed": found.managed,
+        "maker": found.maker,
+        "detail": found.detail,
+    }
+
+
+def details(found: Sandbox) -> dict[str, Any]:
+    """A sandbox as ``show`` prints it."""
+    return sandbox(found) | {
+        "pid": found.pid,
+        "restarts": found.restarts,
+        "spec": found.spec.to_dict() if found.spec else None,
+        "effective": [dataclasses.asdict(fact) for fact in found.effective],
+    }
+
+
+def health(found: BackendHealth) -> dict[str, Any]:
+    """A backend's health."""
+    return dataclasses.asdict(found) | {"state": str(found.state)}
+
+
+def stats(found: Sandbox, sample: Stats) -> dict[str, Any]:
+    """One sample of a sandbox."""
+    return {"name": found.name, "ref": str(found.ref)} | dataclasses.asdict(sample)
+
+
+def log_item(found: Sandbox, item: LogRecord | LogGap) -> dict[str, Any]:
+    """A line of output, or a gap in it."""
+    head: dict[str, Any] = {"name": found.name, "ref": str(found.ref), "at_ns": item.at_ns}
+    if isinstance(item, LogGap):
+        return head | {"gap": item.reason, "lines": item.lines}
+    return head | {"stream": str(item.stream)} | payload(item.data)
+
+
+def entry(found: AuditEntry) -> dict[str, Any]:
+    """An action on record as ``audit ls`` prints it."""
+    row = found.attempt
+    return {
+        "id": row.seq,
+        "at_ns": row.at_ns,
+        "actor": row.actor,
+        "action": row.action,
+        "backend": row.backend,
+        "target": (found.end.target if found.end else "") or row.target,
+        "name": name_on_record(found),
+        "outcome": found.outcome,
+        "dur_us": found.end.dur_us if found.end else None,
+        "error": str(found.end.body.get("error", "")) if found.end else "",
+    }
+
+
+def name_on_record(found: AuditEntry) -> str:
+    """The sandbox's name as it was when the action was asked for."""
+    body = found.attempt.body
+    spec = body.get("spec")
+    name = body.get("name") or (spec.get("name", "") if isinstance(spec, Mapping) else "")
+    return str(name or found.attempt.target)
+
+
+def decision(found: Decision) -> dict[str, str]:
+    """What the policy says."""
+    match found:
+        case Allow():
+            return {"outcome": "allow", "reason": "", "rule": "", "capability": "", "hint": ""}
+        case Ask(reason, rule, token):
+            hint = f"--confirm {token}" if token else "--yes"
+            return {"outcome": "ask", "reason": reason, "rule": rule, "capability": "", "hint": hint}
+        case Deny(reason, rule, capability, hint):
+            return {"outcome": "deny", "reason": reason, "rule": rule, "capability": capability, "hint": hint}
+
+
+def plan(found: Plan) -> dict[str, Any]:
+    """The changes of an update, and the heaviest way that one of them needs."""
+    changes = [dataclasses.asdict(change) | {"how": str(change.how)} for change in found.changes]
+    return {"how": str(found.how) if found.how else "nothing", "changes": changes}

@@ -1,0 +1,127 @@
+"""``doctor``: what works here, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import sandbox_console
+from sandbox_console.cli.context import Context, colours
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import BackendHealth
+from sandbox_console.service import Console, find_paths, load
+
+_LEAST = (80, 24)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. ``state`` is ok, warning or problem."""
+
+    what: str
+    state: str
+    text: str
+    hint: str = ""
+
+
+async def doctor(context: Context) -> int:
+    """Look at everything. Exit 1 only where nothing works: no backend answers, or no action could be recorded."""
+    findings = [_python(), *_config(context), _state_dir(context), _terminal(context)]
+    works = False
+    try:
+        async with context.open() as console:
+            recording = await _audit(console)
+            findings += recording
+            health = list(await console.health())
+            for one in health:
+                findings += await _backend(console, one)
+            works = any(one.ok for one in health) and all(one.state != "problem" for one in recording)
+    except ConsoleError as error:
+        findings.append(Finding("console", "problem", error.message, error.hint))
+    for finding in findings:
+        _print(context, finding)
+    return 0 if works else 1
+
+
+def _print(context: Context, finding: Finding) -> None:
+    if context.json:
+        context.record(asdict(finding))
+        return
+    context.text(f"{finding.state:<8} {finding.what:<22} {finding.text}".rstrip())
+    if finding.hint:
+        context.text(f"{'':<8} {'':<22} -> {finding.hint}")
+
+
+def _python() -> Finding:
+    text = f"sandbox-console {sandbox_console.__version__}, Python {platform.python_version()}, {platform.platform()}"
+    return Finding("versions", "ok", text)
+
+
+def _config(context: Context) -> Iterable[Finding]:
+    paths = find_paths(Path(context.args.config) if context.args.config else None)
+    try:
+        load(paths, required=bool(context.args.config))
+    except ConsoleError as error:
+        return [Finding("config", "problem", error.message, error.hint)]
+    there = "is valid" if paths.config_file.exists() else "is not there: the defaults hold"
+    return [Finding("config", "ok", f"{paths.config_file} {there}")]
+
+
+def _state_dir(context: Context) -> Finding:
+    path = find_paths(Path(context.args.config) if context.args.config else None).state
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return Finding("state", "ok", f"{path} is not there yet: it is made when first needed")
+    except OSError as error:
+        return Finding("state", "problem", f"{path}: {error.strerror}")
+    if mode & 0o077:
+        return Finding("state", "warning", f"{path} has mode {mode:04o}: others can look in", f"chmod 700 {path}")
+    if not os.access(path, os.W_OK):
+        return Finding("state", "problem", f"{path} cannot be written", "see its owner: ls -ld")
+    return Finding("state", "ok", f"{path}, mode {mode:04o}")
+
+
+def _terminal(context: Context) -> Finding:
+    if not context.streams.out.tty:
+        return Finding("terminal", "ok", "stdout is not a terminal: data goes out as it is")
+    size = shutil.get_terminal_size()
+    kind = os.environ.get("COLORTERM") or os.environ.get("TERM") or "unknown"
+    text = f"{size.columns}x{size.lines}, {kind}, colours {'on' if colours(context.streams.out) else 'off'}"
+    small = size.columns < _LEAST[0] or size.lines < _LEAST[1]
+    return Finding("terminal", "warning" if small else "ok", text, "the TUI needs 80x24" if small else "")
+
+
+async def _audit(console: Console) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        await console.trail.journal()
+        found.append(Finding("audit log", "ok", f"{console.trail.path} can be written"))
+    except ConsoleError as error:
+        found.append(Finding("audit log", "problem", error.message, error.hint or "no action runs until it can"))
+    try:
+        verdict = await console.verify()
+    except ConsoleError as error:
+        return [*found, Finding("audit chain", "problem", error.message, error.hint)]
+    if verdict.ok:
+        return [*found, Finding("audit chain", "ok", f"{verdict.rows} rows hold")]
+    where = "" if verdict.first_bad is None else f"row {verdict.first_bad}: "
+    hint = "keep the file as evidence: sandbox-console audit verify"
+    return [*found, Finding("audit chain", "warning", f"{where}{verdict.problem}", hint)]
+
+
+async def _backend(console: Console, health: BackendHealth) -> list[Finding]:
+    name = health.backend if health.host == "local" else f"{health.backend}/{health.host}"
+    if not health.ok:
+        return [Finding(name, "warning", f"{health.state}: {health.reason}", health.hint)]
+    found: list[Any] = [Finding(name, "ok", f"answers {health.version}".rstrip())]
+    capabilities = await console.capabilities(health.backend, health.host)
+    lacking = [one for one in Capability if not capabilities.has(one)]
+    return [*found, *(Finding(f"{name} lacks", "ok", f"{one}: {capabilities.reason(one)}") for one in lacking)]

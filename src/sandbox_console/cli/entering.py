@@ -1,0 +1,83 @@
+"""``exec``: a command in a sandbox as if it ran here: its stdin, its output, its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+
+from sandbox_console.cli import data
+from sandbox_console.cli.context import Context, colours
+from sandbox_console.cli.lifecycle import seconds
+from sandbox_console.cli.showing import LineCleaner
+from sandbox_console.cli.specs import pairs
+from sandbox_console.cli.stdin import chunks
+from sandbox_console.errors import BackendError, UsageError
+from sandbox_console.model.action import Exec
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.service import ExecIO
+
+
+async def exec_(context: Context) -> int:
+    """Run a command and give its exit code; 124 where ``--timeout`` ran out.
+
+    Standard input is passed on, unless it is a terminal: that is left alone, so that what is typed ahead is not
+    eaten. Output goes to a pipe or a file as it is, to a terminal cleaned; with ``--json`` as objects, and last
+    one with the exit code.
+    """
+    request = _request(context)
+    async with context.open() as console:
+        found = await console.find(context.args.name)
+        request = Exec(found.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
+        output = _Output(context)
+        async with contextlib.aclosing(chunks(context.streams.stdin)) as stdin:
+            operation = console.perform(request, consent=context.consent(found.ref.id), io=ExecIO(stdin, output.give))
+            result = await operation.result()
+        output.end()
+    if context.json:
+        context.record({"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id})
+    if result.timed_out:
+        context.say(f"timed out after {request.timeout_s:g} s")
+    if result.exit_code is None:
+        raise BackendError("the command ended, but how is not known")
+    return result.exit_code
+
+
+def _request(context: Context) -> Exec:
+    args = context.args
+    if not args.command:
+        raise UsageError("no command was given", hint=f"sandbox-console exec {args.name} -- CMD ARG...")
+    timeout = None if args.timeout is None else seconds(args.timeout, "timeout")
+    if timeout is not None and timeout <= 0:
+        raise UsageError(f"--timeout: {args.timeout} is not above 0", hint="as in 90s, 15m, 2h")
+    env = pairs(args.env, "env")
+    return Exec(SandboxRef("", "", ""), tuple(args.command), env, args.workdir, args.user, timeout)
+
+
+class _Output:
+    """The guest's output on its way to ours, each stream on its own."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._held: dict[Stream, bytes] = {}
+        self._cleaners: dict[Stream, LineCleaner] = {}
+
+    async def give(self, stream: Stream, what: bytes) -> None:
+        """Pass a chunk on."""
+        sink = self._context.streams.err if stream is Stream.STDERR else self._context.streams.out
+        if self._context.json:
+            what, self._held[stream] = data.whole_characters(self._held.get(stream, b"") + what)
+            if what:
+                self._context.record({"stream": str(stream)} | data.payload(what))
+        elif sink.tty:
+            cleaner = self._cleaners.setdefault(stream, LineCleaner(keep_sgr=colours(sink)))
+            await sink.stream(cleaner.feed(what))
+        else:
+            await sink.stream(what)
+
+    def end(self) -> None:
+        """Let out what waited for the rest of a character or of a line."""
+        for stream, held in self._held.items():
+            if held:
+                self._context.record({"stream": str(stream)} | data.payload(held))
+        for stream, cleaner in self._cleaners.items():
+            (self._context.streams.err if stream is Stream.STDERR else self._context.streams.out).write(cleaner.flush())

@@ -1,0 +1,88 @@
+"""``start``, ``stop``, ``kill``, ``restart``, ``pause``, ``resume`` and ``rm``: many NAMEs, one result each."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.listing import resolve
+from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.model.action import Action, Kill, Pause, Remove, Restart, Resume, Start, Stop
+from sandbox_console.model.check import parse_duration_s
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import ActionResult, Console
+
+_Make = Callable[[SandboxRef, argparse.Namespace], Action]
+
+_ACTIONS: dict[str, _Make] = {
+    "start": lambda ref, _: Start(ref),
+    "stop": lambda ref, args: Stop(ref, seconds(args.grace, "grace")),
+    "kill": lambda ref, args: Kill(ref, _signal(args.signal)),
+    "restart": lambda ref, args: Restart(ref, seconds(args.grace, "grace")),
+    "pause": lambda ref, _: Pause(ref),
+    "resume": lambda ref, _: Resume(ref),
+    "rm": lambda ref, args: Remove(ref, args.force),
+}
+
+
+async def lifecycle(context: Context) -> int:
+    """Do it to all NAMEs at once; results are printed in their order. The exit code is of the first failure."""
+    make = _ACTIONS[context.args.verb]
+    make(SandboxRef("", "", ""), context.args)  # words that are off are told before anything is done
+    async with context.open() as console:
+        names = list(dict.fromkeys(context.args.names))
+        ends = [asyncio.ensure_future(_one(context, console, make, name)) for name in names]
+        for name, end in zip(names, ends, strict=True):
+            _print(context, name, *await end)
+    return context.code
+
+
+async def _one(
+    context: Context, console: Console, make: _Make, name: str
+) -> tuple[Sandbox | None, ActionResult | ConsoleError]:
+    found = await resolve(console, name)
+    if isinstance(found, ConsoleError):
+        return None, found
+    operation = console.perform(make(found.ref, context.args), consent=context.consent(found.ref.id))
+    try:
+        return found, await operation.result()
+    except ConsoleError as error:
+        return found, error
+
+
+def _print(context: Context, name: str, found: Sandbox | None, end: ActionResult | ConsoleError) -> None:
+    failed = end if isinstance(end, ConsoleError) else None
+    if context.json:
+        result: dict[str, Any] = {
+            "name": found.name if found else name,
+            "ref": str(found.ref) if found else None,
+            "action": context.args.verb,
+            "ok": failed is None,
+            "audit_id": end.audit_id,
+            "error": failed.as_dict() if failed else None,
+        }
+        context.record(result)
+    if failed is not None:
+        context.fail(failed, name if len(context.args.names) > 1 else "")
+    elif not context.json and found is not None:
+        context.text(found.name)
+
+
+def seconds(text: str, option: str) -> float:
+    """An option's duration in seconds. Raises UsageError."""
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise UsageError(f"--{option}: {error}", hint="as in 90s, 15m, 2h") from None
+
+
+def _signal(name: str) -> str:
+    import signal
+
+    full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
+    if full not in signal.Signals.__members__:
+        raise UsageError(f"--signal: {name!r} is not a signal", hint="as in TERM, INT, KILL")
+    return full

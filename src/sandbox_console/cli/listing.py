@@ -1,0 +1,206 @@
+"""``ls`` and ``show``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import tomli_w
+
+from sandbox_console.cli import data
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.specs import pairs
+from sandbox_console.cli.text import duration, moment
+from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError
+from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.service import Console
+
+_HEAD = ("NAME", "STATE", "BACKEND", "IMAGE", "AGE", "EXIT", "ID", "NOTE")
+
+
+async def ls(context: Context) -> int:
+    """List sandboxes. A backend that does not answer is named on stderr; asked for by ``--backend``, it is exit 5."""
+    labels = pairs(context.args.label, "label")
+    async with context.open() as console:
+        if context.args.watch:
+            await _watch(context, console, labels)
+            return 0
+        sandboxes, healths = await console.list(context.backend[0])
+        shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
+        _print(context, sorted(shown, key=lambda one: (one.name, one.ref)))
+        _name_the_dead(context, healths)
+    return context.code
+
+
+def wanted(sandbox: Sandbox, labels: dict[str, str], *, everything: bool) -> bool:
+    """Ours in every state, others' while they live; ``everything`` for the rest."""
+    if any(sandbox.labels.get(key) != value for key, value in labels.items()):
+        return False
+    return everything or sandbox.managed or sandbox.status.live
+
+
+def _print(context: Context, sandboxes: Sequence[Sandbox]) -> None:
+    if not context.json:
+        context.table(_HEAD, (row(one, context.now()) for one in sandboxes))
+        return
+    for one in sandboxes:
+        context.record(data.sandbox(one))
+
+
+def row(sandbox: Sandbox, now: float) -> tuple[str, ...]:
+    """A sandbox as a line of the table."""
+    ref = sandbox.ref
+    age = None if sandbox.created_at is None else now - sandbox.created_at
+    return (
+        sandbox.name,
+        str(sandbox.status),
+        ref.backend if ref.host == "local" else f"{ref.backend}/{ref.host}",
+        sandbox.image or "-",
+        duration(age),
+        exit_text(sandbox),
+        ref.id[:12],
+        " ".join(filter(None, ["" if sandbox.managed else f"({sandbox.maker or 'not ours'})", sandbox.detail])),
+    )
+
+
+def exit_text(sandbox: Sandbox) -> str:
+    """``0``, ``137 oom``; ``-`` while it lives."""
+    found = sandbox.exit
+    if found is None or found.code is None:
+        return "-"
+    return f"{found.code} oom" if found.oom else str(found.code)
+
+
+def _name_the_dead(context: Context, healths: Iterable[BackendHealth]) -> None:
+    for health in healths:
+        if health.ok:
+            continue
+        error = BackendUnreachable(f"{_place(health)}: {health.state}: {health.reason}", hint=health.hint)
+        if context.backend[0]:
+            context.fail(error)
+        elif context.json:
+            line = error.as_dict() | {"warning": True, "backend": health.backend, "host": health.host}
+            context.streams.err.line(data.line(line))
+        else:
+            context.say(f"warning: {error.message}" + (f" (hint: {health.hint})" if health.hint else ""))
+
+
+def _place(health: BackendHealth) -> str:
+    return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
+
+
+async def _watch(context: Context, console: Console, labels: dict[str, str]) -> None:
+    watching = console.watch()
+    known: dict[SandboxRef, Sandbox] = {}
+    try:
+        async for event in watching:
+            _tell(context, event, labels, known)
+    finally:
+        watching.close()
+
+
+def _tell(context: Context, event: Event, labels: dict[str, str], known: dict[SandboxRef, Sandbox]) -> None:
+    match event:
+        case Listed(backend, host, sandboxes):
+            gone = [ref for ref in known if (ref.backend, ref.host) == (backend, host)]
+            for ref in set(gone) - {one.ref for one in sandboxes}:
+                _removed(context, ref, known)
+            for one in sandboxes:
+                _changed(context, one, labels, known)
+        case Changed(sandbox):
+            _changed(context, sandbox, labels, known)
+        case Removed(ref):
+            _removed(context, ref, known)
+        case HealthChanged(health):
+            _health_changed(context, health)
+        case Gap(count):
+            context.record({"event": "gap", "count": count}) if context.json else context.say(f"{count} events lost")
+        case AuditChanged(reason) if reason:
+            context.say(f"warning: the audit log cannot be written: {reason}")
+        case _:
+            pass
+
+
+def _health_changed(context: Context, health: BackendHealth) -> None:
+    if context.json:
+        context.record({"event": "backend"} | data.health(health))
+    elif not health.ok and health.state is not HealthState.CONNECTING:
+        context.say(f"{_place(health)}: {health.state}: {health.reason}")
+
+
+def _changed(context: Context, one: Sandbox, labels: dict[str, str], known: dict[SandboxRef, Sandbox]) -> None:
+    if known.get(one.ref) == one:
+        return
+    if not wanted(one, labels, everything=context.args.all):
+        _removed(context, one.ref, known)  # it was shown and no longer fits: a foreign one that stopped
+        return
+    known[one.ref] = one
+    if context.json:
+        context.record({"event": "sandbox"} | data.sandbox(one))
+    else:
+        context.text("  ".join(row(one, context.now())).rstrip())
+
+
+def _removed(context: Context, ref: SandboxRef, known: dict[SandboxRef, Sandbox]) -> None:
+    gone = known.pop(ref, None)
+    if gone is None:
+        return
+    if context.json:
+        context.record({"event": "removed", "name": gone.name, "ref": str(ref)})
+    else:
+        context.text(f"{gone.name}  removed  {ref}")
+
+
+async def show(context: Context) -> int:
+    """Show one sandbox. ``--toml`` prints the spec as ``create -f`` reads it."""
+    async with context.open() as console:
+        found = await console.inspect((await console.find(context.args.name)).ref)
+    if context.args.toml:
+        _toml(context, found)
+    elif context.json:
+        context.record(data.details(found))
+    else:
+        for key, value in facts(found):
+            context.text(f"{key:<14}  {value}".rstrip())
+    return 0
+
+
+def _toml(context: Context, found: Sandbox) -> None:
+    if found.spec is None:
+        raise Conflict(f"{found.name} was not made by this console, so its spec is not known")
+    text = tomli_w.dumps(found.spec.to_dict())
+    if not context.streams.out.tty:
+        context.streams.out.write(text.encode())
+        return
+    for line in text.splitlines():
+        context.text(line)
+
+
+def facts(found: Sandbox) -> list[tuple[str, str]]:
+    """What is shown of one sandbox, a key and its value a line."""
+    lines = [
+        ("name", found.name),
+        ("ref", str(found.ref)),
+        ("state", " ".join(filter(None, [str(found.status), found.detail]))),
+        ("made by", "this console" if found.managed else found.maker or "another tool"),
+        ("image", found.image or "-"),
+        ("created", moment(found.created_at)),
+        ("started", moment(found.started_at)),
+        ("finished", moment(found.finished_at)),
+        ("exit", " ".join(filter(None, [exit_text(found), found.exit.reason if found.exit else ""]))),
+    ]
+    lines += [("label", f"{key}={value}") for key, value in sorted(found.labels.items())]
+    asked = found.spec.to_dict() if found.spec else {}
+    lines += [(f"asked {key}", str(value)) for key, value in asked.items() if key not in ("name", "image", "labels")]
+    for fact in found.effective:
+        note = "; ".join(filter(None, ["" if fact.enforced else "not enforced", fact.note]))
+        lines.append((f"has {fact.field}", f"{fact.value} ({note})" if note else fact.value))
+    return lines
+
+
+async def resolve(console: Console, name: str) -> Sandbox | ConsoleError:
+    """The sandbox that NAME means, or why there is none: so that one bad name does not stop the others."""
+    try:
+        return await console.find(name)
+    except ConsoleError as error:
+        return error

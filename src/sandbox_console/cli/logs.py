@@ -1,0 +1,201 @@
+"""``logs``: what sandboxes wrote, one or several merged by time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import datetime
+
+from sandbox_console.cli import data
+from sandbox_console.cli.context import Context, colours
+from sandbox_console.cli.listing import resolve
+from sandbox_console.cli.specs import whole
+from sandbox_console.cli.text import moment_ns, width
+from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.model.check import parse_duration_s
+from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.text import clean
+from sandbox_console.service import Console
+
+Batches = AsyncGenerator[tuple[Sandbox, Sequence[LogItem]], None]
+
+_QUEUED = 64
+
+
+async def logs(context: Context) -> int:
+    """Print output, stdout and stderr both on our stdout: they are the data. A gap in it is told on stderr.
+
+    With ``--json`` each line and each gap is an object, the stream named.
+    """
+    query = _query(context)
+    pattern = _pattern(context.args.grep)
+    async with context.open() as console:
+        sandboxes: list[Sandbox] = []
+        for name in dict.fromkeys(context.args.names):
+            found = await resolve(console, name)
+            if isinstance(found, ConsoleError):
+                context.fail(found, name if len(context.args.names) > 1 else "")
+            else:
+                sandboxes.append(found)
+        printer = _Printer(context, sandboxes, pattern)
+        async with contextlib.aclosing(_batches(context, console, sandboxes, query)) as batches:
+            async for sandbox, batch in batches:
+                await printer.print(sandbox, batch)
+    return context.code
+
+
+def _query(context: Context) -> LogQuery:
+    args, now = context.args, context.now()
+    try:
+        tail = None if args.tail is None else whole(args.tail)
+    except ValueError as error:
+        raise UsageError(f"--tail: {error}") from None
+    if tail is not None and tail < 0:
+        raise UsageError(f"--tail: {tail} is below 0")
+    since, until = (None if text is None else when(text, now) for text in (args.since, args.until))
+    return LogQuery(args.follow, tail, since, until)
+
+
+def when(text: str, now: float) -> float:
+    """``10m`` (ago) or an ISO time, local where it names no zone, as seconds since the epoch. Raises UsageError."""
+    with contextlib.suppress(ValueError):
+        return now - parse_duration_s(text)
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        hint = "write 10m, 2h or 2026-11-21T04:30:00Z"
+        raise UsageError(f"{text!r} is neither a duration nor an ISO time", hint=hint) from None
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--grep {text!r} is not a regular expression: {error}") from None
+
+
+def _batches(context: Context, console: Console, sandboxes: Sequence[Sandbox], query: LogQuery) -> Batches:
+    if len(sandboxes) == 1:
+        return _of_one(console, sandboxes[0], query)
+    return _as_they_come(context, console, sandboxes, query) if query.follow else _merged(console, sandboxes, query)
+
+
+async def _of_one(console: Console, sandbox: Sandbox, query: LogQuery) -> Batches:
+    async for batch in console.logs(sandbox.ref, query):
+        yield sandbox, batch
+
+
+async def _merged(console: Console, sandboxes: Sequence[Sandbox], query: LogQuery) -> Batches:
+    """By time; a batch of each sandbox in memory, no more."""
+    sources = [_items(console, sandbox, query) for sandbox in sandboxes]
+    heads: list[tuple[int, int, LogItem]] = []
+
+    async def advance(index: int) -> None:
+        if (item := await anext(sources[index], None)) is not None:
+            heapq.heappush(heads, (item.at_ns, index, item))
+
+    try:
+        for index in range(len(sources)):
+            await advance(index)
+        while heads:
+            _, index, item = heapq.heappop(heads)
+            yield sandboxes[index], [item]
+            await advance(index)
+    finally:
+        for source in sources:
+            await source.aclose()
+
+
+async def _items(console: Console, sandbox: Sandbox, query: LogQuery) -> AsyncGenerator[LogItem, None]:
+    async for batch in console.logs(sandbox.ref, query):
+        for item in batch:
+            yield item
+
+
+async def _as_they_come(context: Context, console: Console, sandboxes: Sequence[Sandbox], query: LogQuery) -> Batches:
+    """Followed ones cannot wait for each other; one that fails does not end the rest."""
+    queue: asyncio.Queue[tuple[Sandbox, Sequence[LogItem]] | None] = asyncio.Queue(_QUEUED)
+
+    async def pump(sandbox: Sandbox) -> None:
+        try:
+            async for batch in console.logs(sandbox.ref, query):
+                await queue.put((sandbox, batch))
+        except ConsoleError as error:
+            context.fail(error, sandbox.name)
+        await queue.put(None)
+
+    pumps = [asyncio.ensure_future(pump(sandbox)) for sandbox in sandboxes]
+    left = len(pumps)
+    try:
+        while left:
+            found = await queue.get()
+            if found is None:
+                left -= 1
+            else:
+                yield found
+    finally:
+        for task in pumps:
+            task.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+class _Printer:
+    """Lines with what was asked for in front of them."""
+
+    def __init__(self, context: Context, sandboxes: Sequence[Sandbox], pattern: re.Pattern[str] | None) -> None:
+        self._context = context
+        self._pattern = pattern
+        self._prefixes = _prefixes(sandboxes) if len(sandboxes) > 1 else {}
+        self._open: tuple[SandboxRef, str] | None = None  # who left a line unended
+        self._show: Callable[[bytes], bytes] = self._cleaned if context.streams.out.tty else bytes
+
+    async def print(self, sandbox: Sandbox, batch: Sequence[LogItem]) -> None:
+        """Print a batch in one write."""
+        out = b"".join([self._one(sandbox, item) for item in batch])
+        if out:
+            await self._context.streams.out.stream(out)
+
+    def _one(self, sandbox: Sandbox, item: LogItem) -> bytes:
+        if isinstance(item, LogGap):
+            return self._gap(sandbox, item)
+        if self._context.args.stream not in (None, item.stream):
+            return b""
+        if self._pattern is not None and not self._pattern.search(item.data.decode("utf-8", "replace").rstrip("\r\n")):
+            return b""
+        if self._context.json:
+            return data.line(data.log_item(sandbox, item)).encode() + b"\n"
+        return self._head(sandbox, item) + self._show(item.data)
+
+    def _gap(self, sandbox: Sandbox, gap: LogGap) -> bytes:
+        if self._context.json:
+            return data.line(data.log_item(sandbox, gap)).encode() + b"\n"
+        lost = "some output" if gap.lines is None else f"{gap.lines} lines"
+        self._context.say(f"gap: {sandbox.name}: {lost} lost: {gap.reason}")
+        return b""
+
+    def _head(self, sandbox: Sandbox, item: LogRecord) -> bytes:
+        """What stands before a line; nothing where the item goes on with the line that is open."""
+        if not self._prefixes and not self._context.args.timestamps:
+            return b""
+        who = (sandbox.ref, str(item.stream))
+        before, self._open = self._open, None if item.data.endswith(b"\n") else who
+        if before == who:
+            return b""
+        time = f"{moment_ns(item.at_ns)} " if self._context.args.timestamps else ""
+        return (b"\n" if before else b"") + (self._prefixes.get(sandbox.ref, "") + time).encode()
+
+    def _cleaned(self, line: bytes) -> bytes:
+        ended = line.endswith(b"\n")
+        text = line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+        shown = clean(text, keep_sgr=colours(self._context.streams.out))
+        return shown.encode() + (b"\n" if ended else b"")
+
+
+def _prefixes(sandboxes: Sequence[Sandbox]) -> dict[SandboxRef, str]:
+    names = {sandbox.ref: clean(sandbox.name, cap=64) for sandbox in sandboxes}
+    widest = max(map(width, names.values()))
+    return {ref: f"{name}{' ' * (widest - width(name))} | " for ref, name in names.items()}

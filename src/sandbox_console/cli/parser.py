@@ -1,0 +1,100 @@
+"""The words of the command line, parsed with the standard library alone: ``--help`` must cost no import."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from sandbox_console.cli import words
+from sandbox_console.errors import UsageError
+
+GUEST_CODE_VERBS = ("exec", "shell")
+"""Verbs that return the guest's own exit code, and 125 for every failure of the console's own."""
+
+_COMMAND_VERBS = ("create", "update", "exec")
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that raises UsageError, and names the nearest word it knows."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs | {"allow_abbrev": False})
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what is wrong instead of printing it: ``--json`` decides how it is shown."""
+        raise UsageError(message, hint=f"{self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        what = "verb" if isinstance(action, argparse._SubParsersAction) else "value"  # noqa: SLF001 - argparse has no public name
+        raise UsageError(f"unknown {what} {value!r}", hint=_nearest(str(value), map(str, action.choices), self.prog))
+
+
+def build() -> Parser:
+    """The parser with every verb."""
+    parser = Parser(prog="sandbox-console", description="See, watch, enter, create and audit sandboxes.")
+    words.add_everywhere(parser)
+    parser.add_argument("--version", action="store_true", help="print the version")
+    words.add_verbs(parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser))
+    return parser
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Read the words; what follows the first ``--`` is ``command``. Raises UsageError; ``--help`` prints and exits."""
+    own, command = split_command(argv)
+    parser = build()
+    found, extras = parser.parse_known_args(own)
+    if extras:
+        raise _unrecognised(parser, found, extras)
+    found.command = command
+    if command is not None and found.verb not in _COMMAND_VERBS:
+        raise UsageError(f"{found.verb or 'the TUI'} takes no command after --", hint="sandbox-console --help")
+    for name, value in words.EVERYWHERE_DEFAULTS.items():
+        if not hasattr(found, name):
+            setattr(found, name, value)
+    return found
+
+
+def split_command(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """The console's own words, and the guest's command behind ``--`` (None where there is no ``--``)."""
+    own = list(argv)
+    if "--" not in own:
+        return own, None
+    at = own.index("--")
+    return own[:at], own[at + 1 :]
+
+
+def verb_of(argv: Sequence[str]) -> str:
+    """The verb that the words seem to name, for errors found before they could be parsed."""
+    known = subparsers(build())
+    return next((word for word in split_command(argv)[0] if word in known), "")
+
+
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a parser's verbs, by name."""
+    for action in parser._actions:  # noqa: SLF001 - argparse offers no public way to its subparsers
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            return dict(action.choices)
+    return {}
+
+
+def _unrecognised(parser: argparse.ArgumentParser, found: argparse.Namespace, extras: list[str]) -> UsageError:
+    chosen = subparsers(parser).get(found.verb or "", parser)
+    chosen = subparsers(chosen).get(getattr(found, "what", None) or "", chosen)
+    option = next((word.partition("=")[0] for word in extras if word.startswith("-")), "")
+    if not option:
+        return UsageError(f"unexpected argument {extras[0]!r}", hint=f"{chosen.prog} --help")
+    return UsageError(f"unknown option {option}", hint=_nearest(option, _options(chosen), chosen.prog))
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:  # noqa: SLF001
+        yield from action.option_strings
+
+
+def _nearest(word: str, known: Iterator[str], prog: str) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else f"{prog} --help"

@@ -1,0 +1,150 @@
+"""``audit`` and ``secrets``: what is on record, and what is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox_console.cli import data
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.specs import whole
+from sandbox_console.cli.text import moment, moment_ns
+from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Verification
+
+_HEAD = ("ID", "TIME", "ACTOR", "ACTION", "SANDBOX", "OUTCOME", "ERROR")
+
+
+async def audit(context: Context) -> int:
+    """``ls``, ``show`` or ``verify``."""
+    verbs = {"ls": _ls, "show": _show, "verify": _verify}
+    return await verbs[context.args.what](context)
+
+
+async def _ls(context: Context) -> int:
+    args = context.args
+    query = AuditQuery(
+        limit=_count(args.limit, "--limit"),
+        target=args.target,
+        action=args.action,
+        outcome=args.outcome,
+        actor=args.actor,
+        backend=context.backend[0],
+    )
+    async with context.open() as console:
+        entries = await console.history(query)
+    if context.json:
+        for one in entries:
+            context.record(data.entry(one))
+    else:
+        context.table(_HEAD, (_row(one) for one in entries))
+    return 0
+
+
+def _count(text: str, what: str) -> int:
+    try:
+        number = whole(text)
+    except ValueError as error:
+        raise UsageError(f"{what}: {error}") from None
+    if number < 1:
+        raise UsageError(f"{what}: {number} is not above 0")
+    return number
+
+
+def _row(one: AuditEntry) -> tuple[str, ...]:
+    told = data.entry(one)
+    return (
+        str(told["id"]),
+        moment(told["at_ns"] / 1e9),
+        told["actor"],
+        told["action"],
+        told["name"],
+        told["outcome"] or "in flight",
+        told["error"],
+    )
+
+
+async def _show(context: Context) -> int:
+    async with context.open() as console:
+        found = await console.audit_entry(_count(context.args.id, "ID"))
+    rows = [found.attempt, *([found.end] if found.end else []), *found.notes]
+    if context.json:
+        end = found.end.as_dict() if found.end else None
+        notes = [note.as_dict() for note in found.notes]
+        context.record({"attempt": found.attempt.as_dict(), "end": end, "notes": notes})
+        return 0
+    for one in rows:
+        _print_row(context, one)
+    return 0
+
+
+def _print_row(context: Context, one: AuditRow) -> None:
+    context.text(f"{one.kind} {one.seq}  {moment_ns(one.at_ns)}  {one.actor}  {one.action}  {one.outcome}".rstrip())
+    took = [] if one.dur_us is None else [("took", f"{one.dur_us / 1e6:.3f} s")]
+    for key, value in [("target", one.target), *took, *_flat(one.body), ("session", one.session), ("hash", one.hash)]:
+        context.text(f"  {key:<16}  {value}")
+
+
+def _flat(body: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in body.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            found.append((prefix + key, str(value)))
+    return found
+
+
+async def _verify(context: Context) -> int:
+    async with context.open() as console:
+        found = await console.verify()
+    if context.json:
+        context.record(verification(found))
+    elif found.ok:
+        context.text(f"ok: {found.rows} rows, head {found.head or '-'}")
+        context.text(f"in flight {found.open_attempts}, unknown {found.unknown}")
+    else:
+        where = "" if found.first_bad is None else f" at row {found.first_bad}"
+        context.text(f"BROKEN{where}: {found.problem}")
+    for limit in found.limits:
+        context.say(f"it cannot know: {limit}")
+    return 0 if found.ok else 1
+
+
+def verification(found: Verification) -> dict[str, Any]:
+    """The verdict of a walk over the chain."""
+    return {
+        "ok": found.ok,
+        "rows": found.rows,
+        "head": found.head,
+        "first_bad": found.first_bad,
+        "problem": found.problem,
+        "open_attempts": found.open_attempts,
+        "unknown": found.unknown,
+        "cannot_know": list(found.limits),
+    }
+
+
+async def secrets(context: Context) -> int:
+    """Names, sources and how each is handed over; ``check`` reads each and exits 1 where one cannot be read."""
+    checking = context.args.what == "check"
+    rows: list[dict[str, Any]] = []
+    async with context.open() as console:
+        for name, source in sorted(console.config.secrets.items()):
+            row: dict[str, Any] = {"name": name, "from": source.source, "inject": source.inject}
+            rows.append(row | ({"problem": await console.secret_problem(name)} if checking else {}))
+    for row in rows:
+        if context.json:
+            context.record(row)
+        if row.get("problem"):
+            context.fail(ConsoleError(row["problem"]))
+    if not context.json:
+        head = ("NAME", "FROM", "INJECT") + (("READABLE",) if checking else ())
+        context.table(
+            head, ((*_cells(row), *(("no" if row["problem"] else "yes",) if checking else ())) for row in rows)
+        )
+    return context.code
+
+
+def _cells(row: Mapping[str, str]) -> tuple[str, str, str]:
+    return row["name"], row["from"], row["inject"]

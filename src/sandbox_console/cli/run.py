@@ -1,0 +1,126 @@
+"""Run a verb to its exit code: errors told, signals obeyed, nothing unexpected shown raw."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from sandbox_console.cli.context import Context, Opener, OutputClosed, Streams, tell
+from sandbox_console.cli.parser import GUEST_CODE_VERBS
+from sandbox_console.errors import ConsoleError
+from sandbox_console.service import find_paths, open_console
+
+OWN_FAILURE = 125
+"""What exec and shell return for every failure of the console's own, as docker and timeout(1) do."""
+
+Verb = Callable[[Context], Awaitable[int]]
+
+
+def run(
+    args: argparse.Namespace,
+    *,
+    opener: Opener = open_console,
+    streams: Streams | None = None,
+    now: Callable[[], float] = time.time,
+) -> int:
+    """Carry a parsed verb out and give the exit code. SIGINT, SIGTERM and SIGHUP cancel it, which is recorded."""
+    context = Context(args, streams or Streams.standard(), opener, now)
+    try:
+        return asyncio.run(_signalled(context, find(args.verb)))
+    except ConsoleError as error:
+        tell(context.streams.err, error, as_json=context.json)
+        return exit_code(args.verb, error)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except OutputClosed:
+        _leave_stdout()
+        return 128 + signal.SIGPIPE
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
+        return unexpected(context, error)
+
+
+def find(verb: str) -> Verb:  # noqa: C901 - a case a verb group
+    """The function that carries a verb out, imported now."""
+    match verb:
+        case "ls":
+            from sandbox_console.cli.listing import ls as found
+        case "show":
+            from sandbox_console.cli.listing import show as found
+        case "create":
+            from sandbox_console.cli.making import create as found
+        case "update":
+            from sandbox_console.cli.changing import update as found
+        case "exec":
+            from sandbox_console.cli.entering import exec_ as found
+        case "shell":
+            from sandbox_console.cli.shell import shell as found
+        case "logs":
+            from sandbox_console.cli.logs import logs as found
+        case "stats":
+            from sandbox_console.cli.stats import stats as found
+        case "audit":
+            from sandbox_console.cli.records import audit as found
+        case "secrets":
+            from sandbox_console.cli.records import secrets as found
+        case "doctor":
+            from sandbox_console.cli.doctor import doctor as found
+        case _:
+            from sandbox_console.cli.lifecycle import lifecycle as found
+    return found
+
+
+def exit_code(verb: str, error: ConsoleError) -> int:
+    """An error's exit code; 125 where the verb's own code is the guest's."""
+    return OWN_FAILURE if verb in GUEST_CODE_VERBS else error.exit_code
+
+
+def unexpected(context: Context, error: Exception) -> int:
+    """A bug: one line for the user; type and stack, no message and no locals (they may hold secrets), in a file."""
+    try:
+        where = str(_write_crash(error))
+    except OSError as failure:
+        where = f"(not written: {failure.strerror})"
+    problem = ConsoleError(f"unexpected {type(error).__name__}", hint=f"the details are in {where}")
+    tell(context.streams.err, problem, as_json=context.json)
+    return exit_code(context.args.verb, problem)
+
+
+def _write_crash(error: Exception) -> Path:
+    folder = find_paths().state / "crashes"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.txt"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write("".join(traceback.format_tb(error.__traceback__)) + type(error).__qualname__ + "\n")
+    return path
+
+
+async def _signalled(context: Context, verb: Verb) -> int:
+    """Run it; a signal cancels it and is then the exit code, once all that it did is recorded."""
+    task = asyncio.ensure_future(verb(context))
+    caught: list[int] = []
+    loop = asyncio.get_running_loop()
+
+    def cancel(signum: int) -> None:
+        caught.append(signum)
+        task.cancel()
+
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(signum, cancel, signum)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if caught:
+            return 128 + caught[0]
+        raise
+
+
+def _leave_stdout() -> None:
+    """Point stdout at nothing, so that Python's flush at exit does not complain about the closed pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,83 @@
+"""``stats``: what running sandboxes use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from sandbox_console.cli import data
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.listing import resolve
+from sandbox_console.cli.text import size
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.sandbox import Sandbox, Stats
+from sandbox_console.service import Console
+
+_HEAD = ("NAME", "CPU", "MEMORY", "LIMIT", "PIDS", "NET IN/S", "NET OUT/S", "READ/S", "WRITE/S")
+_INTERVAL_S = 1.0
+
+
+async def stats(context: Context) -> int:
+    """One sample of each, or with ``--watch`` one a second until Ctrl+C. CPU is of one vCPU."""
+    async with context.open() as console:
+        sandboxes = await _chosen(context, console)
+        if context.args.watch:
+            await asyncio.gather(*(_watch(context, console, one) for one in sandboxes))
+            return context.code
+        samples = await asyncio.gather(*(_sample(context, console, one) for one in sandboxes))
+        found = [(one, sample) for one, sample in zip(sandboxes, samples, strict=True) if sample is not None]
+    if context.json:
+        for one, sample in found:
+            context.record(data.stats(one, sample))
+    else:
+        context.table(_HEAD, (_row(one, sample) for one, sample in found))
+    return context.code
+
+
+async def _chosen(context: Context, console: Console) -> Sequence[Sandbox]:
+    if not context.args.names:
+        sandboxes, _ = await console.list(context.backend[0])
+        return sorted((one for one in sandboxes if one.status.live), key=lambda one: (one.name, one.ref))
+    chosen: list[Sandbox] = []
+    for name in dict.fromkeys(context.args.names):
+        found = await resolve(console, name)
+        if isinstance(found, ConsoleError):
+            context.fail(found, name if len(context.args.names) > 1 else "")
+        else:
+            chosen.append(found)
+    return chosen
+
+
+async def _sample(context: Context, console: Console, one: Sandbox) -> Stats | None:
+    """The first sample with a CPU rate, which takes two readings; else the second; None where it does not run."""
+    last: Stats | None = None
+    try:
+        async for sample in console.stats(one.ref, _INTERVAL_S):
+            if sample.cpu_percent is not None or last is not None:
+                return sample
+            last = sample
+    except ConsoleError as error:
+        context.fail(error, one.name)
+    return last
+
+
+async def _watch(context: Context, console: Console, one: Sandbox) -> None:
+    try:
+        async for sample in console.stats(one.ref, _INTERVAL_S):
+            if context.json:
+                context.record(data.stats(one, sample))
+            else:
+                context.text("  ".join(_row(one, sample)))
+    except ConsoleError as error:
+        context.fail(error, one.name)
+
+
+def _row(one: Sandbox, sample: Stats) -> tuple[str, ...]:
+    return (
+        one.name,
+        "-" if sample.cpu_percent is None else f"{sample.cpu_percent:.1f}%",
+        size(sample.memory_bytes),
+        size(sample.memory_limit),
+        "-" if sample.pids is None else str(sample.pids),
+        *(size(rate) for rate in (sample.net_rx, sample.net_tx, sample.block_read, sample.block_write)),
+    )

@@ -1,0 +1,69 @@
+"""Text for people: tables aligned by what characters take on a terminal, and times in words."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from sandbox_console.model.text import clean
+
+_CELL_CAP = 120
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def width(text: str) -> int:
+    """Columns that text takes: two for wide East Asian characters and emoji, none for combining ones."""
+    if text.isascii():
+        return len(text)
+    return sum(_char_width(char) for char in text)
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of an aligned table; every cell is cleaned."""
+    cells = [list(head), *([clean(cell, cap=_CELL_CAP) for cell in row] for row in rows)]
+    widths = [max(width(row[column]) for row in cells) for column in range(len(head))]
+    return [_aligned(row, widths) for row in cells]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell + " " * (size - width(cell)) for cell, size in zip(row, widths, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def duration(seconds: float | None) -> str:
+    """``42s``, ``5m``, ``3h``, ``12d``; ``-`` where it is not known."""
+    if seconds is None:
+        return "-"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def moment(at: float | None) -> str:
+    """A time since the epoch as ISO 8601, UTC, to the second; ``-`` where it is not known."""
+    return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment_ns(at_ns: int) -> str:
+    """A time in nanoseconds since the epoch as ISO 8601, UTC, to the microsecond."""
+    seconds, rest = divmod(at_ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}Z"
+
+
+def size(count: float | None) -> str:
+    """Bytes as ``1.5 GiB``; ``-`` where it is not known."""
+    if count is None:
+        return "-"
+    unit = 0
+    while count >= 1024 and unit < len(_UNITS) - 1:
+        count /= 1024
+        unit += 1
+    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"

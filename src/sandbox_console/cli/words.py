@@ -1,0 +1,177 @@
+"""Which words each verb takes. Values stay text here: they are read where the verb runs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+EVERYWHERE_DEFAULTS: dict[str, Any] = {
+    "json": False,
+    "config": None,
+    "backend": "",
+    "read_only": False,
+    "yes": False,
+    "confirm": [],
+}
+
+Verbs = Any  # argparse's own class for it is private
+
+
+def add_everywhere(parser: argparse.ArgumentParser) -> None:
+    """The options that may stand before the verb or after it."""
+    group = parser.add_argument_group("everywhere")
+    keep = argparse.SUPPRESS  # so that one given before the verb is not undone by the verb's own default
+    group.add_argument("--json", action="store_true", default=keep, help="JSON lines on stdout, errors as JSON")
+    group.add_argument("--config", metavar="FILE", default=keep, help="the configuration file")
+    group.add_argument("--backend", metavar="B", default=keep, help="only this backend (name or name/host)")
+    group.add_argument("--read-only", action="store_true", default=keep, help="deny every change")
+    group.add_argument("--yes", action="store_true", default=keep, help="agree to what the policy asks")
+    group.add_argument(
+        "--confirm", metavar="ID", action="append", default=keep, help="the id that the policy asks to confirm"
+    )
+
+
+def add_verbs(verbs: Verbs) -> None:
+    """All verbs, in the order of the help."""
+    _add_seeing(verbs)
+    _add_making(verbs)
+    _add_lifecycle(verbs)
+    _add_entering(verbs)
+    _add_output(verbs)
+    _add_records(verbs)
+    _add_console(verbs)
+
+
+def _verb(verbs: Verbs, name: str, help: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help)
+    add_everywhere(parser)
+    return parser
+
+
+def _add_seeing(verbs: Verbs) -> None:
+    ls = _verb(verbs, "ls", "list sandboxes: ours in every state, others' running ones")
+    ls.add_argument("-l", "--label", metavar="KEY=VALUE", action="append", default=[], help="only those that have it")
+    ls.add_argument("--all", action="store_true", help="others' stopped ones too")
+    ls.add_argument("--watch", action="store_true", help="go on with each change until Ctrl+C")
+    show = _verb(verbs, "show", "show one sandbox: what was asked and what is effective")
+    show.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+    show.add_argument("--toml", action="store_true", help="the spec as TOML, as create -f reads it")
+
+
+def _add_making(verbs: Verbs) -> None:
+    create = _verb(verbs, "create", "make a sandbox and start it; a command may follow --")
+    create.add_argument("name", metavar="NAME", nargs="?", help="its name; may be in the file instead")
+    create.add_argument("--no-start", action="store_true", help="make it, do not start it")
+    _add_spec(create)
+    create.add_argument("--dry-run", action="store_true", help="tell what would happen, do nothing")
+    update = _verb(verbs, "update", "bring a sandbox to another spec: live where it can be, else by a new one")
+    update.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+    update.add_argument("--name", metavar="NEW", dest="rename", help="give it another name")
+    update.add_argument(
+        "--unset", metavar="FIELD", action="append", default=[], help="take a field back to its default"
+    )
+    _add_spec(update)
+    update.add_argument("--dry-run", action="store_true", help="print the plan, do nothing")
+
+
+def _add_spec(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("spec").add_argument
+    add("-f", "--file", metavar="FILE", help="a spec in TOML or JSON; - is stdin; options override it")
+    add("--image", metavar="I", help="host or dir:PATH for bubblewrap, an image's name for docker")
+    add("--cpus", metavar="N", help="vCPUs, may be a fraction")
+    add("--memory", metavar="SIZE", help="512M, 2G")
+    add("--pids", metavar="N", help="most processes")
+    add("--egress", metavar="PATTERN", action="append", help="host, host:port or *.suffix; none is no network")
+    add("--secret", metavar="NAME", action="append", help="a secret of the configuration")
+    add("--workspace", metavar="DIR", help="a folder of this host, at /workspace")
+    add("-l", "--label", metavar="K=V", action="append", help="a label")
+    add("--env", metavar="K=V", action="append", help="a variable")
+    add("--user", metavar="U", help="who runs the command")
+    add("--workdir", metavar="D", help="where the command runs")
+    add("--max-duration", metavar="T", help="ends it after 90s, 15m, 2h")
+    add("--idle-timeout", metavar="T", help="ends it when idle for so long")
+    add("--runtime", metavar="R", help="the engine's runtime")
+    add("--read-only-root", action="store_true", default=None, help="the root filesystem cannot be written")
+    add(
+        "--limits", metavar="HOW", choices=("strict", "best-effort"), help="strict, or best-effort: unenforceable is ok"
+    )
+
+
+def _add_lifecycle(verbs: Verbs) -> None:
+    for name, about in (
+        ("start", "start sandboxes that do not run"),
+        ("stop", "SIGTERM, then SIGKILL after the grace"),
+        ("kill", "send a signal; SIGKILL ends the whole sandbox"),
+        ("restart", "stop, then start"),
+        ("pause", "freeze every process"),
+        ("resume", "thaw what pause froze"),
+        ("rm", "remove sandboxes and all that is kept of them"),
+    ):
+        verb = _verb(verbs, name, about)
+        verb.add_argument("names", metavar="NAME", nargs="+", help="a name, backend:name, or backend/host/id")
+        if name in ("stop", "restart"):
+            verb.add_argument("--grace", metavar="T", default="10s", help="time between the two signals")
+        if name == "kill":
+            verb.add_argument("--signal", metavar="SIG", default="SIGKILL", help="SIGKILL if not given")
+        if name == "rm":
+            verb.add_argument("--force", action="store_true", help="also where it runs")
+
+
+def _add_entering(verbs: Verbs) -> None:
+    exec_ = _verb(verbs, "exec", "run a command in a sandbox; stdin is passed on unless it is a terminal")
+    exec_.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+    exec_.add_argument("--user", metavar="U", help="who runs it")
+    exec_.add_argument("--workdir", metavar="D", help="where it runs")
+    exec_.add_argument("--env", metavar="K=V", action="append", default=[], help="a variable")
+    exec_.add_argument("--timeout", metavar="T", help="ends its whole process tree; exit 124")
+    shell = _verb(verbs, "shell", "open a shell on this terminal")
+    shell.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+    shell.add_argument("--shell", metavar="PATH", help="the best one that is there if not given")
+    shell.add_argument("--user", metavar="U", help="who runs it")
+
+
+def _add_output(verbs: Verbs) -> None:
+    logs = _verb(verbs, "logs", "print what sandboxes wrote, stdout and stderr")
+    logs.add_argument("names", metavar="NAME", nargs="+", help="several are merged, each line with its name")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on as more comes")
+    logs.add_argument("--tail", metavar="N", help="only the last N lines of each")
+    logs.add_argument("--since", metavar="T", help="10m (ago), or an ISO time")
+    logs.add_argument("--until", metavar="T", help="10m (ago), or an ISO time")
+    logs.add_argument("--timestamps", action="store_true", help="each line with its time (UTC)")
+    logs.add_argument("--grep", metavar="RE", help="only lines in which the regular expression is found")
+    logs.add_argument("--stream", metavar="S", choices=("stdout", "stderr", "tty"), help="only this stream")
+    stats = _verb(verbs, "stats", "print what running sandboxes use")
+    stats.add_argument("names", metavar="NAME", nargs="*", help="all that run if none is given")
+    stats.add_argument("--watch", action="store_true", help="go on with a sample a second until Ctrl+C")
+
+
+def _add_records(verbs: Verbs) -> None:
+    audit = _verb(verbs, "audit", "what was done, by whom, and how it ended")
+    audits = audit.add_subparsers(dest="what", metavar="VERB", required=True)
+    ls = _verb(audits, "ls", "actions, newest first")
+    ls.add_argument("--limit", metavar="N", default="50", help="how many")
+    for word in ("action", "outcome", "actor", "target"):
+        ls.add_argument(f"--{word}", metavar=word[0].upper(), default="", help=f"only this {word}")
+    show = _verb(audits, "show", "one action with all that is on record of it")
+    show.add_argument("id", metavar="ID", help="the number that audit ls and errors give")
+    _verb(audits, "verify", "walk the hash chain; exit 1 names the first row that does not hold")
+    secrets = _verb(verbs, "secrets", "the secrets that the configuration defines, never their values")
+    secret = secrets.add_subparsers(dest="what", metavar="VERB", required=True)
+    _verb(secret, "ls", "names and where they come from")
+    _verb(secret, "check", "read each one and tell whether that works")
+
+
+def _add_console(verbs: Verbs) -> None:
+    _verb(verbs, "doctor", "tell what works here, what does not, and what to do about it")
+    demo = _verb(verbs, "demo", "real sandboxes on the best backend here, then the TUI; without a terminal a tour")
+    demo.add_argument("--keep", action="store_true", help="do not remove them at the end")
+    serve = _verb(verbs, "serve", "the TUI in a browser, behind a login")
+    serve.add_argument("--host", metavar="H", default="127.0.0.1", help="where to listen")
+    serve.add_argument("--port", metavar="P", default="0", help="0 takes a free one")
+    serve.add_argument("--token-file", metavar="FILE", help="a file of mode 0600 with the login token")
+    serve.add_argument("--cert", metavar="FILE", help="PEM certificate: https")
+    serve.add_argument("--key", metavar="FILE", help="its key, where --cert does not hold it")
+    serve.add_argument(
+        "--hostname", metavar="NAME", action="append", default=[], help="a further name browsers may use"
+    )
+    serve.add_argument("--insecure-no-tls", action="store_true", help="other machines without TLS all the same")
