@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 
 import pytest
 from tests.docker.conftest import collect
@@ -261,3 +263,34 @@ async def test_a_changing_call_needs_a_permit(backend, make):
     with pytest.raises(TypeError, match="Permit"):
         await backend.kill(None, ref, "SIGKILL")
     assert (await backend.inspect(ref)).status is Status.RUNNING
+
+
+async def test_a_create_that_is_cancelled_leaves_nothing(backend, permit, unique):
+    for delay in (0, 0.002, 0.005, 0.01, 0.02, 0.04):
+        spec = SandboxSpec(name=unique(), image=IMAGE, command=("true",))
+        task = asyncio.ensure_future(backend.create(await permit("create"), spec, (), lambda _: None))
+        await asyncio.sleep(delay)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        if not task.cancelled():
+            await backend.remove(await permit("remove"), task.result(), force=True)
+        assert spec.name not in {row.name for row in await backend.list()}
+
+
+async def test_the_loop_is_not_blocked(backend, make, permit, tmp_path):
+    """A watchdog on the loop: no call holds it for longer than a frame of 50 ms."""
+    gaps = []
+
+    async def watchdog():
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            gaps.append(time.perf_counter() - before)
+
+    task = asyncio.ensure_future(watchdog())
+    refs = [await make(workspace=str(tmp_path)) for _ in range(3)]
+    await backend.list()
+    for ref in refs:
+        await backend.kill(await permit("kill"), ref, "SIGKILL")
+    task.cancel()
+    assert max(gaps) < 0.05

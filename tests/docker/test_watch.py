@@ -84,6 +84,7 @@ async def test_others_containers_are_shown_as_theirs(backend, watcher, docker_en
         "com.docker.compose.project=inspect-task-iab": "Inspect",
         "org.testcontainers=true": "testcontainers",
         "devcontainer.local_folder=/x": "devcontainer",
+        "opensandbox.io/id=1": "OpenSandbox",
         "x=y": "",
     }
     names = {unique(): (label, maker) for label, maker in labels.items()}

@@ -2,7 +2,8 @@
 
 Another engine of this machine is not touched: a second dockerd without a namespace would take the first one's
 bridge away. It is stopped by its own pidfile, with its containerd and every shim of its containers.
-Run as a program it starts one and prints its DOCKER_HOST: ``python -m tests.support.engine FOLDER``.
+As a program it starts one with the test images and prints its DOCKER_HOST, or ends it:
+``python -m tests.support.engine start|stop FOLDER`` (a short path: a Unix socket's is at most 107 bytes).
 """
 
 from __future__ import annotations
@@ -69,14 +70,12 @@ class DockerEngine:
         os.kill(int(self._pidfile.read_text()), signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it and every process of its containers, and remove its files."""
-        if self._process is not None and self._process.poll() is None:
+        """End it, also one that another process started, with every process of its containers; remove its files."""
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(self._pidfile.read_text())
             self._remove_all()
-            self._process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(15)
-            if self._process.poll() is None:
-                self.crash()
+            os.kill(pid, signal.SIGTERM)
+            self._wait_gone(pid)
         for pid in self._shims():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -95,6 +94,21 @@ class DockerEngine:
     def build_images(self) -> None:
         self.docker("import", "-c", 'CMD ["/bin/sh"]', "-", IMAGE, stdin=busybox_tree())
         self.docker("import", "-c", 'CMD ["/bin/sleep", "1000"]', "-", SHELLLESS, stdin=shellless_tree())
+
+    def _wait_gone(self, pid: int) -> None:
+        deadline = time.monotonic() + 15
+        while self._alive(pid):
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                deadline += 15
+            time.sleep(0.05)
+
+    def _alive(self, pid: int) -> bool:
+        if self._process is not None:
+            return self._process.poll() is None
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return False
 
     def _command(self) -> list[str]:
         return [
@@ -214,7 +228,10 @@ def docker_engine() -> Iterator[DockerEngine]:
 
 
 if __name__ == "__main__":
-    private = DockerEngine(Path(sys.argv[1]).resolve())
-    private.start()
-    private.build_images()
-    sys.stdout.write(f"DOCKER_HOST={private.url}\n")
+    private = DockerEngine(Path(sys.argv[2]).resolve())
+    if sys.argv[1] == "stop":
+        private.stop()
+    else:
+        private.start()
+        private.build_images()
+        sys.stdout.write(f"DOCKER_HOST={private.url}\n")

@@ -93,7 +93,7 @@ class DockerBackend:
         if not self._connection.info:
             await self._connection.refresh()
         abilities.refuse_unsupported(spec, self.capabilities())
-        if problems := self.validate(spec):
+        if problems := await asyncio.to_thread(self.validate, spec):
             raise InvalidSpec(problems)
         progress(f"creating {spec.name} from {spec.image}")
         made = await lifecycle.create(engine, self._connection.info, spec, secrets)

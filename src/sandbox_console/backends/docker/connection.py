@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.contexts import Endpoint, resolve
-from sandbox_console.backends.docker.failures import no_answer
+from sandbox_console.backends.docker.failures import Unusable, no_answer
 from sandbox_console.errors import BackendUnreachable, ConfigError, ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 
@@ -35,7 +35,7 @@ class Connection:
         return self._endpoint is not None and self._endpoint.socket is not None
 
     async def engine(self) -> Engine:
-        """The client. Raises BackendUnreachable where no socket is there, ConfigError where the context is unknown."""
+        """The client. Raises BackendUnreachable where no socket is there or the context cannot be used."""
         if self._engine is None:
             async with self._lock:
                 if self._engine is None:
@@ -76,7 +76,7 @@ class Connection:
         """The health that an error tells: an engine that nobody asked for and never was is unavailable, not broken."""
         never_there = self._endpoint is not None and self._endpoint.implicit and not self._answered
         missing = never_there and "there is no socket" in error.message
-        state = HealthState.UNAVAILABLE if missing or isinstance(error, ConfigError) else HealthState.UNREACHABLE
+        state = HealthState.UNAVAILABLE if missing or isinstance(error, Unusable) else HealthState.UNREACHABLE
         return self._down(state, error.message, error.hint)
 
     def _down(self, state: HealthState, reason: str, hint: str) -> BackendHealth:
@@ -84,7 +84,10 @@ class Connection:
 
     async def _connect(self) -> None:
         if self._endpoint is None:
-            self._endpoint = await asyncio.to_thread(resolve, self.context)
+            try:
+                self._endpoint = await asyncio.to_thread(resolve, self.context)
+            except ConfigError as error:
+                raise Unusable(error.message, hint=error.hint) from error
         if self._endpoint.socket is not None:
             await self._probe(self._endpoint.socket)
         kind = await asyncio.to_thread(_engine_class)

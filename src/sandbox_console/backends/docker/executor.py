@@ -84,7 +84,11 @@ async def _opened(engine: Engine, container: str, body: dict[str, Any], reaper: 
         made = await engine.call("POST", container_path(container, "exec"), body=body)
         channel = Channel(engine, engine.docker.containers.exec(made["Id"]).start(detach=False))
         execution = Execution(engine, made["Id"], channel, reaper)
-        await execution.open()
+        try:
+            await execution.open()
+        except asyncio.CancelledError:
+            await asyncio.shield(execution.end())  # it may run already, and nobody would hold it
+            raise
     return execution
 
 

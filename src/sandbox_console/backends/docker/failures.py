@@ -24,6 +24,10 @@ class Refused(BackendError):
         self.status = status
 
 
+class Unusable(BackendUnreachable):
+    """The context itself does not hold: unknown, damaged, or of a kind that is not supported."""
+
+
 class Lost(BackendUnreachable):
     """The connection broke while it was in use."""
 

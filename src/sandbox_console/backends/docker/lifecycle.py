@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker import handover, hardening
@@ -24,15 +26,25 @@ async def create(engine: Engine, info: dict[str, Any], spec: SandboxSpec, secret
     """The new container's id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing behind when it raises."""
     handover.check(secrets)
     image = await _image(engine, spec)
-    body = hardening.body(spec, image, info, secrets)
-    try:
-        made = await engine.call("POST", "containers/create", params={"name": spec.name}, body=body)
-    except Refused as error:
-        raise _create_failed(spec, error) from error
-    container = str(made["Id"])
+    body = await asyncio.to_thread(hardening.body, spec, image, info, secrets)
+    container = await _created(engine, spec, body)
     if secrets:
         await _needs_shell(engine, container, spec)
     return container
+
+
+async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> str:
+    asked = asyncio.ensure_future(engine.call("POST", "containers/create", params={"name": spec.name}, body=body))
+    try:
+        made = await asyncio.shield(asked)
+    except Refused as error:
+        raise _create_failed(spec, error) from error
+    except asyncio.CancelledError:
+        # The engine finishes what it has begun: wait for its answer, as only that tells what to take away.
+        with suppress(ConsoleError):
+            await remove_quietly(engine, str((await asked)["Id"]))
+        raise
+    return str(made["Id"])
 
 
 async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSecret]) -> None:

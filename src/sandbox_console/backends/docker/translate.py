@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sandbox_console.backends.docker.facts import facts
+from sandbox_console.backends.docker.facts import command, facts
 from sandbox_console.backends.docker.labels import MANAGED, SPEC
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Status
@@ -34,12 +34,13 @@ _MAKERS = (
     ("devcontainer.config_file", "devcontainer"),
     ("org.testcontainers", "testcontainers"),
     ("opensandbox.io/id", "OpenSandbox"),
+    ("opensandbox.io/egress-sidecar-for", "OpenSandbox"),
     ("io.kubernetes.pod.name", "kubernetes"),
     ("com.docker.swarm.service.name", "swarm"),
 )
 _PROJECTS = (("inspect-", "Inspect"),)
 _NAMES = (("openhands-runtime-", "OpenHands"), ("openhands-agent-server-", "OpenHands"), ("buildx_buildkit_", "buildx"))
-_IMAGES = (("swe-rex", "SWE-ReX"), ("sweagent/", "SWE-ReX"))
+_COMMANDS = (("swerex-remote", "SWE-ReX"),)  # it sets no label and names containers after the image
 
 
 def from_summary(context: str, data: Mapping[str, Any]) -> Sandbox:
@@ -58,7 +59,7 @@ def from_summary(context: str, data: Mapping[str, Any]) -> Sandbox:
         exit=_exit(int(code[1]), None, "") if code and state == "exited" else None,
         labels=_shown(labels),
         managed=spec is not None,
-        maker="" if spec else maker(name, str(data.get("Image", "")), labels),
+        maker="" if spec else maker(name, str(data.get("Command", "")), labels),
         spec=spec,
     )
 
@@ -82,7 +83,7 @@ def from_inspect(context: str, data: Mapping[str, Any], info: Mapping[str, Any])
         exit=_exit(state.get("ExitCode"), bool(state.get("OOMKilled")), state.get("Error", "")) if ended else None,
         labels=_shown(labels),
         managed=spec is not None,
-        maker="" if spec else maker(name, str(config.get("Image", "")), labels),
+        maker="" if spec else maker(name, " ".join(command(config)), labels),
         spec=_as_it_is(spec, data["HostConfig"]),
         effective=facts(data, info, spec),
         pid=state.get("Pid") or None,
@@ -91,14 +92,14 @@ def from_inspect(context: str, data: Mapping[str, Any], info: Mapping[str, Any])
     )
 
 
-def maker(name: str, image: str, labels: Mapping[str, str]) -> str:
-    """Who made a container that is not ours, as far as its labels, name or image tell."""
+def maker(name: str, command: str, labels: Mapping[str, str]) -> str:
+    """Who made a container that is not ours, as far as its labels, name or command tell."""
     if project := labels.get("com.docker.compose.project"):
         return next((who for prefix, who in _PROJECTS if project.startswith(prefix)), f"compose:{project}")
     known = (who for label, who in _MAKERS if label in labels)
     by_name = (who for prefix, who in _NAMES if name.startswith(prefix))
-    by_image = (who for part, who in _IMAGES if part in image)
-    return next((who for found in (known, by_name, by_image) for who in found), "")
+    by_command = (who for part, who in _COMMANDS if part in command)
+    return next((who for found in (known, by_name, by_command) for who in found), "")
 
 
 def seconds(text: str | None) -> float | None:
