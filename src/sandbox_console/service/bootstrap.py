@@ -36,6 +36,7 @@ async def open_console(
     if read_only:
         config = dataclasses.replace(config, policy=dataclasses.replace(config.policy, read_only=True))
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
+    paths.make_private()
     hub = Hub()
     console = Console(config, Fleet(found), Trail(paths.audit_db, current_actor(), hub.publish), hub)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import os
@@ -51,6 +52,12 @@ class Paths:
 
     config_file: Path
     state: Path
+
+    def make_private(self) -> None:
+        """Make the state folder, for its owner alone. Where that fails reads go on; the first write says why."""
+        with contextlib.suppress(OSError):
+            self.state.parent.mkdir(parents=True, exist_ok=True)
+            self.state.mkdir(mode=0o700, exist_ok=True)
 
     @property
     def audit_db(self) -> Path:
