@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -48,7 +49,8 @@ def _tui(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
 
     from sandbox_console.errors import UsageError
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    in_browser = "TEXTUAL_DRIVER" in os.environ  # `serve` sets it: there the terminal is the browser's
+    if not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the console needs a terminal", hint="sandbox-console ls, or sandbox-console --help")
     from sandbox_console.tui import run_tui
 

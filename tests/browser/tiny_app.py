@@ -4,6 +4,7 @@ import os
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
+from textual.events import Resize
 from textual.widgets import Footer, Header, Static
 
 
@@ -27,8 +28,8 @@ class TinyApp(App):
 
     count = 0
 
-    def on_resize(self) -> None:
-        self.query_one("#size", Static).update(f"size {self.size.width}x{self.size.height}")
+    def on_resize(self, event: Resize) -> None:
+        self.query_one("#size", Static).update(f"size {event.size.width}x{event.size.height}")
 
     def action_add(self) -> None:
         self.count += 1

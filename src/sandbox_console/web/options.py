@@ -59,7 +59,7 @@ class ServeOptions:
         if is_wildcard(self.host) and not self.names:
             raise UsageError(
                 f"{self.host} is every address of this machine, so the name that browsers use is not known",
-                hint="listen on one address, or add --name HOSTNAME",
+                hint="listen on one address, or add --hostname NAME",
             )
 
     @property
