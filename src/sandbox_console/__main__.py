@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sandbox_console import __version__
+
+if TYPE_CHECKING:
+    import argparse
+
+    from sandbox_console.errors import ConsoleError
 
 if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told to ignore it
     sys.exit("sandbox-console needs Python 3.11 or newer")
@@ -28,9 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _tell(words, error)
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
+        from sandbox_console.cli.run import unexpected
+
+        return _tell(words, unexpected(error))
 
 
-def _face(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001 - argparse is not imported for its name alone
+def _face(args: argparse.Namespace) -> int:
     if args.verb is None:
         return _tui(args)
     if args.verb == "serve":
@@ -38,13 +48,13 @@ def _face(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001 - argpar
     if args.verb == "demo":
         from sandbox_console.cli.demo import demo
 
-        return demo(args, lambda: _tui(args))
+        return demo(args)
     from sandbox_console.cli.run import run
 
     return run(args)
 
 
-def _tui(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _tui(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sandbox_console.errors import UsageError
@@ -55,11 +65,10 @@ def _tui(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
     from sandbox_console.tui import run_tui
 
     config = Path(args.config) if args.config else None
-    code: int = run_tui(config_file=config, read_only=args.read_only, backend=args.backend)
-    return code
+    return run_tui(config_file=config, read_only=args.read_only, backend=args.backend)
 
 
-def _serve(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _serve(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sandbox_console.errors import UsageError
@@ -82,7 +91,7 @@ def _serve(args) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
     return serve(options)
 
 
-def _tell(words: Sequence[str], error) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _tell(words: Sequence[str], error: ConsoleError) -> int:
     """An error found before a verb ran; for exec and shell it is 125, as every failure of the console's own."""
     from sandbox_console.cli.parser import GUEST_CODE_VERBS, split_command, verb_of
 
@@ -96,8 +105,7 @@ def _tell(words: Sequence[str], error) -> int:  # type: ignore[no-untyped-def]  
 
         hint = f"\nhint: {clean(error.hint)}" if error.hint else ""
         print(f"error: {clean(error.message)}{hint}", file=sys.stderr)  # noqa: T201
-    code: int = error.exit_code
-    return 125 if verb_of(own) in GUEST_CODE_VERBS else code
+    return 125 if verb_of(own) in GUEST_CODE_VERBS else error.exit_code
 
 
 if __name__ == "__main__":

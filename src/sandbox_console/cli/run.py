@@ -40,10 +40,12 @@ def run(
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except OutputClosed:
-        _leave_stdout()
+        leave_stdout()
         return 128 + signal.SIGPIPE
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
-        return unexpected(context, error)
+        problem = unexpected(error)
+        tell(context.streams.err, problem, as_json=context.json)
+        return exit_code(args.verb, problem)
 
 
 def find(verb: str) -> Verb:  # noqa: C901 - a case a verb group
@@ -81,15 +83,13 @@ def exit_code(verb: str, error: ConsoleError) -> int:
     return OWN_FAILURE if verb in GUEST_CODE_VERBS else error.exit_code
 
 
-def unexpected(context: Context, error: Exception) -> int:
-    """A bug: one line for the user; type and stack, no message and no locals (they may hold secrets), in a file."""
+def unexpected(error: Exception) -> ConsoleError:
+    """A bug, as one line for the user; its type and stack are in a file: no message, no locals, they may hold secrets."""
     try:
         where = str(_write_crash(error))
     except OSError as failure:
         where = f"(not written: {failure.strerror})"
-    problem = ConsoleError(f"unexpected {type(error).__name__}", hint=f"the details are in {where}")
-    tell(context.streams.err, problem, as_json=context.json)
-    return exit_code(context.args.verb, problem)
+    return ConsoleError(f"unexpected {type(error).__name__}", hint=f"the details are in {where}")
 
 
 def _write_crash(error: Exception) -> Path:
@@ -121,6 +121,6 @@ async def _signalled(context: Context, verb: Verb) -> int:
         raise
 
 
-def _leave_stdout() -> None:
+def leave_stdout() -> None:
     """Point stdout at nothing, so that Python's flush at exit does not complain about the closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

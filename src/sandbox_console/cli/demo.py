@@ -1,0 +1,215 @@
+"""``demo``: real sandboxes on the best backend here, then the TUI on them; without a terminal a printed tour.
+
+Without SANDBOX_CONSOLE_HOME a demo has a home of its own, removed with its sandboxes: the user's audit log and
+configuration are left alone, and two demos do not see each other. With ``--keep`` it is the user's, so that
+``sandbox-console ls`` finds them afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from sandbox_console.cli import tour
+from sandbox_console.cli.context import Context, Streams
+from sandbox_console.errors import ConsoleError, Unsupported
+from sandbox_console.model.action import Create, Remove
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import Console
+
+Made = tuple[SandboxRef, str]
+
+LABEL = "demo"
+_HOME = "SANDBOX_CONSOLE_HOME"
+_CONFIG = "SANDBOX_CONSOLE_CONFIG"
+_LIFE_S = 4 * 3600.0
+"""A demo that was killed hard leaves sandboxes that end by themselves after this, where the backend can."""
+
+_CHAT = """
+i=0
+while :; do
+  i=$((i + 1))
+  echo "step $i: fetched $((i * 37 % 91)) rows in $((i * 13 % 50)) ms"
+  [ $((i % 4)) -ne 0 ] || printf '\\033[32mcheckpoint %d saved\\033[0m\\n' "$i"
+  [ $((i % 5)) -ne 0 ] || echo "warning: attempt $i was slow, trying again" >&2
+  sleep 0.7
+done
+"""
+_FAIL = "echo 'loading the job'; sleep 4; echo 'error: no job was found' >&2; exit 3"
+_ROLES = {"chatty": _CHAT, "idle": "echo 'waiting for work'; exec sleep 1000000", "failing": _FAIL}
+_DOCKER_IMAGES = ("busybox:latest", "alpine:latest", "debian:stable-slim", "debian:latest", "ubuntu:latest")
+
+
+class _Ended(Exception):
+    """A signal asks for the end."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+def demo(args: argparse.Namespace, streams: Streams | None = None) -> int:
+    """Make them, show them, remove them: also on SIGINT, SIGTERM and SIGHUP. Gives the TUI's or the tour's code."""
+    context = Context(args, streams or Streams.standard())
+    made: list[Made] = []
+    if args.config:
+        os.environ[_CONFIG] = args.config  # the TUI and the tour's commands are processes of their own
+    with _home(keep=args.keep), _signals():
+        try:
+            asyncio.run(_make(context, made))
+            return _show(context)
+        except _Ended as ended:
+            return 128 + ended.signum
+        finally:
+            with _deaf():
+                _end(context, made)
+
+
+def _show(context: Context, ref: SandboxRef, image: str) -> int:
+    if context.streams.out.tty and context.streams.stdin is not None and os.isatty(context.streams.stdin):
+        return _tui(context)
+    return tour.tour(context.streams.out, ref.backend, image)
+
+
+def _tui(context: Context) -> int:
+    """The TUI in a process of its own: whatever becomes of it, the sandboxes are removed."""
+    args = context.args
+    words = [sys.executable, "-m", "sandbox_console"]
+    words += ["--read-only"] if args.read_only else []
+    child = subprocess.Popen(words)
+    try:
+        return child.wait()
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(5)
+            child.kill()
+            child.wait()
+
+
+async def _make(context: Context, made: list[Made]) -> None:
+    run = secrets.token_hex(2)
+    async with context.open() as console:
+        targets = await _targets(context, console)
+        for backend, host in targets:
+            images = await _images(console, backend, host)
+            before = len(made)
+            for role, script in _ROLES.items():
+                await _make_one(console, (backend, host), f"demo-{role}-{run}-{backend[:6]}", script, images, made)
+            if before == len(made) and backend == targets[0][0]:
+                raise Unsupported(f"{backend} answers, and has no image that the demo can use")
+    for ref, _ in made:
+        context.say(f"made {ref}")
+
+
+async def _targets(context: Context, console: Console) -> list[tuple[str, str]]:
+    """Bubblewrap where it works, and Docker beside it where it has an image."""
+    found = [key for key in await console.targets() if context.backend[0] in ("", key[0])]
+    found = [key for key in found if key[0] in ("bubblewrap", "docker")]
+    if not found:
+        told = "; ".join(f"{one.backend}: {one.reason}" for one in await console.health() if not one.ok)
+        raise Unsupported(f"no backend works here: {told}", hint="sandbox-console doctor")
+    return sorted(found, key=lambda key: key[0] != "bubblewrap")
+
+
+async def _images(console: Console, backend: str, host: str) -> list[str]:
+    if backend == "bubblewrap":
+        return ["host"]
+    sandboxes, _ = await console.list(backend)
+    here = [one.image for one in sandboxes if one.ref.host == host and one.image and not one.image.startswith("sha256")]
+    return list(dict.fromkeys([*here, *_DOCKER_IMAGES]))
+
+
+async def _make_one(
+    console: Console, place: tuple[str, str], name: str, script: str, images: list[str], made: list[Made]
+) -> None:
+    """Make one of the first image that works; the others are then left out for those that follow."""
+    capabilities = await console.capabilities(*place)
+    life = _LIFE_S if capabilities.has(Capability.MAX_DURATION) else None
+    while images:
+        spec = SandboxSpec(name, images[0], ("sh", "-c", script), labels={LABEL: "1"}, max_duration_s=life)
+        try:
+            result = await console.perform(Create(spec, *place)).result()
+        except ConsoleError:
+            if len(images) == 1 and place[0] == "bubblewrap":
+                raise
+            images.pop(0)
+            continue
+        if result.ref is not None:
+            made.append((result.ref, spec.image))
+        return
+
+
+def _end(context: Context, made: list[Made]) -> None:
+    if not made:
+        return
+    if context.args.keep:
+        context.say("kept; see them: sandbox-console ls -l demo=1")
+        return
+    for problem in asyncio.run(_remove(context, made)):
+        context.fail(problem)
+    context.say(f"removed {len(made) - len(context.failures)} sandboxes of the demo")
+
+
+async def _remove(context: Context, made: list[Made]) -> list[ConsoleError]:
+    async def one(console: Console, ref: SandboxRef) -> ConsoleError | None:
+        try:
+            await console.perform(Remove(ref, force=True)).result()
+        except ConsoleError as error:
+            return None if error.code == "not_found" else error  # the user may have removed it in the TUI
+        return None
+
+    context.args.read_only = False
+    async with context.open() as console:
+        ends = await asyncio.gather(*(one(console, ref) for ref, _ in made))
+    return [end for end in ends if end is not None]
+
+
+@contextlib.contextmanager
+def _home(*, keep: bool) -> Iterator[None]:
+    if keep or os.environ.get(_HOME):
+        yield
+        return
+    folder = tempfile.mkdtemp(prefix="sandbox-console-demo-")
+    os.environ[_HOME] = folder
+    try:
+        yield
+    finally:
+        del os.environ[_HOME]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    def ended(signum: int, _: object) -> None:
+        raise _Ended(signum)
+
+    before = {signum: signal.signal(signum, ended) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """A second Ctrl+C must not leave half of them behind."""
+    before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -1,0 +1,97 @@
+"""``shell``: a shell of a sandbox on this terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import termios
+import tty
+from collections.abc import Iterator
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.screen import ScreenFilter
+from sandbox_console.errors import BackendError, UsageError
+from sandbox_console.model.action import OpenShell
+from sandbox_console.service import ShellSession
+
+_CHUNK = 64 * 1024
+
+
+async def shell(context: Context) -> int:
+    """Open a shell and give its exit code. It ends when the shell ends, as by ``exit`` or Ctrl+D.
+
+    Keys go to the guest as they are. Its output passes a filter that leaves drawing and drops all else (titles,
+    clipboard, queries: cli/screen.py says what). The terminal is put back as it was, whatever happens.
+    """
+    fd = context.streams.stdin
+    if fd is None or not os.isatty(fd) or not context.streams.out.tty:
+        raise UsageError("a shell needs a terminal on stdin and stdout", hint="to run one command: exec NAME -- CMD")
+    async with context.open() as console:
+        found = await console.find(context.args.name)
+        cols, rows = _size(fd)
+        term = os.environ.get("TERM") or "xterm-256color"
+        request = OpenShell(found.ref, context.args.shell, context.args.user, cols, rows, term)
+        session = await console.shell(request, consent=context.consent(found.ref.id))
+        try:
+            await _attached(context, session, fd)
+            ended = await session.wait()
+        finally:
+            await session.close()
+    if ended.code is None:
+        raise BackendError("the shell ended, but how is not known")
+    return ended.code
+
+
+async def _attached(context: Context, session: ShellSession, fd: int) -> None:
+    """Keys in, screen out, until the shell ends."""
+    loop = asyncio.get_running_loop()
+    keys: asyncio.Queue[bytes] = asyncio.Queue()
+    sizes = asyncio.Event()
+    screen = ScreenFilter()
+    with _raw(fd):
+        loop.add_reader(fd, lambda: keys.put_nowait(os.read(fd, _CHUNK)))
+        loop.add_signal_handler(signal.SIGWINCH, sizes.set)
+        tasks = [asyncio.ensure_future(_type(session, keys)), asyncio.ensure_future(_resize(session, sizes, fd))]
+        try:
+            while data := await session.read():
+                await context.streams.out.stream(screen.feed(data))
+        finally:
+            loop.remove_reader(fd)
+            loop.remove_signal_handler(signal.SIGWINCH)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            context.streams.out.write(screen.restore())
+
+
+async def _type(session: ShellSession, keys: asyncio.Queue[bytes]) -> None:
+    while data := await keys.get():
+        await session.write(data)
+    await session.close()  # the terminal hung up
+
+
+async def _resize(session: ShellSession, sizes: asyncio.Event, fd: int) -> None:
+    while True:
+        await sizes.wait()
+        sizes.clear()
+        await session.resize(*_size(fd))
+
+
+def _size(fd: int) -> tuple[int, int]:
+    with contextlib.suppress(OSError):
+        cols, rows = os.get_terminal_size(fd)
+        if cols and rows:
+            return cols, rows
+    return 80, 24
+
+
+@contextlib.contextmanager
+def _raw(fd: int) -> Iterator[None]:
+    before = termios.tcgetattr(fd)
+    try:
+        tty.setraw(fd)
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
