@@ -68,9 +68,12 @@ def demo(args: argparse.Namespace, streams: Streams | None = None) -> int:
     with _home(keep=args.keep), _signals():
         try:
             asyncio.run(_make(context, made))
-            return _show(context)
+            return _show(context, *made[0])
         except _Ended as ended:
             return 128 + ended.signum
+        except OutputClosed:
+            leave_stdout()
+            return 128 + signal.SIGPIPE
         finally:
             with _deaf():
                 _end(context, made)

@@ -84,7 +84,7 @@ def exit_code(verb: str, error: ConsoleError) -> int:
 
 
 def unexpected(error: Exception) -> ConsoleError:
-    """A bug, as one line for the user; its type and stack are in a file: no message, no locals, they may hold secrets."""
+    """A bug in one line for the user; type and stack in a file, no message and no locals: they may hold secrets."""
     try:
         where = str(_write_crash(error))
     except OSError as failure:
