@@ -6,6 +6,7 @@ this adds the end of stdin, which it lacks, and a close that cannot fail.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -39,12 +40,20 @@ class Channel:
         with suppress(OSError, RuntimeError, AssertionError):
             await self._stream.write_in(data)
 
-    def end_input(self) -> None:
-        """Close this half: the command reads end-of-file. TLS has no half-close, so there the input stays open."""
+    def end_input(self) -> bool:
+        """Close this half: the command reads end-of-file. False over TLS, which has no half-close."""
         transport = self._transport()
-        if transport is not None and not transport.is_closing() and transport.can_write_eof():
-            with suppress(OSError, RuntimeError):
-                transport.write_eof()
+        if transport is None or transport.is_closing() or not transport.can_write_eof():
+            return False
+        with suppress(OSError, RuntimeError):
+            transport.write_eof()
+        return True
+
+    async def flush(self) -> None:
+        """Wait until the socket has taken everything."""
+        transport = self._transport()
+        while transport and not transport.is_closing() and transport.get_write_buffer_size():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
     async def close(self) -> None:
         """Close both ways at once: input that nobody took is dropped, or the socket would wait for it for ever."""
@@ -54,7 +63,7 @@ class Channel:
             await self._stream.close()
         if response is not None:
             response.close()
-        if transport is not None:
+        if transport is not None and transport.get_write_buffer_size():
             transport.abort()
 
     def _transport(self) -> WriteTransport | None:

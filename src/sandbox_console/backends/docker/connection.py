@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.contexts import Endpoint, resolve
-from sandbox_console.backends.docker.failures import Unusable, no_answer
+from sandbox_console.backends.docker.failures import Unusable, engine_prefix, no_answer
 from sandbox_console.errors import BackendUnreachable, ConfigError, ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 
@@ -77,7 +77,7 @@ class Connection:
         never_there = self._endpoint is not None and self._endpoint.implicit and not self._answered
         missing = never_there and "there is no socket" in error.message
         state = HealthState.UNAVAILABLE if missing or isinstance(error, Unusable) else HealthState.UNREACHABLE
-        return self._down(state, error.message, error.hint)
+        return self._down(state, error.message.removeprefix(engine_prefix(self.context)), error.hint)
 
     def _down(self, state: HealthState, reason: str, hint: str) -> BackendHealth:
         return BackendHealth("docker", self.context, state, reason=reason, hint=hint)

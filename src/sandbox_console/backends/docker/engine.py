@@ -18,7 +18,7 @@ from aiodocker.stream import Stream as Hijacked
 from yarl import URL
 
 from sandbox_console.backends.docker.contexts import Endpoint
-from sandbox_console.backends.docker.failures import Lost, Refused, no_answer, plain
+from sandbox_console.backends.docker.failures import Lost, Refused, engine_prefix, no_answer, plain
 from sandbox_console.errors import BackendUnreachable
 
 Params = Mapping[str, str | int]
@@ -87,7 +87,7 @@ class Engine:
                 await stream.__aenter__()
             except aiodocker.DockerError as error:
                 if error.status == 900:
-                    raise BackendUnreachable(f"docker engine {self.context!r}: {error.message}") from error
+                    raise Lost(engine_prefix(self.context) + error.message, hint="see that the engine runs") from error
                 raise Refused(plain(error.message), error.status) from error
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
@@ -117,11 +117,14 @@ class Engine:
 
     def lost(self, error: BaseException) -> BackendUnreachable:
         """The console's error for one of aiohttp's."""
+        if isinstance(error, aiohttp.ClientSSLError):  # before the errno: OpenSSL's 1 is not EPERM
+            why, hint = f"its certificate does not hold: {error}", "look at the context's ca.pem, cert.pem and key.pem"
+            return BackendUnreachable(engine_prefix(self.context) + why, hint=hint)
         inner = getattr(error, "os_error", None)
         if isinstance(error, aiohttp.ClientConnectorError) and inner is not None:
             return no_answer(self.context, self.endpoint.socket or self.endpoint.url, inner.errno, str(inner))
         why = "it did not answer in time" if isinstance(error, asyncio.TimeoutError) else "the connection was lost"
-        return Lost(f"docker engine {self.context!r}: {why}", hint="see that the engine runs")
+        return Lost(engine_prefix(self.context) + why, hint="see that the engine runs")
 
 
 class _Translated:

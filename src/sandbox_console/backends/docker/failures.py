@@ -49,7 +49,12 @@ def no_answer(context: str, address: str, number: int | None, text: str) -> Back
             why, hint = f"nothing listens on {address} (connection refused)", "start the engine"
         case _:
             why, hint = text or "it does not answer", "see that the engine runs and that its address is right"
-    return BackendUnreachable(f"docker engine {context!r}: {why}", hint=hint)
+    return BackendUnreachable(engine_prefix(context) + why, hint=hint)
+
+
+def engine_prefix(context: str) -> str:
+    """How every message about an engine begins; a health, which names its backend, leaves it out."""
+    return f"docker engine {context!r}: "
 
 
 @contextmanager

@@ -67,10 +67,19 @@ async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSe
             await channel.open()
         await _start(engine, id, name)
         await channel.write(payload)
-        channel.end_input()
-        await channel.read()  # the engine ends an input-only attach when it has passed everything on
+        await _passed_on(channel)
     finally:
         await channel.close()
+
+
+async def _passed_on(channel: Channel) -> None:
+    """Wait until the engine has all of the input: it then ends an attach that was for input only."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(handover.WAIT_S):
+            if channel.end_input():
+                await channel.read()
+            else:
+                await channel.flush()
 
 
 async def _program_there(engine: Engine, id: str, name: str, data: dict[str, Any]) -> None:

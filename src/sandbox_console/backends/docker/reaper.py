@@ -92,7 +92,7 @@ class Reaper:
                 await self._engine.call("POST", f"exec/{made['Id']}/start", body={"Detach": False, "Tty": False})
             return int((await self._engine.call("GET", f"exec/{made['Id']}/json"))["ExitCode"] or 0)
         except Refused as error:
-            if error.status in (404, 409):
+            if error.status in (404, 409) and "paused" not in error.message:
                 return 0
             if error.status == 400:
                 return 127  # engines from 23 on refuse the start of a program that is not there
