@@ -20,7 +20,8 @@ import tempfile
 from collections.abc import Iterator
 
 from sandbox_console.cli import tour
-from sandbox_console.cli.context import Context, Streams
+from sandbox_console.cli.context import Context, OutputClosed, Streams
+from sandbox_console.cli.run import leave_stdout
 from sandbox_console.errors import ConsoleError, Unsupported
 from sandbox_console.model.action import Create, Remove
 from sandbox_console.model.capability import Capability
