@@ -131,6 +131,17 @@ async def test_ssh_is_not_supported_yet(tmp_path):
     await down("far", HealthState.UNAVAILABLE, "ssh", "not supported yet")
 
 
+@pytest.mark.parametrize("url", ["nonsense", "tcp://", "tcp://127.0.0.1", "tcp://127.0.0.1:x", "ftp://h:1", "unix://"])
+async def test_an_address_that_cannot_be_used_is_said(monkeypatch, url):
+    monkeypatch.setenv("DOCKER_HOST", url)
+    await down("default", HealthState.UNAVAILABLE, repr(url), "unix:///path")
+
+
+async def test_a_path_too_long_for_a_socket_is_said(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///" + "x" * 200)
+    await down("default", HealthState.UNREACHABLE, "too long")
+
+
 async def test_an_unknown_or_damaged_context_is_said(tmp_path):
     await down("nowhere", HealthState.UNAVAILABLE, "'nowhere'", "docker context ls")
     context("broken", "unix:///x")

@@ -51,7 +51,7 @@ async def test_a_busy_sandbox_is_seen_and_the_samples_end_with_it(backend, make,
             if len(seen) == 2:
                 await backend.kill(await permit("kill"), ref, "SIGKILL")
     assert 2 <= len(seen) <= 3
-    assert 30 < seen[1].cpu_percent < 65
+    assert 10 < seen[1].cpu_percent < 65
     assert 0 < seen[1].memory_bytes < 64 << 20
     assert seen[1].memory_limit == 64 << 20
     assert seen[1].pids >= 1

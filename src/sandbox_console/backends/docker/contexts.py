@@ -8,6 +8,7 @@ import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sandbox_console.errors import ConfigError
 
@@ -44,9 +45,22 @@ def resolve(context: str) -> Endpoint:
             f"docker context {context!r} is reached over ssh, which is not supported yet",
             hint="forward the engine's socket with ssh -L and set DOCKER_HOST to it",
         )
-    if scheme not in ("unix", "tcp", "http", "https"):
-        raise ConfigError(f"docker context {context!r} has an address of an unknown kind: {endpoint.url!r}")
+    if not _usable(endpoint.url, scheme):
+        raise ConfigError(
+            f"docker context {context!r} has an address that cannot be used: {endpoint.url!r}",
+            hint="write unix:///path/to/docker.sock or tcp://host:port",
+        )
     return endpoint
+
+
+def _usable(url: str, scheme: str) -> bool:
+    if scheme == "unix":
+        return len(url) > len("unix://")
+    try:
+        parts = urlsplit(url)
+        return scheme in ("tcp", "http", "https") and bool(parts.hostname) and parts.port is not None
+    except ValueError:
+        return False
 
 
 def _from_environment() -> Endpoint:
