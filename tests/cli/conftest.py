@@ -1,0 +1,69 @@
+"""The command line as a user runs it: a process, on a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONFIG = "[backends.docker]\nenabled = false\n[backends.microsandbox]\nenabled = false\n"
+
+
+@dataclass
+class Cli:
+    """Runs ``sandbox-console`` on one home."""
+
+    home: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def start(self, *words: str, **how: Any) -> subprocess.Popen[bytes]:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        env = {**os.environ, "SANDBOX_CONSOLE_HOME": str(self.home), **self.env}
+        return subprocess.Popen([sys.executable, "-m", "sandbox_console", *words], env=env, **pipes | how)
+
+    def __call__(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        process = self.start(*words, stdin=subprocess.PIPE)
+        out, err = process.communicate(stdin, timeout=60)
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def ok(self, *words: str, stdin: bytes = b"") -> bytes:
+        done = self(*words, stdin=stdin)
+        assert done.returncode == 0, (words, done)
+        return done.stdout
+
+    def json(self, *words: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.ok(*words, "--json").splitlines()]
+
+    def until(self, ready: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + 15
+        while not ready():
+            assert time.monotonic() < deadline, otherwise
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    """The command on bubblewrap alone; what a test leaves behind is removed."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text(CONFIG)
+    run = Cli(home)
+    yield run
+    names = [box["ref"] for box in run.json("ls", "--all")]
+    if names:
+        run.ok("rm", "--force", *names)
+
+
+@pytest.fixture
+def box(cli: Cli) -> str:
+    """The name of a running sandbox that waits."""
+    cli.ok("create", "box", "--image", "host", "--", "sh", "-c", "echo ready; exec sleep 1000")
+    return "box"

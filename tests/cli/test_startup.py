@@ -1,0 +1,61 @@
+"""The entry point imports nothing heavy before it knows that it must."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+
+import pytest
+
+_LOOK = """
+import json, runpy, sys
+sys.argv = ["sandbox-console", *{words!r}]
+try:
+    runpy.run_module("sandbox_console", run_name="__main__", alter_sys=False)
+except SystemExit as end:
+    code = end.code
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+"""
+HEAVY = (
+    *("textual", "rich", "pyghostty", "asyncio", "aiohttp", "aiodocker", "docker", "microsandbox"),
+    *("aiosqlite", "sqlite3", "msgspec", "platformdirs", "dataclasses", "inspect", "importlib.metadata"),
+)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--version", "--json"], ["--help"], ["exec", "--help"], ["lss"]])
+def test_words_alone_import_nothing_heavy(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", _LOOK.format(words=words)], capture_output=True, check=True)
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    assert code == (2 if words == ["lss"] else 0)
+    assert [name for name in HEAVY if name in modules] == []
+
+
+def test_a_verb_imports_no_screen_and_no_sdk(tmp_path) -> None:
+    look = _LOOK.format(words=["audit", "ls"])
+    env = {"SANDBOX_CONSOLE_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, check=True, env=env)
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    assert code == 0
+    assert not {"textual", "rich", "pyghostty", "docker", "aiodocker", "microsandbox"} & set(modules)
+
+
+def test_version_takes_less_than_100_ms_of_cpu() -> None:
+    def once() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "sandbox_console", "--version"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(once() for _ in range(5)) < 0.1
+
+
+def test_version_says_it() -> None:
+    from sandbox_console import __version__
+
+    def out(*words: str) -> bytes:
+        return subprocess.run([sys.executable, "-m", "sandbox_console", *words], capture_output=True, check=True).stdout
+
+    assert out("--version") == f"sandbox-console {__version__}\n".encode()
+    assert json.loads(out("--json", "--version")) == {"version": __version__}
