@@ -30,6 +30,7 @@ from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 
+_LAST_S = 2.0
 Listing = list[Sandbox]  # inside the class `list` is the method
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/ash", "/bin/sh", "/usr/bin/sh")
 
@@ -231,8 +232,11 @@ class BubblewrapBackend:
 
     def _remove(self, record: Record) -> None:
         with self._store.locked():
-            if held(record.folder):
-                raise Conflict(f"{record.spec.name} was started again meanwhile")
+            until = time.monotonic() + _LAST_S
+            while held(record.folder):  # a supervisor whose sandbox has ended is about to be gone
+                if time.monotonic() > until:
+                    raise Conflict(f"{record.spec.name} was started again meanwhile")
+                time.sleep(0.002)
             self._sweep(record)
             self._store.remove(record)
 

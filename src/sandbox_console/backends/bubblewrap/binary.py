@@ -11,7 +11,8 @@ from pathlib import Path
 _PROBE_S = 20.0
 _PROBE_UID = 65534
 _KNOBS = (
-    ("/proc/sys/user/max_user_namespaces", "0", "user namespaces are turned off", "sysctl user.max_user_namespaces=999"),
+    ("/proc/sys/user/max_user_namespaces", "0", "user namespaces are turned off",
+     "sysctl user.max_user_namespaces=10000"),
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only",
      "sysctl kernel.unprivileged_userns_clone=1"),
     ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces",

@@ -37,7 +37,7 @@ def check_workspace(workspace: str, uid: int | None) -> None:
         return
     if uid is None:
         raise InvalidSpec({"workspace": f"you cannot write {workspace}"}, hint=f"chmod u+rwx {workspace}")
-    reach = _can(workspace, uid, ":")
+    reach = _can(str(Path(workspace).parent), uid, ":")
     problem = "cannot write it" if reach else "cannot reach it: a folder above it is closed"
     raise InvalidSpec(
         {"workspace": f"{workspace}: as root's, the sandbox runs as the unprivileged user {uid}, which {problem}"},

@@ -27,21 +27,26 @@ class Namespaces:
     def __init__(self, pid: int) -> None:
         self._fds = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _JOINED]
         self._fds.insert(0, kernel.owner_namespace(self._fds[-1]))
-        inner = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-        if os.fstat(inner).st_ino == os.fstat(self._fds[0]).st_ino:
-            os.close(inner)
-        else:
-            self._fds.append(inner)
+        self._inner = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        self._nested = os.fstat(self._inner).st_ino != os.fstat(self._fds[0]).st_ino
 
     def join(self) -> None:
-        """Join them; children are then in the PID namespace."""
+        """Join the owner and what it owns; children are then in the PID namespace."""
         for fd in self._fds:
             kernel.setns(fd)
+
+    def join_inner(self) -> None:
+        """Join the user namespace that the guest's processes are in.
+
+        The command does so itself, after its last fork: a sandbox that is full of processes lets nobody fork in it.
+        """
+        if self._nested:
+            kernel.setns(self._inner)
 
     @property
     def fds(self) -> list[int]:
         """All descriptors."""
-        return list(self._fds)
+        return [*self._fds, self._inner]
 
 
 class Order:
@@ -119,9 +124,6 @@ def _middle(order: Order, spaces: Namespaces, joiners: list[int], stdio: list[in
 
 def _helper(order: Order, spaces: Namespaces, joiners: list[int], report: socket.socket) -> None:
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    for fd in spaces.fds:
-        os.close(fd)
-    kernel.drop_privileges()
     os.setsid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     if order.tty:
@@ -130,11 +132,12 @@ def _helper(order: Order, spaces: Namespaces, joiners: list[int], report: socket
     pid = os.fork()
     if pid == 0:
         try:
-            code, reason = _command(order, joiners)
+            code, reason = _command(order, spaces, joiners)
         except BaseException as error:  # noqa: BLE001 - as above
             code, reason = 125, str(error)
         os.write(told, json.dumps({"failed": code, "reason": reason}).encode())
         os._exit(code)
+    kernel.drop_privileges()
     close_all_but([report.fileno(), failure])
     text = os.read(failure, wire.PACKET)
     wire.send(report, json.loads(text) if text else {"started": True})
@@ -157,9 +160,11 @@ def _open_terminal(size: list[int], report: socket.socket) -> None:
     os.close(slave)
 
 
-def _command(order: Order, joiners: list[int]) -> tuple[int, str]:
+def _command(order: Order, spaces: Namespaces, joiners: list[int]) -> tuple[int, str]:
     for fd in joiners:
         os.write(fd, b"0")
+    spaces.join_inner()
+    kernel.drop_privileges()
     os.setsid()
     if order.tty:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -45,6 +45,7 @@ class Jail:
             os.close(fd)
         self._said = b""
         self.main = 0
+        self._main_fd = -1
         self.init = self._read_init()
 
     def _args(self) -> int:
@@ -128,11 +129,19 @@ class Jail:
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 return  # it ended already: the caller learns how
             found = tree.children(self.init)
+            if found and self._main_fd < 0:
+                self._watch(found[0])
             if found and self._command_line(found[0]) not in (b"", before):
                 self.main = found[0]
                 return
             time.sleep(0.001)
         raise StartFailed(f"the command did not start in {_START_S:.0f} s")
+
+    def _watch(self, pid: int) -> None:
+        try:
+            self._main_fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            pass  # it has ended already
 
     def _limit_processes(self) -> None:
         """Set from outside, once bwrap is in its own user namespace: before, all of the user's processes count.
@@ -173,15 +182,9 @@ class Jail:
                 continue
         return None
 
-    def watch_main(self) -> int:
-        """A pidfd of the main command; -1 when it is gone."""
-        try:
-            return os.pidfd_open(self.main) if self.main else -1
-        except ProcessLookupError:
-            return -1
+    def true_status(self) -> int | None:
+        """The main command's own wait status: bwrap turns a signal into a code above 128.
 
-    @staticmethod
-    def true_status(pidfd: int, status: int) -> int:
-        """Bwrap turns a signal into a code above 128; the kernel still knows which it was, where it is new enough."""
-        exact = kernel.exit_status(pidfd) if pidfd >= 0 else None
-        return status if exact is None else exact
+        The kernel still knows it, where it is new enough (Linux 6.15) and the command was seen alive.
+        """
+        return kernel.exit_status(self._main_fd) if self._main_fd >= 0 else None

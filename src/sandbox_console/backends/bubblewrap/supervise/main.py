@@ -16,6 +16,7 @@ from .guests import Guest
 from .jail import Jail, StartFailed
 
 _READ = 65536
+_END_S = 10.0
 
 
 def main() -> None:
@@ -102,7 +103,6 @@ class Supervisor:
         self._jail = Jail(self.order, self._joiners)
         self._began = True
         self._jail.release()
-        self._main_fd = self._jail.watch_main()
         self._init_fd = self._pidfd(self._jail.init)
         if not self._jail.main and (failure := self._jail.failed()):
             os.waitpid(self._jail.pid, 0)
@@ -231,6 +231,9 @@ class Supervisor:
 
     def _reap(self, wake: int) -> None:
         os.read(wake, 512)
+        self._wait_children()
+
+    def _wait_children(self) -> None:
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -386,10 +389,7 @@ class Supervisor:
 
     def _finish(self) -> None:
         self._kill(self._jail.init, signal.SIGKILL)
-        if self._init_fd >= 0:
-            poll = select.poll()
-            poll.register(self._init_fd, select.POLLIN)
-            poll.poll(10_000)
+        self._await_init()
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             while self._output(fd, kind):
                 pass
@@ -402,11 +402,22 @@ class Supervisor:
         for conn in self._waiting:
             wire.send(conn, {"ended": result})
 
+    def _await_init(self) -> None:
+        """Wait until every process is gone. The helpers among them are ours to reap: until then the namespace stays."""
+        if self._init_fd < 0:
+            return
+        poll = select.poll()
+        poll.register(self._init_fd, select.POLLIN)
+        until = time.monotonic() + _END_S
+        while not poll.poll(5) and time.monotonic() < until:
+            self._wait_children()
+
     def _result(self) -> dict[str, object]:
-        code = os.waitstatus_to_exitcode(Jail.true_status(self._main_fd, self._main_status or 0))
         monitor = os.waitstatus_to_exitcode(self._main_status or 0)
+        exact = self._jail.true_status()
+        code = monitor if exact is None else os.waitstatus_to_exitcode(exact)
         number = -code if code < 0 else None
-        if number is None and code > 128 and self._asked and code - 128 in (self._asked, signal.SIGKILL):
+        if exact is None and code - 128 in signal.valid_signals():
             number = code - 128
         if self._asked is not None and monitor == -signal.SIGKILL:
             number = signal.SIGKILL

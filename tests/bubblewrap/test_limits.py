@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from tests.bubblewrap.conftest import Make, until
+
+from sandbox_console.errors import ConfigError, Unsupported
+from sandbox_console.model.capability import Capability
+
+_EAT = "import time; x = []\nfor _ in range(200): x.append(b'x' * (1 << 20))\nprint('ate it all'); time.sleep(100)"
+
+
+async def test_memory_and_cpu_hold_where_a_cgroup_can_and_are_refused_where_not(make: Make, backend) -> None:
+    able = backend.capabilities()
+    for capability, field, value in (
+        (Capability.LIMIT_MEMORY, "memory_mib", 64),
+        (Capability.LIMIT_CPU, "cpus", 0.5),
+        (Capability.LIMIT_PIDS, "pids", 50),
+    ):
+        if able.has(capability):
+            facts = {fact.field: fact for fact in (await (await make(**{field: value}, name=field)).show()).effective}
+            assert facts[field].enforced
+        else:
+            assert "cgroup" in able.reason(capability)
+            with pytest.raises(Unsupported, match=str(capability)):
+                await make(**{field: value})
+            box = await make(**{field: value}, limits="best-effort", name=f"best-{field.replace('_', '-')}")
+            facts = {fact.field: fact for fact in (await box.show()).effective}
+            assert not facts[field].enforced
+            assert facts[field].note.startswith("not enforced: ")
+
+
+async def test_a_command_that_takes_too_much_memory_is_known_to_be_killed_for_it(make: Make, backend) -> None:
+    if not backend.capabilities().has(Capability.LIMIT_MEMORY):
+        pytest.skip(backend.capabilities().reason(Capability.LIMIT_MEMORY))
+    box = await make("python3", "-c", _EAT, memory_mib=64)
+    await until(lambda: box.raw["status"] == "exited")
+    end = (await box.show()).exit
+    assert (end.code, end.signal, end.oom) == (137, 9, True)
+    assert b"ate" not in await box.text()
+    fine = await make("sh", "-c", "kill -9 $$", name="fine", memory_mib=64)
+    await until(lambda: fine.raw["status"] == "exited")
+    assert (await fine.show()).exit.oom is False
+
+
+async def test_best_effort_memory_holds_each_process(make: Make, backend) -> None:
+    if backend.capabilities().has(Capability.LIMIT_MEMORY):
+        pytest.skip("here the limit is enforced for the whole")
+    box = await make("python3", "-c", _EAT, memory_mib=64, limits="best-effort")
+    await until(lambda: box.raw["status"] == "exited")
+    assert b"MemoryError" in await box.text()
+
+
+async def test_limits_and_labels_change_while_it_runs(make: Make, backend, permit) -> None:
+    box = await make(labels={"a": "1"})
+    spec = (await box.show()).spec
+    await backend.update(await permit("update"), box.ref, dataclasses.replace(spec, labels={"b": "2"}))
+    assert (await box.show()).labels == {"b": "2"}
+    if backend.capabilities().has(Capability.UPDATE_MEMORY):
+        grown = dataclasses.replace(spec, memory_mib=128, cpus=0.5, pids=70)
+        await backend.update(await permit("update"), box.ref, grown)
+        folder = box.raw["cgroups"]
+        assert open(f"{folder['memory']}/memory.limit_in_bytes").read().strip() == str(128 << 20)
+        assert open(f"{folder['pids']}/pids.max").read().strip() == "70"
+        await backend.update(await permit("update"), box.ref, dataclasses.replace(spec, memory_mib=64))
+        await backend.update(await permit("update"), box.ref, dataclasses.replace(spec, memory_mib=256))
+
+
+async def test_stats_tell_a_busy_sandbox_from_an_idle_one(make: Make, backend) -> None:
+    busy = await make("sh", "-c", "while :; do :; done", name="busy")
+    idle = await make(name="idle")
+    seen = {}
+    for box in (busy, idle):
+        samples = []
+        async for sample in backend.stats(box.ref, 0.3):
+            samples.append(sample)
+            if len(samples) == 3:
+                break
+        seen[box] = samples[-1]
+    assert seen[busy].cpu_percent > 20 > seen[idle].cpu_percent
+    assert seen[idle].pids == 1
+    assert 0 < seen[idle].memory_bytes < 50 << 20
+    await idle.stop()
+    assert [sample async for sample in backend.stats(idle.ref, 0.1)] == []
+
+
+def test_options_are_strict() -> None:
+    from sandbox_console.backends.bubblewrap.options import Options
+
+    with pytest.raises(ConfigError) as caught:
+        Options.from_table({"log_mb": 3})
+    assert "log_mib" in caught.value.hint
+    with pytest.raises(ConfigError, match="whole number"):
+        Options.from_table({"pids": "many"})
+    with pytest.raises(ConfigError):
+        Options.from_table({"pids": 0})

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from tests.bubblewrap.conftest import Make, until
+
+from sandbox_console.model.log import LogGap, LogQuery, LogRecord, Stream
+
+
+async def test_streams_times_and_bytes_are_kept(make: Make) -> None:
+    began = time.time_ns()
+    box = await make("sh", "-c", r"printf 'a\000\377\033[31m\r\nno end'; sleep 0.1; echo bad >&2; sleep 0.1")
+    await until(lambda: box.raw["status"] == "exited")
+    items = await box.logs()
+    assert [(item.stream, item.data) for item in items] == [
+        (Stream.STDOUT, b"a\0\xff\x1b[31m\r\n"), (Stream.STDERR, b"bad\n"), (Stream.STDOUT, b"no end"),
+    ]  # fmt: skip
+    assert all(began < item.at_ns < time.time_ns() for item in items)
+
+
+async def test_tail_since_and_until(make: Make) -> None:
+    box = await make("sh", "-c", "seq 1 1000; sleep 0.3; echo late")
+    await until(lambda: box.raw["status"] == "exited")
+    assert [item.data for item in await box.logs(tail=3)] == [b"999\n", b"1000\n", b"late\n"]
+    assert await box.logs(tail=0) == []
+    assert len(await box.logs(tail=5000)) == 1001
+    late = (await box.logs(tail=1))[0].at_ns / 1e9
+    assert [item.data for item in await box.logs(since=late - 0.1)] == [b"late\n"]
+    assert len(await box.logs(until=late - 0.1)) == 1000
+
+
+async def test_following_sees_output_as_it_comes_and_ends_with_the_sandbox(make: Make, backend) -> None:
+    box = await make("sh", "-c", "echo one; sleep 0.3; printf prompt; sleep 0.6; echo; echo two")
+    seen: list[tuple[float, bytes]] = []
+    async for batch in backend.logs(box.ref, LogQuery(follow=True)):
+        seen += [(time.time(), item.data) for item in batch]
+    assert b"".join(data for _, data in seen) == b"one\nprompt\ntwo\n"
+    assert seen[0][1] == b"one\n" and seen[1][1] == b"prompt", "a part of a line is shown when it rests"
+
+
+async def test_following_goes_on_over_a_restart(make: Make, backend) -> None:
+    box = await make("sh", "-c", "echo up; sleep 1000")
+    got = b""
+    starts = 0
+    async for batch in backend.logs(box.ref, LogQuery(follow=True)):
+        got += b"".join(item.data for item in batch)
+        if starts < 2:
+            starts += 1
+            await box.stop()
+            if starts < 2:
+                await box.start()
+    assert got == b"up\nup\n"
+
+
+@pytest.fixture
+def options() -> dict[str, int]:
+    return {"log_mib": 1, "log_files": 4}
+
+
+async def test_rotation_keeps_the_newest_and_tells_what_is_gone(make: Make) -> None:
+    box = await make("sh", "-c", "seq 1 500000")
+    await until(lambda: box.raw["status"] == "exited")
+    items = await box.logs()
+    assert isinstance(items[0], LogGap)
+    lines = b"".join(item.data for item in items if isinstance(item, LogRecord)).splitlines()
+    assert lines[-1] == b"500000"
+    assert len(lines) > 50_000
+    assert items[0].lines + len(lines) in (500_000, 500_001)  # a line may be cut by the rotation
+    assert sum(one.stat().st_size for one in (box.folder / "logs").iterdir()) < 1.2 * (1 << 20)
+    assert [item.data for item in await box.logs(tail=2)] == [b"499999\n", b"500000\n"]
+
+
+async def test_a_line_of_50_mb_comes_in_parts(make: Make, backend) -> None:
+    box = await make("sh", "-c", "head -c 50000000 /dev/zero | tr '\\0' x; echo")
+    most = 0
+    task = asyncio.get_running_loop().time()
+    async for batch in backend.logs(box.ref, LogQuery(follow=True)):
+        most = max([most, *(len(item.data) for item in batch if isinstance(item, LogRecord))])
+    assert 60_000 < most <= 200_000
+    assert asyncio.get_running_loop().time() - task < 30
+    assert (await box.logs(tail=1))[-1].data.endswith(b"x\n")

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.bubblewrap.conftest import Make, until
+
+from sandbox_console.model.secret import ResolvedSecret
+
+_VALUE = "tOp-sEcReT-5f1e"
+ENV, FILE = ResolvedSecret("TOKEN", _VALUE), ResolvedSecret("cert", _VALUE + "\n", inject="file")
+
+
+async def test_secrets_are_in_the_sandbox_and_nowhere_else(make: Make, state_dir: Path) -> None:
+    box = await make("sh", "-c", 'echo "$TOKEN" | wc -c; sleep 1000', secrets=(ENV, FILE))
+    await until(box.text)
+    assert await box.text() == b"16\n"
+    shown = await box.sh(
+        'echo "$TOKEN"; stat -c %a /run/secrets /run/secrets/cert; cat /run/secrets/cert', secrets=[ENV]
+    )
+    assert shown == f"{_VALUE}\n700\n400\n{_VALUE}\n"
+    process = await box.exec("sleep", "100", secrets=[ENV])
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            assert _VALUE.encode() not in Path(f"/proc/{name}/cmdline").read_bytes()
+        except OSError:
+            continue
+    found = subprocess.run(["grep", "-rla", _VALUE, state_dir], capture_output=True, text=True, check=False)
+    assert found.stdout == "", "no file of the state folder holds it"
+    assert box.raw and "TOKEN" in (box.folder / "spec.json").read_text(), "its name is kept"
+    await process.kill()
+
+
+async def test_the_programs_around_do_not_have_it_in_their_environment(make: Make) -> None:
+    box = await make(secrets=(ENV,))
+    for pid in (box.raw["supervisor"], box.raw["init"]):
+        assert _VALUE.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def test_a_loaders_variable_acts_inside_only(make: Make, open_folder: Path) -> None:
+    box = await make(env={"LD_PRELOAD": str(open_folder / "nosuch.so"), "LD_LIBRARY_PATH": "/workspace"})
+    assert "nosuch.so" in await box.sh("echo ok")
+    assert Path(f"/proc/{box.raw['init']}/environ").read_bytes() == b""
