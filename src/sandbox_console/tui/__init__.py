@@ -1,1 +1,27 @@
-"""The terminal app."""
+"""The terminal app. Importing this room is cheap; Textual comes when the app is run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sandbox_console.service import Console
+
+Opener = Callable[..., "AbstractAsyncContextManager[Console]"]
+"""What opens the console: called with ``config_file``, ``read_only`` and ``only_backend``."""
+
+
+def run_tui(
+    *, config_file: Path | None = None, read_only: bool = False, backend: str = "", opener: Opener | None = None
+) -> int:
+    """Run the app until it is quit; gives the exit code.
+
+    ``opener`` None is :func:`sandbox_console.service.open_console`. Raises ConfigError before anything is drawn.
+    """
+    from sandbox_console.tui.run import run
+
+    return asyncio.run(run(config_file=config_file, read_only=read_only, backend=backend, opener=opener))

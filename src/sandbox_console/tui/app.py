@@ -1,0 +1,178 @@
+"""The app: it holds the state and the parts, and routes between them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from typing import ClassVar
+
+from textual import events
+from textual.command import Provider
+from textual.content import Content
+from textual.notifications import SeverityLevel
+from textual.reactive import reactive
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Action
+from sandbox_console.model.text import clean
+from sandbox_console.service import ActionResult, Console
+from sandbox_console.tui.bridge import bridge
+from sandbox_console.tui.commands import ConsoleCommands
+from sandbox_console.tui.flows import Flows
+from sandbox_console.tui.helptext import help_words
+from sandbox_console.tui.messages import Arrived, Asked, FormAsked, ShellAsked
+from sandbox_console.tui.panes.header import backend_name
+from sandbox_console.tui.reduce import reduce
+from sandbox_console.tui.safety import SafeApp
+from sandbox_console.tui.screens.confirm import ConfirmScreen
+from sandbox_console.tui.screens.form import FormScreen
+from sandbox_console.tui.screens.main import MainScreen
+from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
+from sandbox_console.tui.state import FleetState, News
+from sandbox_console.tui.themes import DARK, LIGHT, THEMES
+from sandbox_console.tui.words import HEALTH, STYLES
+from sandbox_console.tui.work import Work
+
+SMALLEST = (60, 15)
+MESSAGES_KEPT = 500
+_DONE = {"start": "started", "stop": "stopped", "kill": "killed", "restart": "restarted", "pause": "paused",
+         "resume": "resumed", "remove": "removed", "update": "updated", "create": "created"}  # fmt: skip
+
+
+class ConsoleApp(SafeApp[None]):
+    """The console on a terminal, or in a browser by way of textual-serve."""
+
+    TITLE = "sandbox-console"
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ConsoleCommands}
+    fleet: reactive[FleetState] = reactive(FleetState(), init=False)
+
+    def __init__(self, console: Console, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__()
+        self.service = console
+        self._clock = clock
+        self.work = Work(console, self._publish, self._ended)
+        self.flows = Flows(self, console, self.work)
+        self.main = MainScreen(console, self._publish, clock)
+        self._told: deque[tuple[float, str, str]] = deque(maxlen=MESSAGES_KEPT)
+        self._bridge: asyncio.Task[None] | None = None
+
+    async def on_mount(self) -> None:
+        for theme in THEMES:
+            self.register_theme(theme)
+        await self.push_screen(self.main)
+        self._choose_theme(self.service.config.tui.theme)
+        deliver = lambda found: self.post_message(Arrived(found))  # noqa: E731
+        self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
+        self._bridge.add_done_callback(self._bridge_ended)
+
+    def _choose_theme(self, name: str) -> None:
+        if name not in self.available_themes:
+            self.notify(f"There is no theme {name!r}; {DARK.name} is used.", severity="warning")
+            name = DARK.name
+        self.theme = name
+
+    def _bridge_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._handle_exception(error if isinstance(error, Exception) else RuntimeError(str(error)))
+
+    async def on_unmount(self) -> None:
+        if self._bridge is not None:
+            self._bridge.cancel()
+            await asyncio.gather(self._bridge, return_exceptions=True)
+        await self.work.close()
+
+    # --- down: news to the state, the state to the screen
+
+    def on_arrived(self, message: Arrived) -> None:
+        self.fleet = reduce(self.fleet, message.events)
+
+    def _publish(self, news: News) -> None:
+        self.fleet = reduce(self.fleet, [news])
+
+    def watch_fleet(self, state: FleetState) -> None:
+        self.main.show(state)
+
+    # --- up: what is asked to the console
+
+    def on_asked(self, message: Asked) -> None:
+        self.run_worker(self.flows.act(message.action, message.sandbox))
+
+    def on_shell_asked(self, message: ShellAsked) -> None:
+        self.run_worker(self.flows.shell(message, self.main.detail.shells))
+
+    def on_form_asked(self, message: FormAsked) -> None:
+        self.push_screen(FormScreen(self.service, self.work, self.flows, message.sandbox))
+
+    def _ended(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None:
+        if error is not None:
+            row = f" (audit row {error.audit_id})" if error.audit_id else ""
+            hint = f"\n{error.hint}" if error.hint else ""
+            self.notify(f"{error.message}{hint}{row}", title=f"{action.verb} {name}", severity="error", timeout=10)
+        elif result is not None:
+            self.notify(f"{name} {_DONE.get(action.verb, action.verb)}")
+            if result.ref is not None:
+                self.main.select(result.ref)
+
+    # --- pages
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a message for a while, and keep it for the messages page."""
+        self._told.append((self._clock(), severity, f"{title}: {message}" if title else message))
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    def action_help(self) -> None:
+        """The keys that work here."""
+        self.push_screen(TextScreen("Keys that work here", help_words(self.screen)))
+
+    def action_messages(self) -> None:
+        """Everything that was told, newest first."""
+        styles = {"error": "$text-error", "warning": "$text-warning"}
+        parts: list[tuple[str, str]] = []
+        for at, severity, text in reversed(self._told):
+            parts.append((f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}  ", "$text-muted"))
+            parts.append((f"{' '.join(map(clean, text.splitlines()))}\n", styles.get(severity, "")))
+        self.push_screen(TextScreen("Messages", Content.assemble(*parts or [("None yet.", "$text-muted")])))
+
+    def action_backends(self) -> None:
+        """Every backend's health with its reason in full."""
+        parts: list[tuple[str, str]] = []
+        for health in self.fleet.health.values():
+            glyph, style = HEALTH[health.state]
+            parts += [(f"{glyph} {backend_name(health)}  ", "bold"), (f"{health.state}  ", STYLES[style])]
+            parts.append((f"{clean(health.version)}\n", "$text-muted"))
+            parts += [(f"    {clean(text)}\n", "") for text in (health.reason, health.hint) if text]
+        self.push_screen(TextScreen("Backends", Content.assemble(*parts or [("None.", "")])))
+
+    def action_light(self) -> None:
+        """Dark or light."""
+        self.theme = LIGHT.name if self.current_theme.dark else DARK.name
+
+    async def action_quit(self) -> None:
+        """Quit; asks first where something would be ended by it."""
+        flying, shells = self.work.in_flight, self.main.detail.shells.open_count
+        if not flying and not shells:
+            self.exit()
+            return
+        lines = [f"{flying} in flight: cancelled, and recorded so."] if flying else []
+        lines += [f"{shells} open in a shell: ended."] if shells else []
+        body = Content("\n".join(lines) + "\nSandboxes live on.")
+        self.push_screen(ConfirmScreen("Quit?", body, "Quit"), lambda yes: self.exit() if yes else None)
+
+    def on_resize(self, event: events.Resize) -> None:
+        small = event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1]
+        covered = isinstance(self.screen, TooSmallScreen)
+        if small and not covered:
+            self.push_screen(TooSmallScreen())
+        elif covered and not small:
+            self.pop_screen()

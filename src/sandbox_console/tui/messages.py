@@ -1,0 +1,46 @@
+"""What widgets ask of the app."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.message import Message
+
+from sandbox_console.model.action import Action
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.tui.state import News
+
+
+class Arrived(Message):
+    """News of the fleet, gathered over at most 50 ms."""
+
+    def __init__(self, events: Sequence[News]) -> None:
+        super().__init__()
+        self.events = events
+
+
+class Asked(Message):
+    """A person wants something done to a sandbox."""
+
+    def __init__(self, action: Action, sandbox: Sandbox) -> None:
+        super().__init__()
+        self.action = action
+        self.sandbox = sandbox
+
+
+class ShellAsked(Message):
+    """A person wants a shell, of this size, in a sandbox."""
+
+    def __init__(self, sandbox: Sandbox, cols: int, rows: int) -> None:
+        super().__init__()
+        self.sandbox = sandbox
+        self.cols = cols
+        self.rows = rows
+
+
+class FormAsked(Message):
+    """A person wants to create a sandbox, or to edit this one."""
+
+    def __init__(self, sandbox: Sandbox | None = None) -> None:
+        super().__init__()
+        self.sandbox = sandbox

@@ -1,0 +1,121 @@
+"""The selected sandbox from near: a line that says what it is, tabs, and what the tab shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import ContentSwitcher, Static
+
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Console
+from sandbox_console.tui.panes.audit import AuditPane
+from sandbox_console.tui.panes.header import justified
+from sandbox_console.tui.panes.logs import LogsPane
+from sandbox_console.tui.panes.shell import ShellPane
+from sandbox_console.tui.panes.spec import SpecPane
+from sandbox_console.tui.panes.tabs import TABS, TabBar
+from sandbox_console.tui.state import FleetState, News
+from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.words import STATUS, STYLES, place, short_id, shown_name, why, why_style
+
+
+class Detail(Vertical):
+    """Shows one sandbox; only the tab in view works."""
+
+    DEFAULT_CSS = """
+    Detail { height: 1fr; }
+    Detail > #identity { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
+    Detail > ContentSwitcher { height: 1fr; }
+    """
+
+    def __init__(self, console: Console, publish: Callable[[News], None], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._publish = publish
+        self._sandbox: Sandbox | None = None
+        self._state = FleetState()
+        self._on_screen = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="identity")
+        yield TabBar()
+        with ContentSwitcher(initial="logs"):
+            yield LogsPane(self._service, id="logs")
+            yield ShellPane(self._publish, id="shell")
+            yield SpecPane(self._service, id="spec")
+            yield AuditPane(self._service, id="audit")
+
+    @property
+    def tab(self) -> str:
+        """The tab in view."""
+        return self.query_one(TabBar).current
+
+    @property
+    def shells(self) -> ShellPane:
+        """The shells."""
+        return self.query_one(ShellPane)
+
+    def show(self, sandbox: Sandbox | None, state: FleetState, *, on_screen: bool) -> None:
+        """Look at a sandbox as it is now."""
+        self._sandbox, self._state, self._on_screen = sandbox, state, on_screen
+        self.query_one("#identity", Static).update(identity(sandbox, self.size.width - 2))
+        self._refresh_tab()
+
+    def pick(self, tab: str) -> None:
+        """Look at another tab."""
+        self.query_one(TabBar).current = tab
+        self.query_one(ContentSwitcher).current = tab
+        self._refresh_tab()
+
+    def step(self, by: int) -> None:
+        """Look at the next tab, or the one before."""
+        ids = [tab.id for tab in TABS]
+        self.pick(ids[(ids.index(self.tab) + by) % len(ids)])
+
+    def focus_tab(self) -> None:
+        """Give the keys to what the tab shows."""
+        kinds = {"logs": "LogView", "spec": "SpecPane", "audit": "#audit-table"}
+        if self.tab == "shell":
+            current = self.shells.query_one(ContentSwitcher).visible_content
+            if current is not None:
+                current.focus()
+        else:
+            self.query_one(f"{kinds[self.tab]}").focus()
+
+    def _refresh_tab(self) -> None:
+        def active(tab: str) -> bool:
+            return self._on_screen and self.tab == tab
+
+        self.query_one(LogsPane).show(self._sandbox, active=active("logs"))
+        self.query_one(SpecPane).show(self._sandbox, active=active("spec"))
+        version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
+        self.query_one(AuditPane).show(self._sandbox, active=active("audit"), version=version)
+        if active("shell"):
+            self.shells.show(self._sandbox)
+
+    def on_tab_bar_picked(self, event: TabBar.Picked) -> None:
+        event.stop()
+        self.pick(event.tab)
+        self.focus_tab()
+
+    @property
+    def in_terminal(self) -> bool:
+        """Whether keys go to a guest."""
+        return isinstance(self.screen.focused, TerminalView)
+
+
+def identity(sandbox: Sandbox | None, width: int) -> Content:
+    """Name, state and end to the left; id and place to the right."""
+    if sandbox is None:
+        return Content("No sandbox is selected.")
+    glyph, style = STATUS[sandbox.status]
+    left = [(shown_name(sandbox), "bold $primary"), ("  ", ""), (f"{glyph} {sandbox.status}", STYLES[style])]
+    if reason := why(sandbox):
+        left += [("  ", ""), (reason, STYLES[why_style(sandbox)])]
+    marks = [] if sandbox.managed else [("◇ not ours  ", "$text-warning")]
+    return Content.assemble(
+        *justified(left, [*marks, (f"{place(sandbox)}  {short_id(sandbox)}", "$text-muted")], width)
+    )

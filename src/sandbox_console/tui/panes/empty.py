@@ -1,0 +1,44 @@
+"""What stands where no row does: never just nothing."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from sandbox_console.model.text import clean
+from sandbox_console.tui.filters import Filter
+from sandbox_console.tui.panes.header import backend_name, dead_line
+from sandbox_console.tui.state import FleetState
+
+
+def empty_words(state: FleetState, shown: Filter, *, read_only: bool = False) -> Content:
+    """Why the list is empty, and what to do next; empty text where it is not."""
+    if state.sandboxes:
+        return Content.assemble(
+            ("Nothing matches ", ""), (clean(shown.text, cap=60), "bold"),
+            (f"\n{len(state.sandboxes)} hidden. Esc clears the filter.", "$text-muted"),
+        )  # fmt: skip
+    if state.connecting and not state.dead:
+        names = ", ".join(backend_name(one) for one in state.health.values()) or "the backends"
+        return Content.assemble((f"Asking {names}…", "$text-muted"))
+    if not any(health.ok for health in state.health.values()):
+        reasons = "\n".join(dead_line(health) for health in state.health.values())
+        return Content.assemble(
+            ("No backend answers, so what is running is not known.\n\n", "bold $text-error"), (reasons, ""),
+            ("\n\nsandbox-console doctor tells more.", "$text-muted"),
+        )  # fmt: skip
+    return _none_yet(state, read_only)
+
+
+def _none_yet(state: FleetState, read_only: bool) -> Content:
+    parts: list[tuple[str, str]] = [("No sandboxes", "bold")]
+    if state.dead:
+        parts = [("No sandboxes on the backends that answer", "bold")]
+        parts.append(
+            (f"\nWhat {', '.join(backend_name(one) for one in state.dead)} holds is not known.", "$text-error")
+        )
+    if read_only:
+        return Content.assemble(*parts, ("\nThe console is read-only: none can be made here.", "$text-muted"))
+    return Content.assemble(
+        *parts, ("\n\nPress ", "$text-muted"), ("n", "bold $primary"), (" to create one, or run\n", "$text-muted"),
+        ("sandbox-console create NAME --image IMAGE", "$text-accent"),
+    )  # fmt: skip

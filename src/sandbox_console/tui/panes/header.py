@@ -1,0 +1,128 @@
+"""The lines on top: product, counts, audit state, backends; and a banner for what is broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Status
+from sandbox_console.model.text import clean
+from sandbox_console.tui.state import FleetState
+from sandbox_console.tui.words import HEALTH, STATUS, STYLES
+
+Part = tuple[str, str]
+_COUNTED = (
+    Status.RUNNING, Status.PAUSED, Status.STARTING, Status.STOPPING, Status.CREATED, Status.EXITED, Status.FAILED,
+    Status.LOST, Status.UNKNOWN,
+)  # fmt: skip
+
+
+class HeaderBar(Vertical):
+    """Says what is true of the whole fleet."""
+
+    DEFAULT_CSS = """
+    HeaderBar { height: auto; background: $panel; }
+    HeaderBar > Static { height: auto; padding: 0 1; }
+    HeaderBar > #top { height: 1; }
+    HeaderBar > #backends { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
+    HeaderBar > #audit-banner { background: $error; color: $background; text-style: bold; display: none; }
+    HeaderBar > #dead-banner { background: $error 20%; color: $text-error; display: none; max-height: 4; }
+    HeaderBar > .-on { display: block !important; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="top")
+        yield Static(id="backends")
+        yield Static(id="audit-banner")
+        yield Static(id="dead-banner")
+
+    def show(self, state: FleetState, *, read_only: bool, width: int) -> None:
+        """Say it anew."""
+        self.query_one("#top", Static).update(top_line(state, read_only=read_only, width=width - 2))
+        self.query_one("#backends", Static).update(backends_line(state.health.values()))
+        self._banner("#audit-banner", audit_banner(state.audit_problem))
+        self._banner("#dead-banner", dead_banner(state.dead))
+
+    def _banner(self, selector: str, content: Content) -> None:
+        banner = self.query_one(selector, Static)
+        banner.set_class(bool(content.plain), "-on")
+        banner.update(content)
+
+
+def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:
+    """Product and counts to the left, what holds for every change to the right."""
+    left: list[Part] = [("sandbox-console", "bold $primary"), ("   ", ""), *counts(state)]
+    right: list[Part] = [(" READ-ONLY ", "bold $background on $warning"), ("  ", "")] if read_only else []
+    glyph, word, style = ("✕", "unwritable", "error") if state.audit_problem else ("●", "ok", "ok")
+    right += [("audit ", "$text-muted"), (f"{glyph} {word}", STYLES[style])]
+    if state.missed:
+        right.insert(0, (f"{state.missed} events missed  ", "$text-warning"))
+    return Content.assemble(*justified(left, right, width))
+
+
+def counts(state: FleetState) -> list[Part]:
+    """How many sandboxes are in each state that there is."""
+    found = Counter(sandbox.status for sandbox in state.sandboxes.values())
+    parts: list[Part] = []
+    for status in _COUNTED:
+        if found[status]:
+            glyph, style = STATUS[status]
+            parts += [(f"{glyph} {found[status]} {status}", STYLES[style]), ("  ", "")]
+    return parts or [("connecting…" if state.connecting else "no sandboxes", "$text-muted")]
+
+
+def justified(left: list[Part], right: list[Part], width: int) -> list[Part]:
+    """The left parts, a gap, and the right ones at the end; left ones that do not fit are left out."""
+    room = width - sum(cell_len(text) for text, _ in right) - 1
+    used = 0
+    kept: list[Part] = []
+    for text, style in left:
+        if used + cell_len(text.rstrip()) > room:
+            kept.append(("…", "$text-muted"))
+            used += 1
+            break
+        kept.append((text, style))
+        used += cell_len(text)
+    return [*kept, (" " * max(1, room + 1 - used), ""), *right]
+
+
+def backends_line(backends: Iterable[BackendHealth]) -> Content:
+    """Every backend with its health, the worst said first where there is no room for all reasons."""
+    parts: list[Part] = []
+    for health in sorted(backends, key=lambda one: not one.ok and one.state is not HealthState.CONNECTING):
+        glyph, style = HEALTH[health.state]
+        parts += [(f"{glyph} ", STYLES[style]), (backend_name(health), "$foreground")]
+        parts.append((f" {health.state}", STYLES[style]))
+        if health.state is HealthState.UNAVAILABLE and health.reason:
+            parts.append((f": {clean(health.reason, cap=300)}", "$text-muted"))
+        parts.append(("   ", ""))
+    return Content.assemble(*(parts or [("looking for backends…", "$text-muted")]))
+
+
+def backend_name(health: BackendHealth) -> str:
+    """The backend, with its host where that is not this machine's own."""
+    return clean(health.backend if health.host in ("local", "default", "") else f"{health.backend}@{health.host}")
+
+
+def audit_banner(problem: str) -> Content:
+    """What it means that the audit log cannot be written."""
+    if not problem:
+        return Content("")
+    return Content(f"AUDIT LOG UNWRITABLE  {clean(problem, cap=500)}. Nothing can be changed; lists and logs go on.")
+
+
+def dead_banner(dead: list[BackendHealth]) -> Content:
+    """Each backend that should answer and does not, with its reason and what to do."""
+    return Content("\n".join(dead_line(health) for health in dead))
+
+
+def dead_line(health: BackendHealth) -> str:
+    """One dead backend in a line."""
+    hint = f" ({clean(health.hint, cap=300)})" if health.hint else ""
+    return f"✕ {backend_name(health)} {health.state}: {clean(health.reason, cap=300) or 'no reason given'}{hint}"

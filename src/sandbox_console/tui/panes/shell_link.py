@@ -1,0 +1,58 @@
+"""A shell's session tied to a terminal on screen: bytes both ways, in order, its size, its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.sandbox import Exit
+from sandbox_console.service import ShellSession
+from sandbox_console.tui.widgets.terminal import TerminalView
+
+OnEnd = Callable[[Exit | None, str], None]
+Job = bytes | tuple[int, int]
+
+
+class ShellLink:
+    """Carries a session until it ends. The session stays the console's: leaving the view ends nothing."""
+
+    def __init__(self, session: ShellSession, view: TerminalView, on_end: OnEnd) -> None:
+        self.session = session
+        self.view = view
+        self.ended = False
+        self._on_end = on_end
+        self._jobs: asyncio.Queue[Job] = asyncio.Queue()
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+        view.attach(self._jobs.put_nowait, lambda cols, rows: self._jobs.put_nowait((cols, rows)))
+
+    async def close(self) -> None:
+        """End the shell."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.session.close()
+
+    async def _write(self) -> None:
+        while True:
+            job = await self._jobs.get()
+            try:
+                if isinstance(job, bytes):
+                    await self.session.write(job)
+                else:
+                    await self.session.resize(*job)
+            except (ConsoleError, OSError):
+                return  # it ended: the reading side tells that
+
+    async def _read(self) -> None:
+        end, problem = None, ""
+        try:
+            await self.view.pump(self.session.read)
+            end = await self.session.wait()
+            await self.session.close()
+        except (ConsoleError, OSError) as error:
+            problem = error.message if isinstance(error, ConsoleError) else str(error)
+        self.ended = True
+        self._tasks[1].cancel()
+        self.view.detach()
+        self._on_end(end, problem)

@@ -1,0 +1,148 @@
+"""What was asked of a sandbox beside what holds, and what its backend cannot do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.sandbox import Fact, Sandbox
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.text import ascii_id, clean
+from sandbox_console.service import Console
+from sandbox_console.tui.formdata import shown_value
+from sandbox_console.tui.widgets.table_layout import fit_cell
+
+Part = tuple[str, str]
+_LABEL, _ASKED = 14, 26
+
+
+class SpecPane(VerticalScroll, can_focus=True):
+    """The spec of the selected sandbox."""
+
+    DEFAULT_CSS = (
+        "SpecPane { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; } SpecPane > Static { height: auto; }"
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("k", "scroll_up", "Up"),
+        ("j", "scroll_down", "Down"),
+        ("g", "scroll_home", "Top"),
+        ("G", "scroll_end", "End"),
+    ]
+
+    def __init__(self, console: Console, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._shown: Sandbox | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="spec-text")
+
+    def show(self, sandbox: Sandbox | None, *, active: bool) -> None:
+        """Tell about a sandbox."""
+        if not active or sandbox == self._shown:
+            return
+        self._shown = sandbox
+        if sandbox is None:
+            self.query_one("#spec-text", Static).update(Content("No sandbox is selected."))
+        else:
+            self.run_worker(self._fill(sandbox), exclusive=True, group="spec")
+
+    async def _fill(self, sandbox: Sandbox) -> None:
+        try:
+            capabilities = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
+        except ConsoleError:
+            capabilities = None
+        self.query_one("#spec-text", Static).update(spec_words(sandbox, capabilities))
+
+
+def spec_words(sandbox: Sandbox, capabilities: Capabilities | None) -> Content:
+    """All of it, as lines."""
+    parts = [*_identity(sandbox), ("\n", ""), *_fields(sandbox), *_labels(sandbox)]
+    if capabilities is not None:
+        parts += _missing(capabilities)
+    return Content.assemble(*parts)
+
+
+def _identity(sandbox: Sandbox) -> Iterator[Part]:
+    ref = sandbox.ref
+    maker = "this console" if sandbox.managed else clean(sandbox.maker, cap=200) or "others"
+    lines = {
+        "Name": clean(sandbox.name, cap=200),
+        "Id": ascii_id(ref.id),
+        "Where": clean(f"{ref.backend} on {ref.host}"),
+        "Made by": maker,
+    }
+    if not sandbox.managed:
+        lines["Made by"] += "  ◇ not made by this console: a change asks for its id"
+    if sandbox.pid is not None:
+        lines["Main process"] = f"pid {sandbox.pid}"
+    if sandbox.restarts:
+        lines["Restarts"] = str(sandbox.restarts)
+    for label, value in lines.items():
+        yield fit_cell(label, _LABEL, "left"), "$text-muted"
+        yield f"{value}\n", ""
+
+
+def _fields(sandbox: Sandbox) -> Iterator[Part]:
+    yield fit_cell("", _LABEL, "left") + fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n", "bold $text-muted"
+    facts = {fact.field: fact for fact in sandbox.effective}
+    asked = _asked(sandbox.spec) if sandbox.spec else {}
+    names = dict.fromkeys([*asked, *facts])
+    for name in names:
+        yield from _field(name, asked.get(name, ""), facts.get(name))
+    if not names:
+        yield "The backend tells nothing about its spec.\n", "$text-muted"
+
+
+def _asked(spec: SandboxSpec) -> dict[str, str]:
+    """Every field that is asked for; an empty egress and unset limits say something too."""
+    always = {"image", "cpus", "memory_mib", "egress"}
+    found = {}
+    for item in dataclasses.fields(spec):
+        value = getattr(spec, item.name)
+        if item.name in ("name", "labels") or (not value and item.name not in always):
+            continue
+        found[item.name] = "deny all" if item.name == "egress" and not value else clean(shown_value(item.name, value))
+    return found
+
+
+def _field(name: str, asked: str, fact: Fact | None) -> Iterator[Part]:
+    yield fit_cell(clean(name), _LABEL, "left"), "$text-muted"
+    wide = len(asked) > _ASKED
+    yield (asked if wide else fit_cell(asked, _ASKED, "left")), ""
+    if fact is None:
+        yield "\n", ""
+        return
+    yield ("\n" + " " * (_LABEL + _ASKED) if wide else ""), ""
+    yield "  " + clean(fact.value), "" if fact.enforced else "$text-warning"
+    if not fact.enforced:
+        yield "  ⚠ not enforced", "bold $text-warning"
+    if fact.note:
+        yield f"  {clean(fact.note)}", "$text-muted"
+    yield "\n", ""
+
+
+def _labels(sandbox: Sandbox) -> Iterator[Part]:
+    if sandbox.labels:
+        yield "\nLabels\n", "bold $text-muted"
+    for key, value in sorted(sandbox.labels.items()):
+        yield f"  {clean(key, cap=200)}", "$text-accent"
+        yield f" = {clean(value, cap=400)}\n", ""
+
+
+def _missing(capabilities: Capabilities) -> Iterator[Part]:
+    missing = [one for one in Capability if not capabilities.has(one)]
+    if missing:
+        yield "\nThis backend cannot, here\n", "bold $text-muted"
+    for one in missing:
+        yield "  " + fit_cell(str(one), 20, "left"), "$text-warning"
+        yield f"  {clean(capabilities.reason(one), cap=300)}\n", "$text-muted"

@@ -1,0 +1,101 @@
+"""Asks before something is done: what it touches, what it does, and for the worst the id to type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """True when confirmed. The focus is on Cancel, or on the line for what must be typed."""
+
+    DEFAULT_CSS = """
+    ConfirmScreen { align: center middle; background: $background 60%; }
+    ConfirmScreen > Vertical {
+        width: 72;
+        max-width: 94%;
+        height: auto;
+        max-height: 100%;
+        background: $surface;
+        border: round $warning;
+        padding: 0 1;
+        border-title-color: $warning;
+    }
+    ConfirmScreen.-danger > Vertical { border: round $error; border-title-color: $error; }
+    ConfirmScreen Static { height: auto; margin-bottom: 1; }
+    ConfirmScreen #command { color: $text-muted; max-height: 4; }
+    ConfirmScreen Input { margin-bottom: 1; height: 1; border: none; padding: 0 1; background: $panel; }
+    ConfirmScreen Horizontal { height: auto; align-horizontal: right; }
+    ConfirmScreen Button { margin-left: 2; min-width: 12; height: 1; border: none; line-pad: 1; }
+    ConfirmScreen Button:focus { text-style: bold reverse; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,n", "dismiss(False)", "Cancel"),
+        Binding("y", "agree", "Confirm"),
+        Binding("left", "app.focus_previous", show=False),
+        Binding("right", "app.focus_next", show=False),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        body: Content,
+        verb: str,
+        *,
+        command: str = "",
+        danger: bool = False,
+        accepts: Callable[[str], bool] | None = None,
+        to_type: str = "",
+    ) -> None:
+        super().__init__(classes="-danger" if danger else "")
+        self._title = title
+        self._body = body
+        self._verb = verb
+        self._command = command
+        self._accepts = accepts
+        self._to_type = to_type
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title = Content(f" {self._title} ")
+            yield Static(self._body, markup=False)
+            if self._command:
+                yield Static(Content(f"$ {self._command}"), id="command", markup=False)
+            if self._accepts is not None:
+                yield Static(Content.assemble("Type ", (self._to_type, "bold $text-error"), " to confirm:"))
+                yield Input(id="typed")
+            with Horizontal():
+                yield Button("Cancel", id="cancel")
+                yield Button(Content(self._verb), id="agree", disabled=self._accepts is not None, variant=self._variant)
+
+    @property
+    def _variant(self) -> Literal["error", "warning"]:
+        return "error" if self.has_class("-danger") else "warning"
+
+    def on_mount(self) -> None:
+        self.query_one("#cancel" if self._accepts is None else "#typed").focus()
+
+    @property
+    def _agreed(self) -> bool:
+        return self._accepts is None or self._accepts(self.query_one("#typed", Input).value)
+
+    def on_input_changed(self) -> None:
+        self.query_one("#agree", Button).disabled = not self._agreed
+
+    def on_input_submitted(self) -> None:
+        self.action_agree()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "agree" and self._agreed)
+
+    def action_agree(self) -> None:
+        """Confirm, where what must be typed is."""
+        if self._agreed:
+            self.dismiss(True)

@@ -1,0 +1,340 @@
+"""The main screen: header, list, and the selected sandbox from near."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, Input, Static
+
+from sandbox_console.model.action import Action
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.service import Console
+from sandbox_console.tui.filters import Filter, parse_filter
+from sandbox_console.tui.messages import Asked, FormAsked
+from sandbox_console.tui.offers import VERBS, Verb, toggled_pause, unfit
+from sandbox_console.tui.panes.audit import AuditPane, entry_words
+from sandbox_console.tui.panes.detail import Detail
+from sandbox_console.tui.panes.empty import empty_words
+from sandbox_console.tui.panes.header import HeaderBar
+from sandbox_console.tui.rows import COLUMNS, SORT_KEYS, Rows
+from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.state import FleetState, News
+from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
+from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.words import shown_name
+
+WIDE = (100, 30)
+"""From this size on the list and the detail are both in view."""
+AGE_S = 1.0
+STATS_DELAY_S = 0.2
+
+
+class MainScreen(Screen[None]):
+    """Shows the state that the app gives it, and posts what a person asks."""
+
+    DEFAULT_CSS = """
+    MainScreen { layout: vertical; background: $background; }
+    MainScreen #list { height: 1fr; }
+    MainScreen #filter-line { height: 1; display: none; background: $panel; }
+    MainScreen #filter-line.-on { display: block; }
+    MainScreen #filter { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
+    MainScreen #filter-mark { width: 3; padding: 0 1; color: $primary; text-style: bold; }
+    MainScreen #filter-note { width: auto; padding: 0 1; color: $text-warning; }
+    MainScreen #empty { display: none; height: 1fr; content-align: center middle; text-align: center; padding: 0 2; }
+    MainScreen.-empty #empty { display: block; }
+    MainScreen.-empty #fleet { display: none; }
+    MainScreen Detail { display: none; }
+    MainScreen.-wide Detail { display: block; height: 1.2fr; border-top: solid $border-blurred; }
+    MainScreen.-wide Detail:focus-within { border-top: solid $primary; }
+    MainScreen.-detail #list { display: none; }
+    MainScreen.-detail Detail { display: block; height: 1fr; border-top: none; }
+    MainScreen Footer { height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "create", "New"),
+        Binding("e", "edit", "Edit"),
+        Binding("m", "menu", "Actions"),
+        Binding("slash", "filter", "Filter"),
+        Binding("l", "tab('logs')", "Logs"),
+        Binding("s", "shell", "Shell"),
+        Binding("y,d", "tab('spec')", "Spec"),
+        Binding("u", "tab('audit')", "Audit"),
+        Binding("1", "tab('logs')", "Logs", show=False),
+        Binding("2", "tab('shell')", "Shell", show=False),
+        Binding("3", "tab('spec')", "Spec", show=False),
+        Binding("4", "tab('audit')", "Audit", show=False),
+        Binding("right_square_bracket", "step(1)", "Next tab", show=False),
+        Binding("left_square_bracket", "step(-1)", "Tab before", show=False),
+        Binding("t", "verb('start')", "Start", show=False),
+        Binding("x", "verb('stop')", "Stop", show=False),
+        Binding("r", "verb('restart')", "Restart", show=False),
+        Binding("p", "pause", "Pause, resume", show=False),
+        Binding("ctrl+k", "verb('kill')", "Kill", show=False),
+        Binding("ctrl+d,delete", "verb('remove')", "Remove", show=False),
+        Binding("f", "fullscreen", "Detail full size", show=False),
+        Binding("c", "copy", "Copy its ref", show=False),
+        Binding("b", "app.backends", "Backends", show=False),
+        Binding("v", "app.messages", "Messages", show=False),
+        Binding("escape", "back", "Back", show=False),
+        *(Binding(key, f"sort('{column}')", f"Sort: {column}", show=False) for key, column in SORT_KEYS.items()),
+        Binding("question_mark", "app.help", "Help"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+
+    def __init__(self, console: Console, publish: Callable[[News], None], clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._service = console
+        self._publish = publish
+        self._clock = clock
+        self._rows = Rows()
+        self._state = FleetState()
+        self._filter: Filter = parse_filter("")
+        self._awaited: SandboxRef | None = None
+        self._stats_asked = False
+
+    def compose(self) -> ComposeResult:
+        yield HeaderBar()
+        with Vertical(id="list"):
+            with Horizontal(id="filter-line"):
+                yield Static("/", id="filter-mark")
+                yield Input(id="filter")
+                yield Static(id="filter-note")
+            yield FleetTable(COLUMNS, id="fleet")
+            yield Static(id="empty")
+        yield Detail(self._service, self._publish)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        self.set_interval(AGE_S, self._draw)
+        self.watch(self.table, "scroll_y", self._ask_stats, init=False)
+
+    @property
+    def table(self) -> FleetTable:
+        """The list."""
+        return self.query_one("#fleet", FleetTable)
+
+    @property
+    def detail(self) -> Detail:
+        """The selected sandbox from near."""
+        return self.query_one(Detail)
+
+    @property
+    def selected(self) -> Sandbox | None:
+        """The sandbox under the cursor."""
+        key = self.table.cursor_key
+        return self._state.sandboxes.get(key) if isinstance(key, SandboxRef) else None
+
+    # --- what is shown
+
+    def show(self, state: FleetState) -> None:
+        """Show another state."""
+        self._state = state
+        self._draw()
+
+    def select(self, ref: SandboxRef) -> None:
+        """Put the cursor on a sandbox, at once or when it comes."""
+        self._awaited = ref
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self.is_mounted:
+            return
+        state = self._state
+        shown = [sandbox for sandbox in state.sandboxes.values() if self._filter.matches(sandbox)]
+        self.set_class(not shown, "-empty")
+        self.table.set_rows(self._rows.of(state, shown, self._clock()))
+        if self._awaited is not None and self.table.move_to(self._awaited):
+            self._awaited = None
+        self.query_one(HeaderBar).show(state, read_only=self._service.read_only, width=self.size.width)
+        if not shown:
+            words = empty_words(state, self._filter, read_only=self._service.read_only)
+            self.query_one("#empty", Static).update(words)
+        self._note_filter(len(shown))
+        self._show_detail()
+        self._ask_stats()
+
+    def _note_filter(self, shown: int) -> None:
+        total = len(self._state.sandboxes)
+        words = f"{shown} of {total}, {total - shown} hidden {self._filter.note}  Esc clears" if self._filter else ""
+        self.query_one("#filter-note", Static).update(Content(words))
+        typing = self.query_one("#filter", Input).has_focus
+        self.query_one("#filter-line").set_class(typing or bool(self._filter), "-on")
+
+    def _show_detail(self) -> None:
+        on_screen = self.has_class("-wide") or self.has_class("-detail")
+        self.detail.show(self.selected, self._state, on_screen=on_screen)
+
+    def _ask_stats(self) -> None:
+        if not self._stats_asked:
+            self._stats_asked = True
+            self.set_timer(STATS_DELAY_S, self._show_stats)
+
+    def _show_stats(self) -> None:
+        self._stats_asked = False
+        top = self.table.scroll_offset.y
+        page = self.table.rows[top : top + max(0, self.table.size.height - HEADER_ROWS)]
+        found = (self._state.sandboxes.get(row.key) for row in page if isinstance(row.key, SandboxRef))
+        self._service.show_stats(one.ref for one in found if one is not None and one.status is Status.RUNNING)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.width >= WIDE[0] and event.size.height >= WIDE[1], "-wide")
+        self._draw()
+
+    # --- the list and the filter
+
+    @on(FleetTable.Moved, "#fleet")
+    def _moved(self) -> None:
+        self._show_detail()
+
+    @on(FleetTable.Chosen, "#fleet")
+    def _chosen(self) -> None:
+        self._open_detail()
+
+    def _open_detail(self) -> None:
+        if not self.has_class("-wide"):
+            self.add_class("-detail")
+        self._show_detail()
+        self.call_after_refresh(self.detail.focus_tab)
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        self.remove_class("-detail")
+        self.query_one("#filter-line").add_class("-on")
+        self.query_one("#filter", Input).focus()
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self, event: Input.Changed) -> None:
+        self._filter = parse_filter(event.value)
+        self._draw()
+
+    @on(Input.Submitted, "#filter")
+    def _filter_kept(self) -> None:
+        self._focus_list()
+
+    def _focus_list(self) -> None:
+        self.table.focus()
+        self.call_after_refresh(self._draw)
+
+    def action_sort(self, column: str) -> None:
+        """Sort by a column, or turn the order round."""
+        self.table.sort_by(column)
+
+    # --- moving about
+
+    def action_back(self) -> None:
+        """One step back: out of the detail, then out of the filter."""
+        typing = self.query_one("#filter", Input).has_focus
+        if not typing and (self.has_class("-detail") or self.detail.has_focus_within):
+            self.remove_class("-detail")
+            self._focus_list()
+        elif self._filter or typing:
+            self.query_one("#filter", Input).value = ""
+            self._focus_list()
+
+    @on(TerminalView.Left)
+    def _left_terminal(self) -> None:
+        self.action_back()
+
+    def action_fullscreen(self) -> None:
+        """Give the whole screen to the detail, or take it back."""
+        self.toggle_class("-detail")
+        if self.has_class("-detail"):
+            self._open_detail()
+        else:
+            self._show_detail()
+            self._focus_list()
+
+    def action_tab(self, tab: str) -> None:
+        """Look at a tab of the detail."""
+        self.detail.pick(tab)
+        self._open_detail()
+
+    def action_step(self, by: int) -> None:
+        """Look at the next tab."""
+        self.detail.step(by)
+        self._open_detail()
+
+    def action_shell(self) -> None:
+        """Go to the sandbox's shell, or open one."""
+        sandbox = self.selected
+        if sandbox is None:
+            self.notify("No sandbox is selected.", severity="warning")
+            return
+        self.detail.pick("shell")
+        if not self.has_class("-wide"):
+            self.add_class("-detail")
+        self._show_detail()
+        self.call_after_refresh(self.detail.shells.enter, sandbox)
+
+    # --- asking
+
+    def action_create(self) -> None:
+        """Make a sandbox."""
+        self.post_message(FormAsked())
+
+    def action_edit(self) -> None:
+        """Edit the selected one."""
+        sandbox = self.selected
+        if sandbox is None:
+            self.notify("No sandbox is selected.", severity="warning")
+        elif not sandbox.managed or sandbox.spec is None:
+            self.notify(
+                f"{shown_name(sandbox)} was not made by this console, so its spec is not known and cannot be edited.",
+                title="edit", severity="warning",
+            )  # fmt: skip
+        else:
+            self.post_message(FormAsked(sandbox))
+
+    def action_pause(self) -> None:
+        """Pause, or resume."""
+        if self.selected is not None:
+            self._ask(toggled_pause(self.selected))
+
+    def action_verb(self, name: str) -> None:
+        """Ask for something to be done to the selected sandbox."""
+        self._ask(VERBS[name])
+
+    def _ask(self, verb: Verb) -> None:
+        sandbox = self.selected
+        if sandbox is None:
+            self.notify("No sandbox is selected.", severity="warning")
+        elif reason := unfit(verb, sandbox, self._state.busy.get(sandbox.ref)):
+            self.notify(f"{shown_name(sandbox)}: {reason}.", title=verb.name, severity="warning")
+        else:
+            action: Action = verb.make(sandbox)
+            self.post_message(Asked(action, sandbox))
+
+    def action_copy(self) -> None:
+        """Copy what the command line calls the sandbox."""
+        if self.selected is not None:
+            self.app.copy_to_clipboard(str(self.selected.ref))
+            self.notify(f"Copied {self.selected.ref}")
+
+    def action_menu(self) -> None:
+        """All that can be done to the selected sandbox."""
+        self.app.run_worker(self._menu())
+
+    async def _menu(self) -> None:
+        from sandbox_console.tui.choices import choices
+        from sandbox_console.tui.screens.menu import MenuScreen
+
+        sandbox = self.selected
+        if sandbox is None:
+            self.notify("No sandbox is selected.", severity="warning")
+            return
+        found = await choices(self._service, sandbox, self._state.busy.get(sandbox.ref))
+        action = await self.app.push_screen_wait(MenuScreen(shown_name(sandbox), found))
+        if action:
+            await self.run_action(action)
+
+    @on(AuditPane.Opened)
+    def _show_entry(self, event: AuditPane.Opened) -> None:
+        self.app.push_screen(TextScreen(f"Audit row {event.entry.attempt.seq}", entry_words(event.entry)))

@@ -1,0 +1,68 @@
+"""A page of text over the screen: help, messages, backends, one audit row."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+
+class TextScreen(ModalScreen[None]):
+    """Read and close."""
+
+    DEFAULT_CSS = """
+    TextScreen { align: center middle; background: $background 60%; }
+    TextScreen > Vertical {
+        width: 90%;
+        max-width: 110;
+        height: auto;
+        max-height: 90%;
+        background: $surface;
+        border: round $primary;
+        padding: 0 1;
+        border-title-color: $primary;
+        border-subtitle-color: $text-muted;
+    }
+    TextScreen VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
+    TextScreen Static { height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter,question_mark", "dismiss", "Close"),
+        Binding("down,j", "scroll(1)", "Down", show=False),
+        Binding("up,k", "scroll(-1)", "Up", show=False),
+        Binding("g,home", "scroll(-100000)", "Top", show=False),
+        Binding("G,end", "scroll(100000)", "End", show=False),
+    ]
+
+    def __init__(self, title: str, content: Content) -> None:
+        super().__init__()
+        self._title = title
+        self._text = content
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title = Content(f" {self._title} ")
+            box.border_subtitle = Content(" Esc closes ")
+            with VerticalScroll():
+                yield Static(self._text, markup=False)
+
+    def action_scroll(self, lines: int) -> None:
+        """Move over the text."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+
+class TooSmallScreen(ModalScreen[None]):
+    """Covers the app while the terminal is too small for it."""
+
+    DEFAULT_CSS = """
+    TooSmallScreen { align: center middle; background: $background; }
+    TooSmallScreen Static { width: auto; text-align: center; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content("This terminal is too small.\n60 x 15 is the least.\nEnlarge it to go on."), markup=False)

@@ -1,0 +1,77 @@
+"""What the screens show, as frozen data: made by :func:`sandbox_console.tui.reduce.reduce` and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sandbox_console.model.event import Acted, Event
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
+
+ACTED_KEPT = 200
+"""Ended actions that the state remembers; the audit log has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """An action on a sandbox is in flight."""
+
+    ref: SandboxRef
+    verb: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """It is not any more."""
+
+    ref: SandboxRef
+
+
+@dataclass(frozen=True, slots=True)
+class ShellOpened:
+    """A shell in a sandbox is open."""
+
+    ref: SandboxRef
+
+
+@dataclass(frozen=True, slots=True)
+class ShellClosed:
+    """It has ended."""
+
+    ref: SandboxRef
+
+
+News = Event | Began | Ended | ShellOpened | ShellClosed
+
+
+@dataclass(frozen=True, slots=True)
+class FleetState:
+    """Every sandbox, sample and backend as last heard of.
+
+    ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why nothing can be
+    changed now, ``missed`` how many events this viewer was too slow for.
+    """
+
+    sandboxes: Mapping[SandboxRef, Sandbox] = field(default_factory=dict)
+    stats: Mapping[SandboxRef, Stats] = field(default_factory=dict)
+    health: Mapping[tuple[str, str], BackendHealth] = field(default_factory=dict)
+    busy: Mapping[SandboxRef, str] = field(default_factory=dict)
+    shells: frozenset[SandboxRef] = frozenset()
+    acted: tuple[Acted, ...] = ()
+    audit_problem: str = ""
+    missed: int = 0
+
+    def stale(self, ref: SandboxRef) -> bool:
+        """Whether its backend does not answer, so that what is shown may be old."""
+        health = self.health.get((ref.backend, ref.host))
+        return health is not None and health.state in (HealthState.UNREACHABLE, HealthState.UNAVAILABLE)
+
+    @property
+    def connecting(self) -> bool:
+        """Whether a backend has not answered yet."""
+        return not self.health or any(one.state is HealthState.CONNECTING for one in self.health.values())
+
+    @property
+    def dead(self) -> list[BackendHealth]:
+        """The backends that should answer and do not."""
+        return [one for one in self.health.values() if one.state is HealthState.UNREACHABLE]

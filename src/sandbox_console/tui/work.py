@@ -1,0 +1,63 @@
+"""Actions in flight as the app follows them. The console owns each: no screen's end cancels one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Action
+from sandbox_console.service import ActionResult, Consent, Console, Operation
+from sandbox_console.tui.offers import ref_of
+from sandbox_console.tui.state import Began, Ended, News
+
+
+class OnEnd(Protocol):
+    """Told how an action ended: with its result, or with its error."""
+
+    def __call__(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None: ...
+
+
+class Work:
+    """Starts actions, makes their beginning and end known, and counts those in flight."""
+
+    def __init__(self, console: Console, publish: Callable[[News], None], on_end: OnEnd) -> None:
+        self._console = console
+        self._publish = publish
+        self._on_end = on_end
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def in_flight(self) -> int:
+        """How many actions have not ended."""
+        return len(self._tasks)
+
+    def start(self, action: Action, consent: Consent, name: str) -> Operation:
+        """Hand an action to the console. ``name`` is what to call its sandbox when it has ended."""
+        operation = self._console.perform(action, consent=consent)
+        ref = ref_of(action)
+        if ref is not None:
+            self._publish(Began(ref, action.verb))
+        task = asyncio.create_task(self._follow(operation, name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return operation
+
+    async def _follow(self, operation: Operation, name: str) -> None:
+        result: ActionResult | None = None
+        problem: ConsoleError | None = None
+        try:
+            result = await operation.result()
+        except ConsoleError as error:
+            problem = error
+        finally:
+            if (ref := ref_of(operation.action)) is not None:
+                self._publish(Ended(ref))
+        self._on_end(operation.action, name, result, problem)
+
+    async def close(self) -> None:
+        """Stop following; the actions are the console's to end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
