@@ -41,8 +41,8 @@ async def test_a_shell_is_on_a_terminal_of_the_sandbox(make: Make) -> None:
 async def test_control_keys(make: Make) -> None:
     box = await make()
     shell = await box.shell()
-    await shell.write(b"sleep 1000; echo code=$?\n")
-    await until(lambda: host_pids("sleep\x001000"))
+    await shell.write(b"sleep 90909; echo code=$?\n")
+    await until(lambda: host_pids("sleep\x0090909"))
     await shell.write(b"\x03")
     await shell.write(b"echo af''ter\n")
     await _expect(shell, b"after")
