@@ -89,6 +89,22 @@ async def test_cancelling_the_wait_kills_the_tree(make: Make) -> None:
     await until(lambda: not host_pids("sleep\x0051515"))
 
 
+async def test_a_timeout_of_the_wait_ends_the_output_of_another_task(make: Make) -> None:
+    box = await make()
+    process = await box.exec("sh", "-c", "echo some; sleep 52525")
+
+    async def drain() -> bytes:
+        return b"".join([data async for _stream, data in process.output()])
+
+    draining = asyncio.create_task(drain())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(process.wait(), 0.2)
+    assert await asyncio.wait_for(draining, 5) == b"some\n"
+    await process.kill()
+    assert (await process.wait()).signal == 9
+    assert not host_pids("sleep\x0052525")
+
+
 async def test_a_fork_bomb_is_killed(make: Make) -> None:
     box = await make(pids=60)
     process = await box.exec("sh", "-c", "f() { f | f & }; f; sleep 61616")

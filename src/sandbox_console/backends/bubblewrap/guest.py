@@ -132,7 +132,7 @@ class Command(_Guest):
                 if not some and self._streams:
                     await readable(list(self._streams))
         except asyncio.CancelledError:
-            self._close()
+            self._abandon()
             raise
 
     async def write(self, data: bytes) -> None:
@@ -154,7 +154,7 @@ class Command(_Guest):
         try:
             result = await super().wait()
         except asyncio.CancelledError:
-            self._close()
+            self._abandon()
             raise
         await self.close_stdin()
         return result
@@ -163,6 +163,11 @@ class Command(_Guest):
         if not self._gone:
             await self._kill()
         await self.close_stdin()
+
+    def _abandon(self) -> None:
+        """End the tree without waiting. Descriptors stay: another task may wait on them, and sees their end."""
+        if not self._gone:
+            self._connection.send({"op": "kill"})
 
     def _close(self) -> None:
         """Closing the connection makes the supervisor kill the tree, whatever becomes of this console."""

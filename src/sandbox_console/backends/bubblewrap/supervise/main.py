@@ -84,13 +84,24 @@ class Supervisor:
 
     def _lock(self) -> bool:
         fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        for _ in range(100):  # a console that looks whether it is held, holds it for an instant
+        for turn in range(100):  # a console that looks whether it is held, holds it for an instant
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
             except BlockingIOError:
+                if turn > 5 and self._runs():
+                    return False
                 time.sleep(0.01)
         return False
+
+    @staticmethod
+    def _runs() -> bool:
+        """Whether another supervisor has this sandbox running."""
+        try:
+            with open("status.json") as file:
+                return bool(json.load(file)["status"] in ("running", "paused"))
+        except FileNotFoundError:
+            return False
 
     def _start(self) -> None:
         self._group = cgroup.Group.make(cgroup.find(), self.order["id"])
