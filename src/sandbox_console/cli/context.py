@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import select
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -33,10 +35,24 @@ class Sink:
         self._file = file
         self.tty = tty
 
-    def write(self, what: bytes) -> None:
-        """Write and flush. Raises OutputClosed."""
+    def pipe(self) -> int | None:
+        """The file descriptor where it is a pipe, whose reader may go."""
         try:
-            self._file.write(what)
+            fd = self._file.fileno()
+            return fd if stat.S_ISFIFO(os.fstat(fd).st_mode) else None
+        except OSError:
+            return None
+
+    def write(self, what: bytes) -> None:
+        """Write all of it and flush. Raises OutputClosed."""
+        left = memoryview(what)
+        try:
+            while left:
+                # Unbuffered (PYTHONUNBUFFERED) a write may be short, and None where the pipe is non-blocking and full.
+                written: int | None = self._file.write(left)
+                left = left[written or 0 :]
+                if written is None:
+                    select.select([], [self._file], [])
             self._file.flush()
         except BrokenPipeError:
             raise OutputClosed from None

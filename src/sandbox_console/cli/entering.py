@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import Callable
 
 from sandbox_console.cli import data
-from sandbox_console.cli.context import Context, colours
+from sandbox_console.cli.context import Context, OutputClosed, colours
 from sandbox_console.cli.lifecycle import seconds
 from sandbox_console.cli.showing import LineCleaner
 from sandbox_console.cli.specs import pairs
@@ -14,7 +16,7 @@ from sandbox_console.errors import BackendError, UsageError
 from sandbox_console.model.action import Exec
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service import ExecIO
+from sandbox_console.service import ActionResult, ExecIO, Operation
 
 
 async def exec_(context: Context) -> int:
@@ -31,7 +33,8 @@ async def exec_(context: Context) -> int:
         output = _Output(context)
         async with contextlib.aclosing(chunks(context.streams.stdin)) as stdin:
             operation = console.perform(request, consent=context.consent(found.ref.id), io=ExecIO(stdin, output.give))
-            result = await operation.result()
+            output.on_closed = operation.cancel
+            result = await _result(operation, output)
         output.end()
     if context.json:
         context.record({"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id})
@@ -53,6 +56,15 @@ def _request(context: Context) -> Exec:
     return Exec(SandboxRef("", "", ""), tuple(args.command), env, args.workdir, args.user, timeout)
 
 
+async def _result(operation: Operation, output: _Output) -> ActionResult:
+    try:
+        return await operation.result()
+    except asyncio.CancelledError:
+        if output.closed:
+            raise OutputClosed from None
+        raise
+
+
 class _Output:
     """The guest's output on its way to ours, each stream on its own."""
 
@@ -60,9 +72,18 @@ class _Output:
         self._context = context
         self._held: dict[Stream, bytes] = {}
         self._cleaners: dict[Stream, LineCleaner] = {}
+        self.closed = False
+        self.on_closed: Callable[[], None] = lambda: None
 
     async def give(self, stream: Stream, what: bytes) -> None:
-        """Pass a chunk on."""
+        """Pass a chunk on; where nobody reads any more the command is ended, as a broken pipe ends one here."""
+        try:
+            await self._give(stream, what)
+        except OutputClosed:
+            self.closed = True
+            self.on_closed()
+
+    async def _give(self, stream: Stream, what: bytes) -> None:
         sink = self._context.streams.err if stream is Stream.STDERR else self._context.streams.out
         if self._context.json:
             what, self._held[stream] = data.whole_characters(self._held.get(stream, b"") + what)

@@ -113,12 +113,20 @@ async def _signalled(context: Context, verb: Verb) -> int:
 
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(signum, cancel, signum)
+    pipe = context.streams.out.pipe() if _endless(context.args) else None
+    if pipe is not None:  # the writing end of a pipe is never readable: what epoll tells is that the reader went
+        loop.add_reader(pipe, cancel, signal.SIGPIPE)
     try:
         return await task
     except asyncio.CancelledError:
         if caught:
             return 128 + caught[0]
         raise
+
+
+def _endless(args: argparse.Namespace) -> bool:
+    """Whether it goes on until somebody ends it: without a reader it would go on for nobody."""
+    return bool(getattr(args, "follow", False) or getattr(args, "watch", False))
 
 
 def leave_stdout() -> None:

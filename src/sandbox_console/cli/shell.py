@@ -91,7 +91,7 @@ def _size(fd: int) -> tuple[int, int]:
 def _raw(fd: int) -> Iterator[None]:
     before = termios.tcgetattr(fd)
     try:
-        tty.setraw(fd)
+        tty.setraw(fd, termios.TCSADRAIN)  # the default would throw away what was typed ahead
         yield
     finally:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)

@@ -77,10 +77,15 @@ def _await_output(name: str) -> None:
 
 
 def _run(words: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "sandbox_console", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
+    """Run one of our own commands; interrupted, it is asked to end and awaited, so that it leaves nothing half made."""
+    command = [sys.executable, "-m", "sandbox_console", *words]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        try:
+            out, _ = process.communicate()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out)
