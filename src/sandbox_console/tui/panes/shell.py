@@ -101,6 +101,10 @@ class ShellPane(Vertical):
             self.show(self._sandbox)
             view.focus()
 
+    async def on_unmount(self) -> None:
+        for link in self._links.values():
+            await link.leave()
+
     def refused(self, sandbox: Sandbox, reason: str) -> None:
         """Say why there is no shell."""
         self._asking.discard(sandbox.ref)
@@ -109,9 +113,9 @@ class ShellPane(Vertical):
 
     def _ended(self, ref: SandboxRef, end: Exit | None, problem: str) -> None:
         self._ends[ref] = problem or exit_words(end) or "ended"
-        self._publish(ShellClosed(ref))
         if not self.is_attached:
             return
+        self._publish(ShellClosed(ref))
         self.show(self._sandbox)
         if self._links[ref].view.has_focus:
             self.screen.focus_next()

@@ -26,12 +26,11 @@ class ShellLink:
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
         view.attach(self._jobs.put_nowait, lambda cols, rows: self._jobs.put_nowait((cols, rows)))
 
-    async def close(self) -> None:
-        """End the shell."""
+    async def leave(self) -> None:
+        """Carry nothing any more; the shell goes on until the console ends it."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.session.close()
 
     async def _write(self) -> None:
         while True:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -20,6 +20,7 @@ from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
 from sandbox_console.tui.formdata import shown_value
 from sandbox_console.tui.widgets.table_layout import fit_cell
+from sandbox_console.tui.words import DASH
 
 Part = tuple[str, str]
 _LABEL, _ASKED = 14, 26
@@ -32,10 +33,10 @@ class SpecPane(VerticalScroll, can_focus=True):
         "SpecPane { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; } SpecPane > Static { height: auto; }"
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("k", "scroll_up", "Up"),
-        ("j", "scroll_down", "Down"),
-        ("g", "scroll_home", "Top"),
-        ("G", "scroll_end", "End"),
+        Binding("k", "scroll_up", "Up", show=False),
+        Binding("j", "scroll_down", "Down", show=False),
+        Binding("g", "scroll_home", "Top", show=False),
+        Binding("G", "scroll_end", "End", show=False),
     ]
 
     def __init__(self, console: Console, *, id: str | None = None) -> None:
@@ -109,9 +110,10 @@ def _asked(spec: SandboxSpec) -> dict[str, str]:
     found = {}
     for item in dataclasses.fields(spec):
         value = getattr(spec, item.name)
-        if item.name in ("name", "labels") or (not value and item.name not in always):
+        if item.name in ("name", "labels", "limits") or (not value and item.name not in always):
             continue
-        found[item.name] = "deny all" if item.name == "egress" and not value else clean(shown_value(item.name, value))
+        empty = "deny all" if item.name == "egress" else DASH
+        found[item.name] = clean(shown_value(item.name, value)) if value else empty
     return found
 
 

@@ -70,10 +70,12 @@ class ConfirmScreen(ModalScreen[bool]):
                 yield Static(Content(f"$ {self._command}"), id="command", markup=False)
             if self._accepts is not None:
                 yield Static(Content.assemble("Type ", (self._to_type, "bold $text-error"), " to confirm:"))
-                yield Input(id="typed")
+                yield Input(id="typed", compact=True)
             with Horizontal():
-                yield Button("Cancel", id="cancel")
-                yield Button(Content(self._verb), id="agree", disabled=self._accepts is not None, variant=self._variant)
+                yield Button("Cancel", id="cancel", compact=True)
+                agree = Button(Content(self._verb), id="agree", variant=self._variant, compact=True)
+                agree.disabled = self._accepts is not None
+                yield agree
 
     @property
     def _variant(self) -> Literal["error", "warning"]:

@@ -46,13 +46,21 @@ class FormRow(Vertical):
     def compose(self) -> ComposeResult:
         with Horizontal():
             yield Static(Content(self.field.label), classes="label")
-            yield Input(self._value, placeholder=self._hint, id=f"field-{self.field.name}")
+            yield Input(self._value, placeholder=self._hint, id=f"field-{self.field.name}", compact=True)
         yield Static(classes="problem", markup=False)
 
     def tell(self, problem: str) -> None:
         """Show what is wrong, or with an empty text that nothing is."""
         self.set_class(bool(problem), "-wrong")
         self.query_one(".problem", Static).update(plain(f"✕ {problem}" if problem else ""))
+
+
+class TickBox(Checkbox):
+    """A check box that tells its state by its sign, not by a colour alone."""
+
+    @property
+    def BUTTON_INNER(self) -> str:  # type: ignore[override]  # noqa: N802 - Textual's name
+        return "X" if self.value else " "
 
 
 class FormScreen(Screen[None]):
@@ -113,7 +121,7 @@ class FormScreen(Screen[None]):
                 yield FormRow(field, texts.get(field.name, ""), self._hint(field))
                 if field.name == "name":
                     yield from self._backend_line()
-            yield Checkbox(
+            yield TickBox(
                 "accept limits that cannot be enforced here",
                 value=self._base is not None and self._base.limits == "best-effort", id="best-effort", compact=True,
             )  # fmt: skip
@@ -121,8 +129,8 @@ class FormScreen(Screen[None]):
                 yield Static(id="plan", markup=False)
         with Horizontal(id="form-bar"):
             yield Static(id="status", markup=False)
-            yield Button("Cancel", id="cancel")
-            yield Button("Apply" if self._sandbox else "Create", id="submit", variant="primary")
+            yield Button("Cancel", id="cancel", compact=True)
+            yield Button("Apply" if self._sandbox else "Create", id="submit", variant="primary", compact=True)
         yield Footer(compact=True)
 
     def _backend_line(self) -> ComposeResult:

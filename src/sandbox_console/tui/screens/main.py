@@ -51,7 +51,7 @@ class MainScreen(Screen[None]):
     MainScreen.-empty #empty { display: block; }
     MainScreen.-empty #fleet { display: none; }
     MainScreen Detail { display: none; }
-    MainScreen.-wide Detail { display: block; height: 1.2fr; border-top: solid $border-blurred; }
+    MainScreen.-wide Detail { display: block; height: 1fr; border-top: solid $border-blurred; }
     MainScreen.-wide Detail:focus-within { border-top: solid $primary; }
     MainScreen.-detail #list { display: none; }
     MainScreen.-detail Detail { display: block; height: 1fr; border-top: none; }
@@ -64,8 +64,8 @@ class MainScreen(Screen[None]):
         Binding("slash", "filter", "Filter"),
         Binding("l", "tab('logs')", "Logs"),
         Binding("s", "shell", "Shell"),
-        Binding("y,d", "tab('spec')", "Spec"),
-        Binding("u", "tab('audit')", "Audit"),
+        Binding("y,d", "tab('spec')", "Spec", show=False),
+        Binding("u", "tab('audit')", "Audit", show=False),
         Binding("1", "tab('logs')", "Logs", show=False),
         Binding("2", "tab('shell')", "Shell", show=False),
         Binding("3", "tab('spec')", "Spec", show=False),
@@ -83,6 +83,7 @@ class MainScreen(Screen[None]):
         Binding("b", "app.backends", "Backends", show=False),
         Binding("v", "app.messages", "Messages", show=False),
         Binding("escape", "back", "Back", show=False),
+        Binding("ctrl+right_square_bracket", "leave_terminal", "Leave the shell; it stays open"),
         *(Binding(key, f"sort('{column}')", f"Sort: {column}", show=False) for key, column in SORT_KEYS.items()),
         Binding("question_mark", "app.help", "Help"),
         Binding("q", "app.quit", "Quit"),
@@ -104,7 +105,7 @@ class MainScreen(Screen[None]):
         with Vertical(id="list"):
             with Horizontal(id="filter-line"):
                 yield Static("/", id="filter-mark")
-                yield Input(id="filter")
+                yield Input(id="filter", compact=True)
                 yield Static(id="filter-note")
             yield FleetTable(COLUMNS, id="fleet")
             yield Static(id="empty")
@@ -145,7 +146,7 @@ class MainScreen(Screen[None]):
         self._draw()
 
     def _draw(self) -> None:
-        if not self.is_mounted:
+        if not self.is_mounted or not self.children:  # news may come while the app is ending
             return
         state = self._state
         shown = [sandbox for sandbox in state.sandboxes.values() if self._filter.matches(sandbox)]
@@ -158,8 +159,14 @@ class MainScreen(Screen[None]):
             words = empty_words(state, self._filter, read_only=self._service.read_only)
             self.query_one("#empty", Static).update(words)
         self._note_filter(len(shown))
+        self._share_height(len(shown))
         self._show_detail()
         self._ask_stats()
+
+    def _share_height(self, rows: int) -> None:
+        """A short list leaves the room to the detail."""
+        wide = self.has_class("-wide")
+        self.query_one("#list").styles.height = max(8, min(rows + 3, self.size.height * 45 // 100)) if wide else "1fr"
 
     def _note_filter(self, shown: int) -> None:
         total = len(self._state.sandboxes)
@@ -242,6 +249,13 @@ class MainScreen(Screen[None]):
     @on(TerminalView.Left)
     def _left_terminal(self) -> None:
         self.action_back()
+
+    def action_leave_terminal(self) -> None:
+        """Shown in the footer; the terminal itself takes the key."""
+        self.action_back()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        return action != "leave_terminal" or isinstance(self.focused, TerminalView)
 
     def action_fullscreen(self) -> None:
         """Give the whole screen to the detail, or take it back."""

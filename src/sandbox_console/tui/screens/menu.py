@@ -55,7 +55,7 @@ class MenuScreen(ModalScreen[str]):
         with Vertical() as box:
             box.border_title = Content(f" {self._title} ")
             yield OptionList(
-                *[Option(choice_line(one), id=one.action, disabled=bool(one.unfit)) for one in self._choices]
+                *[Option(choice_line(one), id=one.action, disabled=bool(one.unfit)) for one in self._choices], compact=True
             )
 
     def on_key(self, event: Key) -> None:

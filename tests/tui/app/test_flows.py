@@ -1,0 +1,503 @@
+"""What keys do: each flow from the key to the backend and back to the screen."""
+
+from __future__ import annotations
+
+import pytest
+from tests.tui.app.scene import NOW, NS, fleet, ref, sandbox, screen_text, until
+from textual.widgets import Button, Input, OptionList
+
+from sandbox_console.errors import BackendError
+from sandbox_console.model.audit import AuditQuery
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.log import LogRecord, Stream
+from sandbox_console.model.sandbox import Status
+from sandbox_console.policy.rules import Rules
+from sandbox_console.service import Config
+from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.tui.screens.confirm import ConfirmScreen
+from sandbox_console.tui.screens.form import FormScreen
+from sandbox_console.tui.screens.menu import MenuScreen
+from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
+from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.widgets.terminal import TerminalView
+
+
+def on(app, kind):
+    return lambda: isinstance(app.screen, kind)
+
+
+def names(app):
+    return [app.fleet.sandboxes[row.key].name for row in app.main.table.rows]
+
+
+async def select(app, pilot, id_):
+    app.main.table.move_to(ref(id_))
+    await pilot.pause()
+
+
+# --- the list
+
+
+async def test_the_list_shows_every_state_and_follows_changes(run_app, fake):
+    async with run_app() as (app, pilot):
+        text = screen_text(app)
+        for words in ("● running", "■ exited", "? lost", "out of memory", "exit 3", "1 host", "theirs ◇"):
+            assert words in text
+        await select(app, pilot, "dddddddddddd")
+        await fake.tell(_changed(sandbox("abababababab", "newcomer")))
+        await until(pilot, lambda: "newcomer" in names(app))
+        assert app.main.selected.name == "done", "the cursor stays on its sandbox"
+
+
+def _changed(one):
+    from sandbox_console.model.event import Changed
+
+    return Changed(one)
+
+
+async def test_samples_are_asked_for_running_rows_in_view_only(run_app, fake):
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: len(app.fleet.stats) == 3)
+        assert {app.fleet.sandboxes[one].status for one in app.fleet.stats} == {Status.RUNNING}
+        assert "187%" in screen_text(app)
+
+
+async def test_the_filter_hides_as_one_types_and_escape_clears(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("slash", *"agent")
+        await until(pilot, lambda: names(app) == ["agent"])
+        assert "1 of 6, 5 hidden" in screen_text(app)
+        await pilot.press("enter")
+        assert isinstance(app.focused, FleetTable)
+        await pilot.press("slash", *"xyz")
+        await until(pilot, lambda: not names(app))
+        assert "Nothing matches xyz" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(names(app)) == 6)
+        assert isinstance(app.focused, FleetTable)
+
+
+async def test_shift_and_a_letter_sorts(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("N")
+        assert names(app) == sorted(names(app))
+        await pilot.press("N")
+        assert names(app) == sorted(names(app), reverse=True)
+
+
+# --- empty, dead, unwritable, small
+
+
+async def test_no_sandboxes_says_how_to_make_one(run_app):
+    async with run_app(FakeBackend(), ready=False) as (app, pilot):
+        await until(pilot, lambda: "Press n to create one" in screen_text(app))
+
+
+async def test_a_dead_backend_is_named_with_its_reason(run_app):
+    dead = FakeBackend(dead=True, reason="connection refused")
+    async with run_app(dead, ready=False) as (app, pilot):
+        await until(pilot, lambda: "No backend answers" in screen_text(app))
+        assert "connection refused" in screen_text(app)
+
+
+async def test_a_backend_that_dies_leaves_its_rows_marked(run_app, fake):
+    async with run_app() as (app, pilot):
+        await fake.die("socket closed")
+        await until(pilot, lambda: "✕ fake unreachable: socket closed" in screen_text(app))
+        assert "? running" in screen_text(app)
+        await fake.revive()
+        await until(pilot, lambda: "● running" in screen_text(app))
+
+
+async def test_an_unwritable_audit_log_is_a_banner_and_nothing_is_done(run_app, fake, tmp_path):
+    (tmp_path / "home" / "state").mkdir(parents=True)
+    (tmp_path / "home" / "state" / "audit").write_text("a file where the folder should be")
+    async with run_app() as (app, pilot):
+        await pilot.press("x")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: "AUDIT LOG UNWRITABLE" in screen_text(app))
+        assert fake.permits == []
+        assert app.main.selected.status is Status.RUNNING
+
+
+async def test_too_small_covers_the_app_and_gives_it_back(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await pilot.resize_terminal(50, 12)
+        await until(pilot, on(app, TooSmallScreen))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: app.screen is app.main)
+
+
+# --- the detail
+
+
+async def test_logs_follow_the_selected_row_and_only_it(run_app, fake):
+    async with run_app() as (app, pilot):
+        pane = app.main.detail.query_one("LogsPane")
+        await until(pilot, lambda: pane.view.total == 9)
+        await fake.say(ref("aaaaaaaaaaaa"), LogRecord(int(NOW * NS), Stream.STDOUT, b"late line\n"))
+        await until(pilot, lambda: "late line" in screen_text(app))
+        await select(app, pilot, "bbbbbbbbbbbb")
+        await until(pilot, lambda: pane.following and pane.view.total == 0)
+        await fake.say(ref("aaaaaaaaaaaa"), LogRecord(int(NOW * NS) + 1, Stream.STDOUT, b"of another\n"))
+        await fake.say(ref("bbbbbbbbbbbb"), LogRecord(int(NOW * NS), Stream.STDOUT, b"mine\n"))
+        await until(pilot, lambda: "mine" in screen_text(app))
+        assert "of another" not in screen_text(app)
+
+
+async def test_logs_that_were_left_go_on_without_repeating(run_app, fake):
+    async with run_app() as (app, pilot):
+        pane = app.main.detail.query_one("LogsPane")
+        await until(pilot, lambda: pane.view.total == 9)
+        await pilot.press("y")
+        await until(pilot, lambda: not pane.following)
+        await fake.say(ref("aaaaaaaaaaaa"), LogRecord(int(NOW * NS), Stream.STDOUT, b"meanwhile\n"))
+        await pilot.press("l")
+        await until(pilot, lambda: pane.view.total == 10)
+
+
+async def test_the_spec_shows_asked_effective_and_what_is_not_enforced(run_app, fake):
+    fake._capabilities = Capabilities(
+        frozenset(Capability) - {Capability.SNAPSHOT}, {Capability.SNAPSHOT: "no such file system"}
+    )
+    async with run_app() as (app, pilot):
+        await pilot.press("y")
+        await until(pilot, lambda: "not enforced" in screen_text(app))
+        for words in ("0.5", "pypi.org:80,443", "by the gateway", "no cgroup is writable", "no such file system"):
+            assert words in screen_text(app) or words == "no such file system"
+        assert "no such file system" in str(app.main.detail.query_one("#spec-text").content)
+
+
+async def test_the_audit_tab_shows_this_sandboxes_rows_live(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("u")
+        await until(pilot, lambda: "Nothing is on record" in screen_text(app))
+        await pilot.press("escape", "x")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: "stop" in screen_text(app) and "● ok" in screen_text(app).split("OUTCOME")[-1])
+        await pilot.press("u", "enter")
+        await until(pilot, on(app, TextScreen))
+        assert "user:tester" in screen_text(app)
+
+
+async def test_at_80x24_enter_opens_the_detail_and_escape_goes_back(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        assert not app.main.detail.display
+        await pilot.press("enter")
+        await until(pilot, lambda: app.main.detail.display)
+        assert not app.main.table.is_on_screen or not app.main.query_one("#list").display
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.main.detail.display)
+        assert isinstance(app.focused, FleetTable)
+
+
+# --- shells
+
+
+async def test_a_shell_stays_open_while_others_are_looked_at(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.focused, TerminalView))
+        view = app.focused
+        await pilot.press(*"hello")
+        await until(pilot, lambda: "hello" in view.screen_text())
+        await pilot.press("ctrl+right_square_bracket")
+        await until(pilot, lambda: isinstance(app.focused, FleetTable))
+        await select(app, pilot, "bbbbbbbbbbbb")
+        assert "1 more open" in screen_text(app)
+        assert "agent ❯_" in screen_text(app)
+        await select(app, pilot, "aaaaaaaaaaaa")
+        await pilot.press("s")
+        await until(pilot, lambda: app.focused is view)
+        assert app.main.detail.shells.open_count == 1
+
+
+async def test_the_end_of_a_shell_is_told_with_its_code(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.focused, TerminalView))
+        await pilot.press(*"exit 3", "enter")
+        await until(pilot, lambda: "ended: exit 3" in screen_text(app))
+        assert app.main.detail.shells.open_count == 0
+        assert not isinstance(app.focused, TerminalView)
+
+
+async def test_a_shell_in_what_does_not_run_is_refused_with_the_reason(run_app):
+    async with run_app() as (app, pilot):
+        await select(app, pilot, "dddddddddddd")
+        await pilot.press("s")
+        await until(pilot, lambda: "is exited, not running" in screen_text(app))
+
+
+# --- lifecycle
+
+
+async def test_stop_asks_with_the_focus_on_cancel(run_app, fake):
+    async with run_app() as (app, pilot):
+        await pilot.press("x")
+        await until(pilot, on(app, ConfirmScreen))
+        assert app.focused.id == "cancel"
+        for words in ("aaaaaaaaaaaa", "$ sandbox-console stop fake/local/aaaaaaaaaaaa"):
+            assert words in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is app.main)
+        assert fake.permits == []
+        await pilot.press("x")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: app.main.selected.status is Status.EXITED)
+
+
+async def test_kill_takes_the_id(run_app, fake):
+    async with run_app() as (app, pilot):
+        await pilot.press("ctrl+k")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press(*"agent", "enter")
+        assert app.screen.query_one("#agree", Button).disabled
+        assert fake.permits == []
+        app.screen.query_one(Input).value = "aaaaaaaaaaaa"
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: fake.sandboxes["aaaaaaaaaaaa"].status is Status.EXITED)
+
+
+async def test_what_others_made_takes_its_id_for_a_stop_too(run_app, fake):
+    async with run_app() as (app, pilot):
+        await select(app, pilot, "eeeeeeeeeeee")
+        await pilot.press("x")
+        await until(pilot, on(app, ConfirmScreen))
+        assert "was not made by this console" in screen_text(app)
+        await pilot.press("y")
+        assert fake.permits == []
+        app.screen.query_one(Input).value = "eeeeeeeeeeee"
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: fake.sandboxes["eeeeeeeeeeee"].status is Status.EXITED)
+
+
+async def test_start_restart_pause_resume_and_remove(run_app, fake):
+    async with run_app() as (app, pilot):
+        for id_, key, done in (
+            ("dddddddddddd", "t", lambda: fake.sandboxes["dddddddddddd"].status is Status.RUNNING),
+            ("dddddddddddd", "p", lambda: fake.sandboxes["dddddddddddd"].status is Status.PAUSED),
+            ("dddddddddddd", "p", lambda: fake.sandboxes["dddddddddddd"].status is Status.RUNNING),
+            ("aaaaaaaaaaaa", "r", lambda: len(fake.permits) == 5),
+            ("cccccccccccc", "ctrl+d", lambda: "cccccccccccc" not in fake.sandboxes),
+        ):
+            await select(app, pilot, id_)
+            await pilot.press(key)
+            await until(pilot, on(app, ConfirmScreen))
+            await pilot.press("y")
+            await until(pilot, done)
+            await until(pilot, lambda: not app.work.in_flight)
+
+
+async def test_a_failure_is_told_with_its_hint_and_kept(run_app, fake):
+    fake.faults.verbs["stop"] = BackendError("the engine is busy", hint="try again")
+    async with run_app() as (app, pilot):
+        await pilot.press("x")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: "the engine is busy" in screen_text(app))
+        await pilot.press("v")
+        await until(pilot, on(app, TextScreen))
+        assert "stop agent: the engine is busy try again (audit row 1)" in " ".join(screen_text(app).split())
+
+
+async def test_read_only_is_a_badge_and_a_denial_on_record(run_app, fake):
+    async with run_app(read_only=True) as (app, pilot):
+        assert "READ-ONLY" in screen_text(app)
+        await pilot.press("x")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: "the console is read-only" in screen_text(app))
+        assert fake.permits == []
+        [entry] = await app.service.history(AuditQuery())
+        assert entry.outcome == "denied"
+
+
+async def test_the_menu_greys_what_cannot_be_done_with_the_reason(run_app, fake):
+    fake._capabilities = Capabilities(frozenset(Capability) - {Capability.PAUSE}, {Capability.PAUSE: "no freezer"})
+    async with run_app() as (app, pilot):
+        await pilot.press("m")
+        await until(pilot, on(app, MenuScreen))
+        assert "no freezer" in screen_text(app)
+        assert app.screen.query_one(OptionList).get_option("verb('pause')").disabled
+        await pilot.press("x")
+        await until(pilot, on(app, ConfirmScreen))
+
+
+async def test_the_palette_has_every_action(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: "Stop agent" in screen_text(app))
+        await pilot.press(*"messag", "enter")
+        await until(pilot, on(app, TextScreen))
+
+
+async def test_help_names_the_keys_that_work_here(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("question_mark")
+        await until(pilot, on(app, TextScreen))
+        for words in ("In the list", "Everywhere on this screen", "Ctrl+d", "Remove"):
+            assert words in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+
+
+# --- the form
+
+
+async def fill(app, pilot, **texts):
+    for name, text in texts.items():
+        app.screen.query_one(f"#field-{name}", Input).value = text
+    await pilot.pause()
+
+
+async def test_create_shows_errors_beside_their_fields_and_keeps_what_was_typed(run_app, fake):
+    async with run_app() as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        wrong = {"name": "bad name!", "memory_mib": "512 apples", "cpus": "0", "egress": "https://x.io/y", "secrets": "NOPE",
+                 "workspace": "relative", "labels": "team"}  # fmt: skip
+        await fill(app, pilot, **wrong)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: len(app.screen.query("FormRow.-wrong")) == len(wrong))
+        assert "is not a size" in screen_text(app)
+        assert {name: app.screen.query_one(f"#field-{name}", Input).value for name in wrong} == wrong
+        assert app.focused.id == "field-name"
+        assert fake.permits == []
+
+
+async def test_create_makes_it_and_selects_it(run_app, fake):
+    async with run_app() as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        await pilot.press(*"fresh")
+        await fill(app, pilot, image="python:3.12", cpus="0.5", memory_mib="64M", labels="team=red")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen is app.main and app.main.selected.name == "fresh")
+        made = app.main.selected
+        assert (made.status, made.spec.memory_mib, made.labels) == (Status.RUNNING, 64, {"team": "red"})
+
+
+async def test_create_that_fails_says_why_in_the_form(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, name="agent", image="python:3.12")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "the name 'agent' is taken" in screen_text(app))
+        assert isinstance(app.screen, FormScreen)
+        assert app.screen.query_one("#field-name", Input).value == "agent"
+
+
+async def test_closing_the_form_does_not_cancel_the_create(run_app, fake):
+    fake.faults.verbs["create"] = 0.3
+    async with run_app() as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, name="slow", image="python:3.12")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.work.in_flight)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+        await until(pilot, lambda: app.main.selected is not None and app.main.selected.name == "slow")
+
+
+async def test_edit_shows_the_plan_and_a_live_change_goes_through(run_app, fake):
+    async with run_app() as (app, pilot):
+        await pilot.press("e")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, cpus="2")
+        await until(pilot, lambda: "● live" in screen_text(app))
+        await fill(app, pilot, image="python:3.13")
+        await until(pilot, lambda: "↻ recreate" in screen_text(app))
+        await fill(app, pilot, image="python:3.12")
+        await until(pilot, lambda: "Applied live" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen is app.main and fake.sandboxes["aaaaaaaaaaaa"].spec.cpus == 2)
+
+
+async def test_edit_that_the_backend_cannot_do_is_refused_beside_the_field(run_app, fake):
+    fake._capabilities = Capabilities(
+        frozenset(Capability) - {Capability.EGRESS_ALLOWLIST}, {Capability.EGRESS_ALLOWLIST: "there is no gateway"}
+    )
+    async with run_app() as (app, pilot):
+        await pilot.press("e")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, egress="example.org")
+        await until(pilot, lambda: "✕ unsupported" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "there is no gateway" in screen_text(app))
+        assert fake.permits == []
+
+
+async def test_a_failed_recreate_leaves_the_old_one_and_says_so(run_app, fake):
+    fake.faults.verbs["create"] = BackendError("no space left")
+    async with run_app() as (app, pilot):
+        await pilot.press("e")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, image="python:3.13")
+        await pilot.press("ctrl+s")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: "The old sandbox is as it was: running" in " ".join(screen_text(app).split()))
+        assert fake.sandboxes["aaaaaaaaaaaa"].image == "python:3.12"
+
+
+async def test_what_others_made_cannot_be_edited(run_app):
+    async with run_app() as (app, pilot):
+        await select(app, pilot, "eeeeeeeeeeee")
+        await pilot.press("e")
+        await until(pilot, lambda: "was not made by this console" in screen_text(app))
+        assert app.screen is app.main
+
+
+async def test_a_policy_that_asks_is_answered_in_a_dialog(run_app, fake):
+    async with run_app(config=Config(backend="fake", policy=Rules(ask=("create",)))) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, name="asked", image="python:3.12")
+        await pilot.press("ctrl+s")
+        await until(pilot, on(app, ConfirmScreen))
+        assert "the policy asks before create" in screen_text(app)
+        await pilot.press("y")
+        await until(pilot, lambda: any(one.name == "asked" for one in fake.sandboxes.values()))
+
+
+# --- quitting
+
+
+async def test_quit_is_at_once_when_nothing_is_lost(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("q")
+        await pilot.pause()
+        assert not app.is_running or app._exit
+
+
+@pytest.mark.parametrize("what", ["action", "shell"])
+async def test_quit_asks_where_something_would_end(run_app, fake, what):
+    fake.faults.verbs["stop"] = 30.0
+    async with run_app() as (app, pilot):
+        if what == "action":
+            await pilot.press("x")
+            await until(pilot, on(app, ConfirmScreen))
+            await pilot.press("y")
+            await until(pilot, lambda: "↻ stopping" in screen_text(app))
+        else:
+            await pilot.press("s")
+            await until(pilot, lambda: isinstance(app.focused, TerminalView))
+            await pilot.press("ctrl+right_square_bracket")
+            await until(pilot, lambda: isinstance(app.focused, FleetTable))
+        await pilot.press("q")
+        await until(pilot, on(app, ConfirmScreen))
+        assert "Quit?" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+
+
+def test_the_scene_has_all_kinds():
+    assert {one.status for one in fleet()} >= {Status.RUNNING, Status.EXITED, Status.LOST}

@@ -1,0 +1,119 @@
+"""Filters, the form's texts, what can be done, and how values read."""
+
+from __future__ import annotations
+
+import pytest
+from tests.tui.app.scene import fleet, sandbox
+
+from sandbox_console.model.action import Kill, Remove, Update
+from sandbox_console.model.sandbox import Exit, Status
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.tui import words
+from sandbox_console.tui.filters import parse_filter
+from sandbox_console.tui.formdata import parse, texts_of
+from sandbox_console.tui.offers import VERBS, accepted, command_line, must_type, unfit
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", {"agent", "builder", "crashed", "done", "theirs", "lost"}),
+        ("agent", {"agent"}),
+        ("AGENT", set()),
+        ("^(agent|done)$", {"agent", "done"}),
+        ("!running", {"crashed", "done", "lost"}),
+        ("postgres", {"theirs"}),
+        ("-l team=red", {"agent"}),
+        ("-l team", {"agent", "done"}),
+        ("!-l team", {"builder", "crashed", "theirs", "lost"}),
+        ("-f bdr", {"builder"}),
+        ("cccc", {"crashed"}),
+        ("(", set()),
+        ("!", {"agent", "builder", "crashed", "done", "theirs", "lost"}),
+    ],
+)
+def test_filter(text, names):
+    assert {one.name for one in fleet() if parse_filter(text).matches(one)} == names
+
+
+def test_a_broken_expression_is_searched_as_text_and_says_so():
+    found = parse_filter("a(b")
+    assert found.note == "as plain text"
+    assert found.matches(sandbox("1", "a(b"))
+
+
+def test_the_form_gives_back_what_a_spec_says():
+    spec = SandboxSpec(
+        "web", image="python:3.12", command=("sh", "-c", "echo 'a b'"), cpus=0.5, memory_mib=1536, egress=("pypi.org", "*.x.io:443"),
+        secrets=("TOKEN",), workspace="/tmp/w", env={"A": "1 2", "B": ""}, labels={"k": "v=w"}, user="app", max_duration_s=60,
+    )  # fmt: skip
+    assert parse(texts_of(spec), spec) == (spec, {})
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "said"),
+    [
+        ("memory_mib", "512 apples", "not a size"),
+        ("cpus", "two", "not a number"),
+        ("command", "echo 'x", "quotes"),
+        ("labels", "team", "no '='"),
+        ("env", "A=1 B", "'B' has no '='"),
+    ],
+)
+def test_what_a_field_cannot_mean_is_its_own_problem(field, text, said):
+    _, problems = parse({"name": "x", field: text})
+    assert problems.keys() == {field}
+    assert said in problems[field]
+
+
+def test_verbs_that_make_no_sense_now_say_why():
+    running, ended = fleet()[0], fleet()[2]
+    assert unfit(VERBS["start"], running) == "it is running"
+    assert unfit(VERBS["stop"], ended) == "it is exited"
+    assert unfit(VERBS["stop"], running, "restart") == "restart is in flight"
+    assert unfit(VERBS["remove"], ended) == ""
+    assert VERBS["remove"].make(running) == Remove(running.ref, force=True)
+    assert VERBS["remove"].make(ended) == Remove(ended.ref, force=False)
+
+
+def test_what_destroys_needs_the_id():
+    running, ended = fleet()[0], fleet()[2]
+    assert must_type(VERBS["kill"], running)
+    assert not must_type(VERBS["stop"], running)
+    assert not must_type(VERBS["remove"], ended)
+    assert must_type(VERBS["remove"], ended, token="x")
+    long = sandbox("0123456789abcdef0123", "x")
+    assert accepted(" 0123456789abcdef0123 ", long)
+    assert accepted("0123456789ab", long)
+    assert not accepted("0123456789a", long)
+    assert not accepted("", long)
+
+
+def test_the_command_line_of_an_action():
+    one = fleet()[0]
+    assert command_line(Kill(one.ref)) == "sandbox-console kill fake/local/aaaaaaaaaaaa"
+    assert command_line(Remove(one.ref, force=True)) == "sandbox-console rm fake/local/aaaaaaaaaaaa --force"
+    line = command_line(Update(one.ref, SandboxSpec("agent", image="x", env={"KEY": "value"}, memory_mib=64)))
+    assert "value" not in line
+    assert "--memory 64M" in line
+
+
+def test_how_values_read():
+    assert [words.size(n) for n in (None, 0, 900, 5 << 20, 3 << 29)] == ["–", "0B", "900B", "5M", "1.5G"]
+    assert [words.span(n) for n in (-1, 59, 61, 3600, 7300, 90000, 200000)] == [
+        "0s",
+        "59s",
+        "1m01s",
+        "1h00m",
+        "2h01m",
+        "25h",
+        "2d",
+    ]
+    assert words.exit_words(Exit(137, 9, oom=True)) == "out of memory, signal 9"
+    assert words.exit_words(Exit(3)) == "exit 3"
+
+
+def test_a_name_that_is_not_ascii_shows_the_id_beside_it():
+    assert words.shown_name(sandbox("0123456789abcdef", "рayments")) == "рayments (0123456789ab)"
+    assert "\u202e" not in words.shown_name(sandbox("1", "a\u202eb"))
+    assert words.why(sandbox("1", "x", Status.LOST, detail="gone\x1b[2J")) == "gone␛[2J"
