@@ -7,7 +7,8 @@ import dataclasses
 import os
 import sqlite3
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -15,7 +16,8 @@ import aiosqlite
 
 from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Draft, Store, unavailable
-from sandbox_console.audit.thread import unit
+from sandbox_console.audit.thread import to_the_end, unit
+from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.audit import Kind, Outcome
 
@@ -45,13 +47,19 @@ class Journal:
             db = await aiosqlite.connect(path, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise unavailable(error, path) from error
+        store: Store | None = None
+        session: Session | None = None
         try:
-            store = await unit(db, lambda: Store(db._conn, path))  # noqa: SLF001
+            store = await to_the_end(unit(db, lambda: Store(db._conn, path)))  # noqa: SLF001
             folder = path.parent / "sessions"
-            session = await asyncio.to_thread(Session, folder)
+            session = Session(folder)
             await unit(db, store.close_dead_sessions, folder, actor, session.id)
         except BaseException as error:
             await db.close()
+            if session is not None:
+                session.close()
+            if store is not None:
+                store.release()
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise unavailable(error, path) from error
             raise
@@ -60,9 +68,9 @@ class Journal:
     async def close(self) -> None:
         """End the session. Attempts still open become unknown when the next console starts."""
         try:
-            await _to_the_end(self._run(self._store.close))
+            await to_the_end(self._run(self._store.close))
         finally:
-            await _to_the_end(self._db.close())
+            await to_the_end(self._db.close())
             self._session.close()
 
     async def begin(self, action: str, backend: str, target: str, body: Mapping[str, Any]) -> Permit:
@@ -72,7 +80,8 @@ class Journal:
         try:
             [seq] = await asyncio.shield(task)
         except asyncio.CancelledError:
-            await _to_the_end(self._abandon(task, draft))
+            with suppress(AuditUnavailable):  # nothing was permitted: the cancellation is what the caller must see
+                await to_the_end(self._abandon(task, draft))
             raise
         self._attempts[seq] = draft
         return Permit(audit_id=seq, verb=action)
@@ -84,7 +93,7 @@ class Journal:
         attempt = self._draft(Kind.ATTEMPT, action, backend, target, body)
         end = Draft(Kind.OUTCOME, attempt.actor, attempt.session, action, backend, target, None, attempt.request_id,
                     outcome, 0, why)  # fmt: skip
-        seqs = await _to_the_end(self._run(self._store.append, attempt, end))
+        seqs = await to_the_end(self._run(self._store.append, attempt, end))
         return seqs[0]
 
     async def finish(
@@ -102,7 +111,7 @@ class Journal:
     async def note(self, permit: Permit, backend: str, target: str, body: Mapping[str, Any]) -> None:
         """Add what became known after the outcome: how a shell ended."""
         draft = self._draft(Kind.NOTE, permit.verb, backend, target, body, ref=permit.audit_id)
-        await _to_the_end(self._run(self._store.append, draft))
+        await to_the_end(self._run(self._store.append, draft))
 
     async def _abandon(self, append: asyncio.Future[list[int]], draft: Draft) -> None:
         [seq] = await append
@@ -113,7 +122,7 @@ class Journal:
     ) -> None:
         draft = Draft(Kind.OUTCOME, attempt.actor, attempt.session, attempt.action, attempt.backend, attempt.target,
                       seq, attempt.request_id, outcome, dur_us, body)  # fmt: skip
-        await _to_the_end(self._run(self._store.append, draft))
+        await to_the_end(self._run(self._store.append, draft))
 
     def _draft(
         self, kind: Kind, action: str, backend: str, target: str, body: Mapping[str, Any], ref: int | None = None
@@ -123,22 +132,3 @@ class Journal:
 
     async def _run(self, function: Callable[..., T], *args: Any) -> T:
         return await unit(self._db, function, *args)
-
-
-async def _to_the_end(work: Awaitable[T]) -> T:
-    """Await work that must not be cut short: a cancellation is passed on once it is done."""
-    task = asyncio.ensure_future(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-            cancelled = True
-        except Exception:  # noqa: BLE001 - raised below, from the task itself
-            break
-    if cancelled:
-        task.exception()
-        raise asyncio.CancelledError
-    return task.result()

@@ -59,7 +59,7 @@ async def verify(path: Path) -> Verification:
 def _verify(db: sqlite3.Connection) -> Verification:
     db.execute("BEGIN")
     [check] = db.execute("PRAGMA quick_check(1)").fetchone()
-    start = bytes.fromhex(db.execute("SELECT value FROM meta WHERE key = 'genesis'").fetchone()[0])
+    start = _genesis(db)
     columns = ", ".join(schema.COLUMNS)
     rows = db.execute(f"SELECT {columns} FROM record ORDER BY seq")  # noqa: S608
     count, head, bad, problem = first_break(start, rows)
@@ -70,6 +70,15 @@ def _verify(db: sqlite3.Connection) -> Verification:
     [attempts] = db.execute("SELECT count(*) FROM record WHERE kind = 'attempt'").fetchone()
     db.execute("ROLLBACK")
     return Verification(not problem, count, head.hex(), bad, problem, attempts - ended, unknown, _LIMITS)
+
+
+def _genesis(db: sqlite3.Connection) -> bytes:
+    """The hash before the first row; where it was taken out, one that no row follows."""
+    found = db.execute("SELECT value FROM meta WHERE key = 'genesis'").fetchone()
+    try:
+        return bytes.fromhex(found[0]) if found else b""
+    except ValueError:
+        return b""
 
 
 def _where(query: AuditQuery) -> tuple[str, list[Any]]:
@@ -116,16 +125,25 @@ async def _rows(db: aiosqlite.Connection, where: str, *values: Any) -> list[Audi
 def _row(found: sqlite3.Row | tuple[Any, ...]) -> AuditRow:
     seq, at_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, digest = tuple(found)
     return AuditRow(seq, at_ns, Kind(kind), ref, actor, session, request, action, backend, target, outcome, dur,
-                    json.loads(body), bytes(digest).hex())  # fmt: skip
+                    _body(body), bytes(digest).hex())  # fmt: skip
+
+
+def _body(text: str) -> dict[str, Any]:
+    """The body as data; one that was edited into something else is shown as it is: verify() finds it."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"damaged": text}
 
 
 @asynccontextmanager
 async def _reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
     """A read-only connection; None where there is no log yet."""
-    if not path.exists() or path.stat().st_size == 0:
-        yield None
-        return
     try:
+        if not path.exists() or path.stat().st_size == 0:
+            yield None
+            return
         db = await _connect(path)
         try:
             await unit(db, lambda: schema.refuse_newer(db._conn))  # noqa: SLF001
@@ -145,5 +163,8 @@ async def _connect(path: Path) -> aiosqlite.Connection:
         except sqlite3.OperationalError:
             await db.close()
             continue
+        except BaseException:  # a connection left open keeps its thread, and the thread the process
+            await db.close()
+            raise
         return db
     raise AuditUnavailable(f"the audit log {path} cannot be read", hint=f"check the permissions of {path.parent}")

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,13 @@ class Store:
         self._path = path
         self._lock_fd = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._appends = 0
-        with self._locked():
-            schema.prepare(connection)
-        path.chmod(0o600)
+        try:
+            with self._locked():
+                schema.prepare(connection)
+            path.chmod(0o600)
+        except BaseException:
+            os.close(self._lock_fd)
+            raise
         self._identity = _identity(path)
 
     def append(self, *drafts: Draft) -> list[int]:
@@ -73,9 +77,15 @@ class Store:
 
     def close(self) -> None:
         """Checkpoint and close under the lock: closing the last connection checkpoints as well."""
-        with self._locked():
-            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            self._db.close()
+        try:
+            with self._locked():
+                self._checkpoint()
+                self._db.close()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let go of the lock's file."""
         os.close(self._lock_fd)
 
     def _open_attempts(self) -> list[tuple[Any, ...]]:
@@ -90,14 +100,19 @@ class Store:
             seqs = [self._insert(draft, first=drafts[0]) for draft in drafts]
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
-            if self._db.in_transaction:
+            with suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             raise unavailable(error, self._path) from error
         self._appends += len(seqs)
         if self._appends >= _CHECKPOINT_EVERY:
-            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            self._checkpoint()
             self._appends = 0
         return seqs
+
+    def _checkpoint(self) -> None:
+        # The rows are committed by now: a full disk here must not tell the caller that they are not.
+        with suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _insert(self, draft: Draft, first: Draft) -> int:
         head: tuple[int, bytes] | None = self._db.execute(

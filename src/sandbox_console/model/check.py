@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import posixpath
 import re
+from collections.abc import Mapping, Sequence
 
 from sandbox_console.model import hosts
 from sandbox_console.model.spec import SandboxSpec
 
 NAME_MAX = 63
-_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*\Z", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,127}\Z")
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b?)\s*\Z", re.IGNORECASE)
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b?)\s*\Z", re.IGNORECASE | re.ASCII)
 _UNIT_MIB = {"k": 1 / 1024, "": 1.0, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
-_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|)\s*\Z", re.IGNORECASE)
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|)\s*\Z", re.IGNORECASE | re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _RESERVED_LABELS = "sandbox-console."
 
@@ -33,7 +35,19 @@ def problems(spec: SandboxSpec, *, allow_ip: bool = False) -> dict[str, str]:
         "egress": _egress(spec.egress, allow_ip),
         "env": _env(spec),
         "labels": _labels(spec),
-        "command": "a command with a NUL byte cannot be run" if any("\0" in word for word in spec.command) else "",
+        "command": _words(spec.command),
+        "image": "a NUL byte is in it" if "\0" in spec.image else "",
+        "user": "a NUL byte is in it" if spec.user and "\0" in spec.user else "",
+    }
+    return {field: text for field, text in found.items() if text}
+
+
+def command_problems(argv: Sequence[str], env: Mapping[str, str], workdir: str | None) -> dict[str, str]:
+    """What is wrong with a command to run in a sandbox, by field; empty when nothing is."""
+    found = {
+        "command": _words(argv) if argv else "a command is needed",
+        "env": _variables(env),
+        "workdir": _absolute(workdir),
     }
     return {field: text for field, text in found.items() if text}
 
@@ -56,7 +70,7 @@ def parse_size_mib(text: str) -> int:
         raise ValueError(f"{text!r} is not a size; write 512M or 2G")
     mib = float(match[1]) * _UNIT_MIB[match[2].lower()]
     if not 1 <= mib < math.inf:
-        raise ValueError(f"{text!r} is less than 1 MiB")
+        raise ValueError(f"{text!r} is {'less than 1 MiB' if mib < 1 else 'too large'}")
     return int(mib)
 
 
@@ -65,7 +79,10 @@ def parse_duration_s(text: str) -> float:
     match = _DURATION.match(text)
     if not match:
         raise ValueError(f"{text!r} is not a duration; write 90s, 15m, 2h or 1d")
-    return float(match[1]) * _SECONDS[match[2].lower()]
+    seconds = float(match[1]) * _SECONDS[match[2].lower()]
+    if not math.isfinite(seconds):
+        raise ValueError(f"{text!r} is too long")
+    return seconds
 
 
 def _positive(value: float | None) -> str:
@@ -86,7 +103,7 @@ def _workspace(path: str | None) -> str:
     if path is None:
         return ""
     return _absolute(path) or (
-        "'/' would give the sandbox this whole host; name a folder" if not path.strip("/.") else ""
+        "'/' would give the sandbox this whole host; name a folder" if not posixpath.normpath(path).strip("/") else ""
     )
 
 
@@ -99,21 +116,30 @@ def _egress(patterns: tuple[str, ...], allow_ip: bool) -> str:
     return ""
 
 
+def _words(command: Sequence[str]) -> str:
+    return "a command with a NUL byte cannot be run" if any("\0" in word for word in command) else ""
+
+
 def _env(spec: SandboxSpec) -> str:
-    for key, value in spec.env.items():
+    both = next((key for key in spec.env if key in spec.secrets), "")
+    return _variables(spec.env) or (f"{both} is also a secret; keep one of them" if both else "")
+
+
+def _variables(env: Mapping[str, str]) -> str:
+    for key, value in env.items():
         if not _VARIABLE.match(key):
             return f"{key!r} is not a variable's name"
         if "\0" in value:
             return f"{key} has a NUL byte"
-        if key in spec.secrets:
-            return f"{key} is also a secret; keep one of them"
     return ""
 
 
 def _labels(spec: SandboxSpec) -> str:
-    for key in spec.labels:
+    for key, value in spec.labels.items():
         if not _LABEL_KEY.match(key):
             return f"{key!r} is not a label's name"
         if key.startswith(_RESERVED_LABELS):
             return f"{key!r} begins with {_RESERVED_LABELS!r}, which the console keeps for itself"
+        if "\0" in value:
+            return f"{key} has a NUL byte"
     return ""

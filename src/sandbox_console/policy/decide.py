@@ -59,7 +59,10 @@ def _egress_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
         return None
     ceiling = [hosts.parse(text, allow_ip=rules.egress_ip) for text in rules.egress]
     for asked in spec.egress:
-        wanted = hosts.parse(asked, allow_ip=rules.egress_ip)
+        try:
+            wanted = hosts.parse(asked, allow_ip=rules.egress_ip)
+        except ValueError as error:
+            return Deny(str(error), "policy.egress")
         if not any(hosts.covers(allowed, wanted) for allowed in ceiling):
             return Deny(f"egress to {asked!r} is not covered by the policy", "policy.egress")
     return None

@@ -13,8 +13,18 @@ MASK = b"[secret]"
 
 
 def forms(value: str) -> set[bytes]:
-    """A value raw, URL-encoded, JSON-escaped, in hex and in base64 at its three alignments."""
-    raw = value.encode()
+    """A value raw, URL-encoded, JSON-escaped, in hex and in base64 at its three alignments; and each of its lines.
+
+    Output comes by lines, and a terminal ends them its own way: a key of many lines is found by each.
+    """
+    lines = value.splitlines()
+    if len(lines) > 1:
+        return _forms(value).union(*map(_forms, lines))
+    return _forms(value)
+
+
+def _forms(value: str) -> set[bytes]:
+    raw = value.encode("utf-8", "surrogatepass")
     found = {raw, quote(value, safe="").encode(), quote_plus(value).encode(), json.dumps(value)[1:-1].encode()}
     found |= {json.dumps(value, ensure_ascii=False)[1:-1].encode(), raw.hex().encode(), raw.hex().upper().encode()}
     found |= {base64.b64encode(raw), base64.urlsafe_b64encode(raw)}
@@ -55,6 +65,25 @@ class Redactor:
         self._longest = max(map(len, self._forms))
         self._prefixes = frozenset(form[:size] for form in self._forms for size in range(1, len(form)))
 
+    def split(self, data: bytes) -> tuple[bytes, bytes]:
+        """What is certain of a stream so far, masked, and the rest, which may begin a value.
+
+        A match that begins within the rest waits with it: a longer one may be on its way there.
+        """
+        if self._automaton is None:
+            return data, b""
+        hold = len(data) - self.held_back(data)
+        parts: list[bytes] = []
+        at = 0
+        for _, start, end in self._automaton.find_matches_as_indexes(data):
+            if start >= hold:
+                break
+            parts += data[at:start], MASK
+            at = end
+            if end > hold:
+                hold = len(data) - self.held_back(data[end:])
+        return b"".join((*parts, data[at:hold])), data[max(at, hold) :]
+
     def apply(self, data: bytes) -> bytes:
         """All of ``data`` with the known values masked."""
         if self._automaton is None:
@@ -74,7 +103,7 @@ class Redactor:
 
     def held_back(self, data: bytes) -> int:
         """How many of the last bytes may be the beginning of a value."""
-        if self._automaton is None:
+        if self._automaton is None or not data:
             return 0
         for size in range(min(self._longest - 1, len(data)), 0, -1):
             if data[-size:] in self._prefixes:
@@ -96,12 +125,10 @@ class StreamRedactor:
 
     def feed(self, data: bytes) -> bytes:
         """What may be shown so far: the last bytes are kept back while they may begin a value."""
-        masked = self._redactor.apply(self._held + data if self._held else data)
-        keep = self._redactor.held_back(masked)
-        self._held = masked[len(masked) - keep :]
-        return masked[: len(masked) - keep] if keep else masked
+        shown, self._held = self._redactor.split(self._held + data if self._held else data)
+        return shown
 
     def flush(self) -> bytes:
         """The rest, at the stream's end."""
         held, self._held = self._held, b""
-        return held
+        return self._redactor.apply(held)

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, SecretError
+from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, SecretError
 from sandbox_console.model import check
-from sandbox_console.model.action import Action, Create, OpenShell, Permit, Update
+from sandbox_console.model.action import Action, Create, Exec, OpenShell, Permit, Update
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
@@ -48,7 +48,7 @@ class Console:
         self._gate = Gate(trail, self._vault, hub.publish)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s)
-        self._operations: set[asyncio.Task[ActionResult]] = set()
+        self._operations: set[asyncio.Task[Any]] = set()
         self._shells: set[ShellSession] = set()
 
     # Reads
@@ -100,8 +100,13 @@ class Console:
             sandbox = await backend.inspect(ref)
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
         masks: dict[Stream, StreamRedactor] = {}
+        last = 0
         async for batch in backend.logs(ref, query):
+            last = batch[-1].at_ns if batch else last
             yield [self._masked(item, masks) for item in batch]
+        rest = [LogRecord(last, stream, mask.flush()) for stream, mask in masks.items() if mask.holding]
+        if rest:
+            yield rest
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
         """Actions on record, newest first."""
@@ -169,13 +174,21 @@ class Console:
 
     async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
         """Open a shell through the gate; its end is noted when it is closed."""
+        task = asyncio.create_task(self._open_shell(request, consent))
+        self._operations.add(task)
+        task.add_done_callback(self._operations.discard)
+        return await task
+
+    async def _open_shell(self, request: OpenShell, consent: Consent) -> ShellSession:
         asked = await self._request(request, consent)
+        opened: list[ShellSession] = []
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
             backend = await self.fleet.use(request.ref.backend, request.ref.host)
             terminal = await backend.shell(permit, request, secrets)
             session = ShellSession(request, permit.audit_id, terminal, self._vault.redactor, note_end(permit))
             self._shells = {one for one in self._shells if not one.closed} | {session}
+            opened.append(session)
             return session
 
         def note_end(permit: Permit) -> Any:
@@ -185,7 +198,12 @@ class Console:
 
             return note
 
-        return await self._gate.run(asked, effect, lambda _: (Outcome.OK, {"opened": True}, ""))
+        try:
+            return await self._gate.run(asked, effect, lambda _: (Outcome.OK, {"opened": True}, ""))
+        except BaseException:  # nobody got the session, so nobody else would end it
+            for session in opened:
+                await session.close()
+            raise
 
     async def close(self) -> None:
         """Cancel what is in flight (each is recorded as cancelled), end shells, let go of the backends."""
@@ -195,8 +213,10 @@ class Console:
         await asyncio.gather(*(shell.close() for shell in self._shells), return_exceptions=True)
         await self._stats.close()
         await self._watcher.close()
-        await self.fleet.close()
-        await self.trail.close()
+        try:
+            await self.fleet.close()
+        finally:
+            await self.trail.close()
 
     async def _perform(self, action: Action, consent: Consent, io: ExecIO, operation: Operation) -> ActionResult:
         request = await self._request(action, consent)
@@ -221,6 +241,9 @@ class Console:
             decision = await self.decide(action, target)
         except ConsoleError as error:
             return Request(action, backend, target, Deny(error.message, "request"), consent, error)
+        except Exception as error:  # noqa: BLE001 - a bug of a backend's leaves its row like any other failure
+            failure = BackendError(f"{backend} failed unexpectedly: {type(error).__name__}: {error}")
+            return Request(action, backend, target, Deny(failure.message, "request"), consent, failure)
         return Request(action, backend, target, decision, consent)
 
     async def _check_spec(self, action: Action) -> None:
@@ -228,6 +251,8 @@ class Console:
             problems = await self.problems(action.spec, *_place(action))
             if problems:
                 raise InvalidSpec(problems)
+        if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
+            raise InvalidSpec(wrong)
 
     def _masked(self, item: LogItem, masks: dict[Stream, StreamRedactor]) -> LogItem:
         if not isinstance(item, LogRecord) or not self._vault.redactor.active:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+from sandbox_console.audit.thread import to_the_end
 from sandbox_console.backends.base import Backend, Progress, Secrets
 from sandbox_console.errors import Conflict, Unsupported
 from sandbox_console.model.action import (
@@ -87,7 +88,8 @@ async def _create(action: Create, permit: Permit, call: Call) -> SandboxRef:
         await call.backend.start(permit, ref, call.secrets)
     except BaseException:
         # A create that cannot start leaves nothing; one that ran and failed is there to be looked at.
-        await asyncio.shield(_discard(call.backend, permit, ref))
+        with suppress(Exception):  # what went wrong first is what is told
+            await to_the_end(_discard(call.backend, permit, ref))
         raise
     return ref
 

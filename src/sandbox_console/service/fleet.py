@@ -32,7 +32,8 @@ class Fleet:
         backend = self._backends.get((name, host))
         if backend is None:
             raise UsageError(f"no backend {name!r} on host {host!r}", hint=f"there is: {self.described()}")
-        if (name, host) not in self._opened:
+        opening = self._opened.get((name, host))
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
             self._opened[name, host] = asyncio.create_task(backend.open())
         await asyncio.shield(self._opened[name, host])
         return backend
@@ -45,8 +46,7 @@ class Fleet:
         """Close those that were opened."""
         for key, opening in self._opened.items():
             opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-            await self._backends[key].close()
+            await asyncio.gather(opening, self._backends[key].close(), return_exceptions=True)
         self._opened.clear()
 
     async def listing(self, backend: str = "") -> tuple[list[Sandbox], list[BackendHealth]]:
@@ -95,10 +95,10 @@ class Fleet:
                 return await backend.list(), await backend.health()
         except TimeoutError:
             return [], _silent(name, host)
-        except ConsoleError as error:
+        except Exception as error:  # noqa: BLE001 - one backend's bug must not hide the others
             health = await self._health(name, host)
             if health.ok:  # it answered the ping and failed the list: the failure is what matters
-                health = BackendHealth(name, host, HealthState.UNREACHABLE, error.message, error.hint)
+                health = _failed(name, host, error)
             return [], health
 
     async def _health(self, name: str, host: str) -> BackendHealth:
@@ -107,6 +107,14 @@ class Fleet:
                 return await (await self.use(name, host)).health()
         except TimeoutError:
             return _silent(name, host)
+        except Exception as error:  # noqa: BLE001 - as above
+            return _failed(name, host, error)
+
+
+def _failed(name: str, host: str, error: Exception) -> BackendHealth:
+    if isinstance(error, ConsoleError):
+        return BackendHealth(name, host, HealthState.UNREACHABLE, error.message, error.hint)
+    return BackendHealth(name, host, HealthState.UNREACHABLE, f"{type(error).__name__}: {error}")
 
 
 def _silent(name: str, host: str) -> BackendHealth:

@@ -82,8 +82,9 @@ class Gate:
                 await self._refuse(journal, request, refusal)
                 raise refusal
             permit = await journal.begin(
-                request.action.verb, request.backend, target_of(request.action), self._body(request)
+                request.action.verb, request.backend, target_of(request.action), await self._body(request)
             )
+            self._trail.note_problem("")
         except AuditUnavailable as error:
             self._trail.note_problem(error.message)
             raise
@@ -107,7 +108,12 @@ class Gate:
             outcome, body = _outcome_of(failure), {"code": failure.code, "error": failure.message}
             raise failure from (None if failure is error else error)
         finally:
-            await self._finish(journal, request, permit, outcome, (time.monotonic_ns() - began) // 1000, body, target)
+            took = (time.monotonic_ns() - began) // 1000
+            try:
+                await self._finish(journal, request, permit, outcome, took, body, target)
+            except AuditUnavailable:
+                if outcome is not Outcome.CANCELLED:  # a cancellation stays one, whatever the log can take
+                    raise
 
     async def _finish(
         self, journal: Journal, request: Request, permit: Permit, outcome: Outcome, dur_us: int, body: dict[str, Any],
@@ -125,12 +131,12 @@ class Gate:
         self._tell(request, permit.audit_id, outcome, str(body.get("error", "")), target)
 
     async def _refuse(self, journal: Journal, request: Request, refusal: ConsoleError) -> None:
+        body = await self._body(request)
+        refusal = self._failure(request, refusal)
         why = {"code": refusal.code, "error": refusal.message, "rule": getattr(refusal, "rule", "")}
         outcome = _outcome_of(refusal)
         action = request.action
-        refusal.audit_id = await journal.refuse(
-            action.verb, request.backend, target_of(action), self._body(request), outcome, why
-        )
+        refusal.audit_id = await journal.refuse(action.verb, request.backend, target_of(action), body, outcome, why)
         self._tell(request, refusal.audit_id, outcome, refusal.message, "")
 
     def _tell(self, request: Request, audit_id: int, outcome: Outcome, message: str, target: str) -> None:
@@ -140,6 +146,7 @@ class Gate:
     def _failure(self, request: Request, error: Exception) -> ConsoleError:
         if isinstance(error, ConsoleError):
             error.message = self._vault.redactor.text(error.message)
+            error.hint = self._vault.redactor.text(error.hint)
             return error
         text = self._vault.redactor.text(f"{type(error).__name__}: {error}")
         return BackendError(f"{request.action.verb} on {request.backend} failed unexpectedly: {text}")
@@ -152,7 +159,9 @@ class Gate:
             return list(dict.fromkeys([*action.spec.secrets, *(name for name in own if name not in gone)]))
         return list(own) if action.verb in ("start", "restart", "exec", "shell") else []
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    async def _body(self, request: Request) -> dict[str, Any]:
+        # Known before the row is written: a value pasted into an argument must not get into the log.
+        await self._vault.learn(self._secret_names(request))
         body: dict[str, Any] = _masked(body_of(request.action, request.target), self._vault.redactor.text)
         return body
 
@@ -183,5 +192,5 @@ def _masked(value: Any, mask: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, Mapping):
-        return {key: _masked(item, mask) for key, item in value.items()}
+        return {mask(str(key)): _masked(item, mask) for key, item in value.items()}
     return [_masked(item, mask) for item in value] if isinstance(value, (list, tuple)) else value

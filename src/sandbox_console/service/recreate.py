@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import secrets as random
 from contextlib import suppress
 
+from sandbox_console.audit.thread import to_the_end
 from sandbox_console.backends.base import Backend, Progress, Secrets
-from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
@@ -33,20 +32,23 @@ async def recreate(
             await backend.stop(permit, old.ref, _GRACE_S)
             progress("starting the new one")
             await backend.start(permit, new, own)
+        await to_the_end(_swap(backend, permit, old, new, spec.name))
     except BaseException:
-        await asyncio.shield(_undo(backend, permit, old, new, secrets))
+        await to_the_end(_undo(backend, permit, old, new, secrets))
         raise
-    await asyncio.shield(_swap(backend, permit, old, new, spec.name))
+    await to_the_end(backend.remove(permit, old.ref, force=True))
     return new
 
 
 async def _swap(backend: Backend, permit: Permit, old: Sandbox, new: SandboxRef, name: str) -> None:
-    await backend.remove(permit, old.ref, force=True)
+    await backend.rename(permit, old.ref, f"{old.name[:50]}-old-{random.token_hex(3)}")
     await backend.rename(permit, new, name)
 
 
 async def _undo(backend: Backend, permit: Permit, old: Sandbox, new: SandboxRef, secrets: Secrets) -> None:
-    with suppress(ConsoleError):
+    with suppress(Exception):
         await backend.remove(permit, new, force=True)
+    with suppress(Exception):
+        await backend.rename(permit, old.ref, old.name)
     if old.status.live and old.spec is not None:
         await backend.start(permit, old.ref, [secret for secret in secrets if secret.name in old.spec.secrets])

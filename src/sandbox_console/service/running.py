@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from sandbox_console.audit.thread import to_the_end
 from sandbox_console.backends.base import Process
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
@@ -32,15 +33,17 @@ async def run_to_end(process: Process, io: ExecIO, redactor: Redactor, timeout_s
     ran = Ran()
     feeding = asyncio.create_task(_feed(process, io))
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s) as limit:
             await _drain(process, io, redactor, ran)
             ran.exit = await process.wait()
     except TimeoutError:
-        await process.kill()
+        await to_the_end(process.kill())
+        if timeout_s is None or not limit.expired():  # a failure of the provider's own, not our limit
+            raise
         ran.timed_out = True
         ran.exit = Exit(code=TIMED_OUT_CODE, reason=f"it ran longer than {timeout_s:g} s")
     except BaseException:
-        await asyncio.shield(process.kill())
+        await to_the_end(process.kill())
         raise
     finally:
         feeding.cancel()
@@ -50,10 +53,12 @@ async def run_to_end(process: Process, io: ExecIO, redactor: Redactor, timeout_s
 
 
 async def _feed(process: Process, io: ExecIO) -> None:
-    if io.stdin is not None:
-        async for data in io.stdin:
-            await process.write(data)
-    await process.close_stdin()
+    try:
+        if io.stdin is not None:
+            async for data in io.stdin:
+                await process.write(data)
+    finally:  # also where the input failed: a guest must not wait for more
+        await process.close_stdin()
 
 
 async def _drain(process: Process, io: ExecIO, redactor: Redactor, ran: Ran) -> None:

@@ -14,6 +14,9 @@ from sandbox_console.secrets.redactor import Redactor, StreamRedactor
 
 OnEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
 
+_END_S = 15.0
+"""How long a backend may take to end a shell; past it the note says that it did not."""
+
 _HELD_S = 0.02
 """How long bytes that may begin a secret wait for more; a prompt must not wait for the next key."""
 
@@ -47,6 +50,8 @@ class ShellSession:
             done, _ = await asyncio.wait({self._reading}, timeout=_HELD_S if self._mask.holding else None)
             if not done:
                 return self._mask.flush()
+            if self._reading.cancelled():  # the session was closed: an end, not a cancellation of the reader
+                return b""
             data, self._reading = self._reading.result(), None
             self._bytes["out"] += len(data)
             shown = self._mask.feed(data) if data else self._mask.flush()
@@ -73,9 +78,13 @@ class ShellSession:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        ended, problem = Exit(), ""
         try:
-            await self._terminal.close()
-            ended = await self._terminal.wait()
+            async with asyncio.timeout(_END_S):
+                await self._terminal.close()
+                ended = await self._terminal.wait()
+        except Exception as error:  # noqa: BLE001 - however it ends, the end is noted
+            problem = f"{type(error).__name__}: {error}"
         finally:
             if self._reading is not None:
                 self._reading.cancel()
@@ -88,4 +97,5 @@ class ShellSession:
                 "bytes_in": self._bytes["in"],
                 "bytes_out": self._bytes["out"],
             }
+            | ({"error": problem} if problem else {})
         )

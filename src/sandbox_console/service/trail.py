@@ -35,19 +35,23 @@ class Trail:
         self.problem = ""
         self._publish = publish
         self._journal: Journal | None = None
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[Journal] | None = None
 
     async def journal(self) -> Journal:
         """The journal, opened once. Raises AuditUnavailable, each time anew while it cannot be opened."""
-        async with self._opening:
-            if self._journal is None:
-                try:
-                    self._journal = await Journal.open(self.path, self.actor)
-                except AuditUnavailable as error:
-                    self.note_problem(error.message)
-                    raise
-                self.note_problem("")
-            return self._journal
+        if self._opening is None or (self._opening.done() and self._journal is None):
+            self._opening = asyncio.create_task(self._open())
+        # A caller that is cancelled while it waits must not leave a half-opened journal behind.
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> Journal:
+        try:
+            self._journal = await Journal.open(self.path, self.actor)
+        except AuditUnavailable as error:
+            self.note_problem(error.message)
+            raise
+        self.note_problem("")
+        return self._journal
 
     def note_problem(self, text: str) -> None:
         """Make known that the log cannot be written, or (empty) that it can again."""
@@ -57,6 +61,8 @@ class Trail:
 
     async def close(self) -> None:
         """End the session."""
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
         if self._journal is not None:
             journal, self._journal = self._journal, None
             await journal.close()
