@@ -233,6 +233,7 @@ def test_an_unknown_backend_is_exit_2(cli: Cli) -> None:
 
 def test_a_dead_backend_is_named_and_asked_for_is_exit_5(cli: Cli) -> None:
     (cli.home / "config.toml").write_text("[backends.microsandbox]\nenabled = false\n")
+    cli.env["DOCKER_HOST"] = "unix:///nope.sock"
     try:
         for words, code in ((("ls",), 0), (("ls", "--backend", "docker"), 5)):
             done = cli(*words)

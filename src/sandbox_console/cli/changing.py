@@ -6,6 +6,7 @@ import dataclasses
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.listing import plain
 from sandbox_console.cli.making import follow
 from sandbox_console.cli.specs import from_args, without
 from sandbox_console.errors import Conflict, InvalidSpec
@@ -60,15 +61,7 @@ def _print(context: Context, plan: Plan) -> None:
         context.say("nothing differs")
         return
     rows = (
-        (change.field, _value(change.before), _value(change.after), str(change.how), change.reason)
+        (change.field, plain(change.before), plain(change.after), str(change.how), change.reason)
         for change in plan.changes
     )
     context.table(("FIELD", "BEFORE", "AFTER", "HOW", "REASON"), rows)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, (tuple, list)):
-        return " ".join(map(str, value)) or "-"
-    if isinstance(value, dict):
-        return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
-    return "-" if value in (None, "") else str(value)

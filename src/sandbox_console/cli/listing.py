@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 import tomli_w
 
@@ -161,7 +162,7 @@ async def show(context: Context) -> int:
         context.record(data.details(found))
     else:
         for key, value in facts(found):
-            context.text(f"{key:<14}  {value}".rstrip())
+            context.text(f"{key:<20}  {value}".rstrip())
     return 0
 
 
@@ -191,11 +192,20 @@ def facts(found: Sandbox) -> list[tuple[str, str]]:
     ]
     lines += [("label", f"{key}={value}") for key, value in sorted(found.labels.items())]
     asked = found.spec.to_dict() if found.spec else {}
-    lines += [(f"asked {key}", str(value)) for key, value in asked.items() if key not in ("name", "image", "labels")]
+    lines += [(f"asked {key}", plain(value)) for key, value in asked.items() if key not in ("name", "image", "labels")]
     for fact in found.effective:
         note = "; ".join(filter(None, ["" if fact.enforced else "not enforced", fact.note]))
         lines.append((f"has {fact.field}", f"{fact.value} ({note})" if note else fact.value))
     return lines
+
+
+def plain(value: object) -> str:
+    """A spec's value as a person writes it: a command as a shell would take it, a table as K=V."""
+    if isinstance(value, (tuple, list)):
+        return shlex.join(map(str, value)) or "-"
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
+    return "-" if value in (None, "") else str(value)
 
 
 async def resolve(console: Console, name: str) -> Sandbox | ConsoleError:

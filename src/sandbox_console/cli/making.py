@@ -7,6 +7,7 @@ from typing import Any
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.listing import plain
 from sandbox_console.cli.specs import from_args
 from sandbox_console.errors import BackendUnreachable, InvalidSpec, UsageError
 from sandbox_console.model.action import Create
@@ -107,7 +108,7 @@ async def _dry_run(context: Context, console: Console, action: Create) -> int:
 def _print_dry_run(context: Context, report: dict[str, Any]) -> None:
     context.text(f"backend    {report['backend']}/{report['host']}")
     for key, value in report["spec"].items():
-        context.text(f"spec       {key} = {value}")
+        context.text(f"spec       {key} = {plain(value)}")
     for key, value in report["problems"].items():
         context.text(f"problem    {key}: {value}")
     decision = report["decision"]

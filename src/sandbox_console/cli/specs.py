@@ -8,11 +8,12 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sandbox_console.errors import InvalidSpec, UsageError
+from sandbox_console.model import check
 from sandbox_console.model.check import parse_duration_s, parse_size_mib
 from sandbox_console.model.spec import SandboxSpec
 
@@ -72,8 +73,16 @@ def from_args(args: argparse.Namespace, base: dict[str, Any]) -> SandboxSpec:
     if args.command:
         values["command"] = args.command
     if problems:
-        raise InvalidSpec(problems)
+        raise InvalidSpec(_others(values) | problems)
     return SandboxSpec.from_dict(values)
+
+
+def _others(values: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong beside what could not even be read, so that all of it is told at once."""
+    try:
+        return check.problems(SandboxSpec.from_dict(values))
+    except InvalidSpec as error:
+        return error.problems
 
 
 def without(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import time
@@ -36,7 +37,7 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
         case OpenShell(shell=shell, user=user):
             body |= {"shell": shell, "user": user}
         case _:
-            names = [name for name in action.__dataclass_fields__ if name != "ref"]
+            names = [item.name for item in dataclasses.fields(action) if item.name != "ref"]
             body |= {name: getattr(action, name) for name in names}
     return body
 

@@ -1,0 +1,231 @@
+"""Every verb's text and JSON, byte for byte, against tests/cli/golden/."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+from tests.cli.golden import Golden, fleet
+
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.policy.rules import Rules
+from sandbox_console.secrets.sources import SecretSource
+from sandbox_console.service import Config
+from sandbox_console.testing.fake import FakeBackend
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path))
+    monkeypatch.setenv("SANDBOX_CONSOLE_ACTOR", "user:tester")
+
+
+def both(golden: Golden, line: str) -> None:
+    golden(line)
+    golden(f"{line} --json" if " -- " not in line else line.replace(" -- ", " --json -- "))
+
+
+def test_ls() -> None:
+    golden = Golden(fleet())
+    for line in ("ls", "ls --all", "ls -l team=core", "ls -l nonsense"):
+        both(golden, line)
+    golden.check("ls")
+
+
+def test_ls_names_a_dead_backend() -> None:
+    golden = Golden(fleet(dead=True))
+    for line in (
+        "ls -l team=core",
+        "ls --backend gone",
+        "ls --backend fake -l team=core",
+        "show gone:web",
+        "show nope",
+    ):
+        both(golden, line)
+    golden.check("dead")
+
+
+def test_show() -> None:
+    golden = Golden(fleet())
+    for line in ("show web", "show fake:batch", "show fake/local/ccccccccccc3", "show theirs"):
+        both(golden, line)
+    golden("show web --toml")
+    golden("show theirs --toml")
+    both(golden, "show nope")
+    golden.check("show")
+
+
+def test_names_that_are_not_unique_list_the_candidates() -> None:
+    twins = FakeBackend([dataclasses.replace(one, name="web") for one in fleet()[0].sandboxes.values()])  # type: ignore[attr-defined]
+    golden = Golden([twins])
+    both(golden, "show web")
+    golden("show fake/local/aaaaaaaaaaa1")
+    golden.check("ambiguous")
+
+
+def test_create(tmp_path: Path) -> None:
+    golden = Golden(fleet())
+    both(golden, "create new --image host --cpus 2 --memory 1G --label a=b -- sleep 9")
+    golden("create new2 --image host --no-start --json")
+    both(golden, "create other --image host --dry-run --pids 9 --env A=1")
+    both(golden, "create bad --image host --memory '512 apples' --cpus 0")
+    both(golden, "create bad --image host --cpus 0 --egress http://x/")
+    both(golden, "create bad --image nope")
+    both(golden, "create bad --image nope --dry-run")
+    both(golden, "create")
+    both(golden, "create web --image host")
+    both(golden, "create x --image host --backend fake/elsewhere")
+    golden.check("create")
+
+
+def test_what_a_backend_lacks_is_named() -> None:
+    able = Capabilities(
+        frozenset({Capability.CREATE, Capability.EGRESS_NONE}), {Capability.LIMIT_CPU: "no cgroup here"}
+    )
+    golden = Golden([FakeBackend(capabilities=able)])
+    both(golden, "create x --image host --cpus 1")
+    both(golden, "create x --image host --cpus 1 --dry-run")
+    golden.check("lacking")
+
+
+def test_update() -> None:
+    golden = Golden(fleet())
+    both(golden, "update web --dry-run --cpus 2 --env MODE=prod --unset workspace")
+    golden("update web --dry-run --label team=core")
+    both(golden, "update web --cpus 2")
+    both(golden, "update web --name web2 --label more=1")
+    both(golden, "update web2 --cpus many")
+    both(golden, "update theirs --cpus 1")
+    golden("update web2 --unset nonsense")
+    golden.check("update")
+
+
+def test_lifecycle() -> None:
+    golden = Golden(fleet())
+    both(golden, "stop web")
+    both(golden, "start web batch")
+    both(golden, "restart web --grace 1s")
+    both(golden, "pause web")
+    both(golden, "resume web")
+    both(golden, "kill web nope batch")
+    both(golden, "kill web --signal NOPE")
+    both(golden, "rm batch web web")
+    both(golden, "rm nope")
+    golden("stop web --grace soon")
+    golden.check("lifecycle")
+
+
+def test_policy() -> None:
+    asking = Config(backend="fake", policy=Rules(ask=("stop",), deny=("kill",)))
+    golden = Golden(fleet(), asking)
+    both(golden, "stop theirs")
+    golden("stop theirs --yes")
+    golden("stop theirs --confirm wrong")
+    golden("stop theirs --confirm ddddddddddd4")
+    both(golden, "stop web")
+    golden("stop web --yes")
+    both(golden, "kill web --yes")
+    both(golden, "rm batch --read-only")
+    golden.check("policy")
+
+
+def test_exec() -> None:
+    golden = Golden(fleet())
+    both(golden, "exec web -- echo hello")
+    both(golden, "exec web -- exit 42")
+    both(golden, "exec web -- nope")
+    both(golden, "exec web --timeout 0.1 -- sleep 60")
+    both(golden, "exec batch -- echo x")
+    both(golden, "exec nope -- echo x")
+    golden("exec web")
+    golden("exec web --timeout 0 -- echo")
+    golden("exec web --env novalue -- echo")
+    golden("shell web")
+    golden.check("exec")
+
+
+def test_exec_reads_stdin() -> None:
+    golden = Golden(fleet())
+    reading, writing = os.pipe()
+    os.write(writing, b"in\xff\n")
+    os.close(writing)
+    try:
+        golden("exec web -- cat", stdin=reading)
+    finally:
+        os.close(reading)
+    golden.check("stdin")
+
+
+def test_logs() -> None:
+    golden = Golden(fleet())
+    for line in ("logs web", "logs web --timestamps", "logs web batch", "logs web --tail 2", "logs web --grep slow"):
+        both(golden, line)
+    for words in ("--since 57s", "--until 2023-11-15T00:59:01Z", "--stream stderr", "--timestamps --tail 1"):
+        golden(f"logs web batch {words}")
+    both(golden, "logs web nope")
+    for words in ("--since yesterday", "--tail x", "--tail -1", "--grep ("):
+        golden(f"logs web {words.replace('(', chr(39) + '(' + chr(39))}")
+    golden.check("logs")
+
+
+def test_a_terminal_is_shown_nothing_that_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    golden = Golden(fleet(), tty=True)
+    for line in (
+        "ls",
+        "show fake/local/ccccccccccc3",
+        "logs web",
+        "show web --toml",
+        "exec web -- echo '\x1b]0;x\x07'",
+    ):
+        golden(line)
+    monkeypatch.setenv("NO_COLOR", "1")
+    golden("logs web --grep slow")
+    golden.check("terminal")
+    assert "\\u{1b}]" not in golden.transcript
+
+
+def test_stats() -> None:
+    golden = Golden(fleet())
+    both(golden, "stats")
+    both(golden, "stats web")
+    both(golden, "stats nope")
+    golden.check("stats")
+
+
+def test_audit() -> None:
+    golden = Golden(fleet())
+    both(golden, "audit ls")
+    golden("stop web")
+    golden("create new --image host")
+    golden("rm web --read-only")
+    golden("exec batch -- echo hi")
+    both(golden, "audit ls")
+    both(golden, "audit ls --limit 1")
+    both(golden, "audit ls --action stop")
+    both(golden, "audit ls --outcome denied")
+    both(golden, "audit show 1")
+    both(golden, "audit show 99")
+    both(golden, "audit verify")
+    golden("audit ls --limit 0")
+    golden.check("audit")
+
+
+def test_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SC_GOOD", "a-very-secret-value")
+    table = {"GOOD": SecretSource(source="env:SC_GOOD"), "BAD": SecretSource(source="env:SC_NOT_SET", inject="file")}
+    golden = Golden(fleet(), Config(secrets=table))
+    both(golden, "secrets ls")
+    both(golden, "secrets check")
+    golden.check("secrets")
+    assert "a-very-secret-value" not in golden.transcript
+
+
+def test_no_audit_log_no_change(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "state" / "audit").write_text("in the way")
+    golden = Golden(fleet())
+    assert [golden(line) for line in ("stop web", "create n --image host", "exec web -- echo", "ls")] == [6, 6, 125, 0]
