@@ -1,0 +1,34 @@
+"""The suite that judges a backend: subclass, override ``backend`` and ``profile``, inherit the checks.
+
+::
+
+    class TestMine(BackendConformance):
+        @pytest.fixture
+        async def backend(self):
+            backend = MyBackend(...)
+            await backend.open()
+            yield backend
+            await backend.close()
+
+        @pytest.fixture
+        def profile(self):
+            return Profile("mine", lambda name: SandboxSpec(name, image="busybox", command=("sleep", "1000")))
+
+Checks ask for capabilities, never for vendors: a missing one is a skip with the backend's own reason.
+``known_gaps`` maps a check's name to a reason: it is then expected to fail, and passing is a failure.
+"""
+
+from sandbox_console.testing.conformance.commands import Commands
+from sandbox_console.testing.conformance.lifecycle import Lifecycle
+from sandbox_console.testing.conformance.logs import Logs
+from sandbox_console.testing.conformance.reading import Reading
+from sandbox_console.testing.conformance.rig import Profile, Rig
+from sandbox_console.testing.conformance.shells import Shells
+from sandbox_console.testing.conformance.walls import Walls
+
+
+class BackendConformance(Lifecycle, Commands, Logs, Shells, Reading, Walls):
+    """All checks."""
+
+
+__all__ = ["BackendConformance", "Profile", "Rig"]

@@ -1,0 +1,194 @@
+"""What every check stands on: an opened backend, permits from a real journal, and sandboxes that are removed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from sandbox_console.backends.base import Backend, Process, Secrets, Terminal
+from sandbox_console.errors import NotFound
+from sandbox_console.model.action import Exec, OpenShell
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.testing.permits import MakePermit, permit_maker
+
+WAIT_S = 20.0
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A backend under test: its column's ``label`` and a factory of specs whose command sleeps.
+
+    ``posix_sh``: the image has a POSIX ``sh`` with the usual small programs. ``not_executable`` is a file in it.
+    ``another`` opens a second backend on the same state, as the next console would.
+    """
+
+    label: str
+    spec: Callable[[str], SandboxSpec]
+    posix_sh: bool = True
+    not_executable: str = "/etc/passwd"
+    another: Callable[[], Awaitable[Backend]] | None = None
+
+
+@dataclass(slots=True)
+class Ran:
+    """How a command ended, and what it wrote."""
+
+    code: int | None
+    out: bytes
+    err: bytes
+
+
+class Rig:
+    """Drives one backend for one check."""
+
+    def __init__(self, backend: Backend, profile: Profile, permit: MakePermit) -> None:
+        self.backend = backend
+        self.profile = profile
+        self.permit = permit
+        self.made: list[SandboxRef] = []
+
+    def needs(self, *wanted: Capability) -> None:
+        """Skip, with the backend's reason, where it cannot do these here."""
+        capabilities = self.backend.capabilities()
+        for one in wanted:
+            if not capabilities.has(one):
+                pytest.skip(f"{one}: {capabilities.reason(one)}")
+
+    def needs_sh(self, *wanted: Capability) -> None:
+        """The same, and a POSIX shell in the image."""
+        self.needs(*wanted)
+        if not self.profile.posix_sh:
+            pytest.skip("its image has no POSIX shell")
+
+    def spec(self, **fields: Any) -> SandboxSpec:
+        return replace(self.profile.spec(f"conf-{os.getpid()}-{next(_numbers)}"), **fields)
+
+    async def make(self, *command: str, start: bool = True, secrets: Secrets = (), **fields: Any) -> SandboxRef:
+        """A sandbox, started, removed at the end of the check."""
+        if command:
+            fields["command"] = command
+        spec = self.spec(secrets=tuple(secret.name for secret in secrets), **fields)
+        ref = await self.backend.create(await self.permit("create"), spec, secrets, lambda _: None)
+        self.made.append(ref)
+        if start:
+            await self.backend.start(await self.permit("start"), ref, secrets)
+        return ref
+
+    async def script(self, text: str, **fields: Any) -> SandboxRef:
+        return await self.make("sh", "-c", text, **fields)
+
+    async def look(self, ref: SandboxRef) -> Sandbox:
+        return await self.backend.inspect(ref)
+
+    async def stop(self, ref: SandboxRef, grace_s: float = 5.0) -> None:
+        await self.backend.stop(await self.permit("stop"), ref, grace_s)
+
+    async def start(self, ref: SandboxRef, secrets: Secrets = ()) -> None:
+        await self.backend.start(await self.permit("start"), ref, secrets)
+
+    async def remove(self, ref: SandboxRef, *, force: bool = True) -> None:
+        await self.backend.remove(await self.permit("remove"), ref, force)
+
+    async def exec(self, ref: SandboxRef, *argv: str, secrets: Secrets = (), **fields: Any) -> Process:
+        return await self.backend.exec(await self.permit("exec"), Exec(ref, argv, **fields), secrets)
+
+    async def run(self, ref: SandboxRef, *argv: str, stdin: bytes = b"", secrets: Secrets = (), **fields: Any) -> Ran:
+        """Run to the end."""
+        process = await self.exec(ref, *argv, secrets=secrets, **fields)
+        found = {Stream.STDOUT: bytearray(), Stream.STDERR: bytearray(), Stream.TTY: bytearray()}
+        async with asyncio.timeout(WAIT_S):
+            feeding = asyncio.create_task(_feed(process, stdin))
+            async for stream, data in process.output():
+                found[stream] += data
+            await feeding
+            end = await process.wait()
+        return Ran(end.code, bytes(found[Stream.STDOUT]), bytes(found[Stream.STDERR]))
+
+    async def sh(self, ref: SandboxRef, text: str, **fields: Any) -> Ran:
+        return await self.run(ref, "sh", "-c", text, **fields)
+
+    async def shell(self, ref: SandboxRef, **fields: Any) -> Terminal:
+        return await self.backend.shell(await self.permit("shell"), OpenShell(ref, **fields), ())
+
+    async def logs(self, ref: SandboxRef, **query: Any) -> list[LogItem]:
+        async with asyncio.timeout(WAIT_S):
+            return [item async for batch in self.backend.logs(ref, LogQuery(**query)) for item in batch]
+
+    async def text(self, ref: SandboxRef, **query: Any) -> bytes:
+        return b"".join(item.data for item in await self.logs(ref, **query) if isinstance(item, LogRecord))
+
+    async def processes(self, ref: SandboxRef) -> str:
+        """The command lines of the sandbox's processes, seen from inside."""
+        script = "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$f; echo; done 2>/dev/null"
+        return (await self.sh(ref, script)).out.decode()
+
+    async def ended(self, ref: SandboxRef) -> Sandbox:
+        """The sandbox, once its main process has ended."""
+        return await self.until(ref, Status.EXITED)
+
+    async def until(self, ref: SandboxRef, status: Status) -> Sandbox:
+        deadline = time.monotonic() + WAIT_S
+        while (found := await self.look(ref)).status is not status:
+            assert time.monotonic() < deadline, f"it is {found.status}, not {status}: {found.detail}"
+            await asyncio.sleep(0.02)
+        return found
+
+    async def clean_up(self) -> None:
+        for ref in self.made:
+            with contextlib.suppress(NotFound):
+                await self.remove(ref)
+
+
+async def _feed(process: Process, stdin: bytes) -> None:
+    if stdin:
+        await process.write(stdin)
+    await process.close_stdin()
+
+
+async def eventually(look: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Poll until it holds."""
+    deadline = time.monotonic() + WAIT_S
+    while not await look():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.05)
+
+
+class Checks:
+    """The fixtures of every topic. A subclass of the suite overrides ``backend`` and ``profile``."""
+
+    known_gaps: ClassVar[Mapping[str, str]] = {}
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        raise NotImplementedError("override it with a fixture that yields an opened backend")
+
+    @pytest.fixture
+    def profile(self) -> Profile:
+        raise NotImplementedError("override it with a fixture that gives a Profile")
+
+    @pytest.fixture
+    async def rig(self, backend: Backend, profile: Profile, tmp_path: Path) -> AsyncIterator[Rig]:
+        async with permit_maker(tmp_path) as permit:
+            rig = Rig(backend, profile, permit)
+            yield rig
+            await rig.clean_up()
+
+    @pytest.fixture(autouse=True)
+    def _column(self, request: pytest.FixtureRequest, profile: Profile) -> None:
+        check = request.node.originalname
+        request.node.user_properties.append(("conformance", [profile.label, request.node.name]))
+        if check in self.known_gaps:
+            request.applymarker(pytest.mark.xfail(strict=True, reason=self.known_gaps[check]))

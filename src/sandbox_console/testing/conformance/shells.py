@@ -1,0 +1,113 @@
+"""Shells on a PTY."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sandbox_console.backends.base import Terminal
+from sandbox_console.errors import Conflict
+from sandbox_console.model.capability import Capability
+from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
+
+
+async def read_until(terminal: Terminal, marker: bytes) -> bytes:
+    """All that the terminal says up to a marker."""
+    seen = b""
+    async with asyncio.timeout(WAIT_S):
+        while marker not in seen:
+            data = await terminal.read()
+            assert data, f"it ended after {seen!r}"
+            seen += data
+    return seen
+
+
+async def read_to_the_end(terminal: Terminal) -> bytes:
+    seen = b""
+    async with asyncio.timeout(WAIT_S):
+        while data := await terminal.read():
+            seen += data
+    return seen
+
+
+class Shells(Checks):
+    async def test_a_shell_greets_and_answers(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL)
+        terminal = await rig.shell(await rig.make())
+        await terminal.write(b"echo an''swer; tty\r")
+        seen = await read_until(terminal, b"/dev/")
+        assert b"answer" in seen
+        await terminal.close()
+
+    async def test_its_size_is_as_asked_and_follows_a_resize(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL)
+        terminal = await rig.shell(await rig.make(), cols=101, rows=33)
+        await terminal.write(b"stty size; echo E''ND\r")
+        assert b"33 101" in await read_until(terminal, b"END")
+        await terminal.resize(77, 22)
+        await terminal.write(b"stty size; echo E''ND\r")
+        assert b"22 77" in await read_until(terminal, b"END")
+        await terminal.close()
+
+    async def test_ctrl_c_interrupts_and_the_shell_lives(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL)
+        ref = await rig.make()
+        terminal = await rig.shell(ref)
+        await terminal.write(b"echo R''EADY; sleep 7781\r")
+        await read_until(terminal, b"READY")
+
+        async def sleeping() -> bool:
+            return "sleep 7781" in [line.strip() for line in (await rig.processes(ref)).splitlines()]
+
+        await eventually(sleeping, "the command did not begin")
+        await terminal.write(b"\x03")
+        await terminal.write(b"echo al''ive\r")
+        await read_until(terminal, b"alive")
+        await terminal.close()
+
+    async def test_ctrl_d_ends_it(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL)
+        terminal = await rig.shell(await rig.make())
+        await terminal.write(b"echo R''EADY\r")
+        await read_until(terminal, b"READY")
+        await asyncio.sleep(0.1)
+        await terminal.write(b"\x04")
+        await read_to_the_end(terminal)
+        assert (await terminal.wait()).code == 0
+        await terminal.close()
+
+    async def test_its_code_is_told(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL)
+        terminal = await rig.shell(await rig.make())
+        await terminal.write(b"exit 7\r")
+        await read_to_the_end(terminal)
+        assert (await terminal.wait()).code == 7
+        await terminal.close()
+
+    async def test_closing_ends_the_whole_tree(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL)
+        ref = await rig.make()
+        terminal = await rig.shell(ref)
+        await terminal.write(b"(trap '' HUP; exec sleep 7791) & sleep 7792 & echo R''EADY\r")
+        await read_until(terminal, b"READY")
+        await terminal.close()
+        await terminal.close()
+
+        async def gone() -> bool:
+            return "sleep 779" not in await rig.processes(ref)
+
+        await eventually(gone, "a process of the shell's tree lives on")
+
+    async def test_a_burst_comes_through(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL)
+        terminal = await rig.shell(await rig.make())
+        await terminal.write(b"head -c 3000000 /dev/zero | tr '\\0' x; echo E''ND\r")
+        assert (await read_until(terminal, b"END")).count(b"x") >= 3_000_000
+        await terminal.close()
+
+    async def test_a_stopped_one_has_no_shell(self, rig: Rig) -> None:
+        rig.needs(Capability.SHELL)
+        ref = await rig.make(start=False)
+        with pytest.raises(Conflict):
+            await rig.shell(ref)

@@ -1,0 +1,94 @@
+"""Limits, no network and secrets: proved from inside the sandbox, and on this host."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.testing.conformance.rig import Checks, Rig
+
+_VALUE = "hunter2-of-the-conformance-suite"
+_SECRET = ResolvedSecret("TOKEN", _VALUE)
+# The loopback, and what the kernel puts into every network namespace where these modules are loaded, all down.
+_SLEEPING = {"lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"}
+
+
+class Walls(Checks):
+    async def test_memory_past_its_limit_is_refused(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.LIMIT_MEMORY)
+        ref = await rig.make(memory_mib=64)
+        size = 200 * 1024 * 1024
+        ran = await rig.sh(ref, f"head -c {size} /dev/zero | tail -c {size} | wc -c")
+        assert ran.out.strip() != str(size).encode()
+
+    async def test_processes_past_their_limit_are_refused(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.LIMIT_PIDS)
+        ref = await rig.make(pids=32)
+        ran = await rig.sh(ref, "i=0; while [ $i -lt 60 ]; do sleep 3 & i=$((i+1)); done; echo all")
+        assert b"all" not in ran.out
+
+    async def test_cpu_is_held_to_its_limit(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.LIMIT_CPU)
+        ref = await rig.make(cpus=0.2)
+        ran = await rig.sh(ref, "cut -d' ' -f1 /proc/uptime; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; "
+                                "cut -d' ' -f1 /proc/uptime; times")  # fmt: skip
+        lines = ran.out.decode().split("\n")
+        took, used = float(lines[1]) - float(lines[0]), _seconds(lines[2].split()[0])
+        assert used <= 0.35 * took + 0.15, (used, took)
+
+    async def test_no_network_but_the_loopback(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.EGRESS_NONE)
+        ref = await rig.make()
+        devices = (await rig.sh(ref, "cat /proc/net/dev")).out.decode().splitlines()[2:]
+        up = {line.split(":")[0].strip() for line in devices} - _SLEEPING
+        assert not up
+        assert len((await rig.sh(ref, "cat /proc/net/route")).out.decode().splitlines()) <= 1
+
+    async def test_no_socket_of_the_host_is_in_reach(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.EGRESS_NONE)
+        ref = await rig.make()
+        inside = (await rig.sh(ref, "cat /proc/net/unix")).out
+        host = Path("/proc/net/unix").read_bytes()
+        assert not {line.split()[-1] for line in inside.splitlines() if b" @" in line} & set(host.split())
+
+    async def test_a_guest_cannot_gain_privileges(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.EXEC)
+        status = (await rig.sh(await rig.make(), "cat /proc/self/status")).out.decode()
+        assert "NoNewPrivs:\t1" in status
+
+    async def test_a_secret_reaches_the_command_and_the_main_process(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SECRET_ENV)
+        ref = await rig.script('echo "main $TOKEN"; sleep 1000', secrets=(_SECRET,))
+        assert (await rig.sh(ref, 'echo "$TOKEN"', secrets=(_SECRET,))).out == f"{_VALUE}\n".encode()
+        await rig.stop(ref, grace_s=0.2)
+        assert f"main {_VALUE}".encode() in await rig.text(ref)
+
+    async def test_a_secret_is_in_no_argument_list(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SECRET_ENV)
+        ref = await rig.make(secrets=(_SECRET,))
+        process = await rig.exec(ref, "sleep", "7799", secrets=(_SECRET,))
+        seen = b""
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                seen += (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        assert b"7799" in seen
+        assert _VALUE.encode() not in seen
+        await process.kill()
+
+    async def test_a_secret_is_not_in_what_the_backend_tells(self, rig: Rig) -> None:
+        rig.needs(Capability.SECRET_ENV)
+        ref = await rig.make(secrets=(_SECRET,))
+        assert _VALUE not in repr(await rig.look(ref))
+        assert _VALUE not in repr(await rig.backend.list())
+
+    async def test_the_root_cannot_be_written_where_asked(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.READ_ONLY_ROOT)
+        ref = await rig.make(read_only_root=True)
+        assert (await rig.sh(ref, "echo x >/usr/x || echo x >/bin/x")).code != 0
+
+
+def _seconds(text: str) -> float:
+    minutes, _, seconds = text.rstrip("s").partition("m")
+    return int(minutes) * 60 + float(seconds)

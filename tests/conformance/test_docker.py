@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+from tests.support.engine import IMAGE
+from tests.support.require import requires
+
+from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.testing.conformance import BackendConformance, Profile
+
+pytestmark = requires("docker")
+
+
+class TestDocker(BackendConformance):
+    @pytest.fixture
+    def another(self, docker_engine, monkeypatch):
+        monkeypatch.setenv("DOCKER_HOST", docker_engine.url)
+
+        async def open_one():
+            backend = DockerBackend("default")
+            await backend.open()
+            return backend
+
+        return open_one
+
+    @pytest.fixture
+    async def backend(self, another):
+        backend = await another()
+        yield backend
+        await backend.close()
+
+    @pytest.fixture
+    def profile(self, another):
+        return Profile(
+            "docker", lambda name: SandboxSpec(name, image=IMAGE, command=("sleep", "1000")), another=another
+        )
