@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sandbox_console.__main__ import main
 
 CONFIG = "[backends.docker]\nenabled = false\n[backends.microsandbox]\nenabled = false\n"
 
@@ -30,9 +33,24 @@ class Cli:
         return subprocess.Popen([sys.executable, "-m", "sandbox_console", *words], env=env, **pipes | how)
 
     def __call__(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run it to its end: as a process where stdin or the process matters, else here, which saves 0.2 s each."""
+        if not stdin and not {"exec", "shell", "demo"} & set(words):
+            return self._here(*words)
         process = self.start(*words, stdin=subprocess.PIPE)
         out, err = process.communicate(stdin, timeout=60)
         return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def _here(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {"SANDBOX_CONSOLE_HOME": str(self.home), **self.env}.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = main(words)
+            out.flush()
+            err.flush()
+        return subprocess.CompletedProcess(words, code, out.buffer.getvalue(), err.buffer.getvalue())  # type: ignore[attr-defined]
 
     def ok(self, *words: str, stdin: bytes = b"") -> bytes:
         done = self(*words, stdin=stdin)

@@ -123,6 +123,7 @@ def test_policy() -> None:
     both(golden, "stop theirs")
     golden("stop theirs --yes")
     golden("stop theirs --confirm wrong")
+    golden("stop theirs --confirm ddddddd")
     golden("stop theirs --confirm ddddddddddd4")
     both(golden, "stop web")
     golden("stop web --yes")

@@ -21,6 +21,9 @@ from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console, open_console
 
+ID_SHOWN = 12
+"""How much of an id ``ls`` shows."""
+
 Opener = Callable[..., AbstractAsyncContextManager[Console]]
 
 
@@ -77,7 +80,10 @@ class Streams:
     @classmethod
     def standard(cls) -> Streams:
         """Those of the process."""
-        stdin = None if sys.stdin is None or sys.stdin.closed else sys.stdin.fileno()
+        try:
+            stdin: int | None = sys.stdin.fileno()
+        except (AttributeError, OSError, ValueError):  # none, not a file, or closed
+            stdin = None
         out, err = sys.stdout, sys.stderr
         return cls(Sink(out.buffer, tty=out.isatty()), Sink(err.buffer, tty=err.isatty()), stdin)
 
@@ -109,9 +115,10 @@ class Context:
         return self.opener(config_file=file, read_only=self.args.read_only, only_backend=self.backend[0])
 
     def consent(self, id: str = "") -> Consent:
-        """What the caller has agreed to, for the sandbox with this id."""
+        """What the caller has agreed to, for the sandbox with this id: ``--confirm`` takes it as ``ls`` shows it."""
         given = self.args.confirm
-        return Consent(self.args.yes, id if id in given else given[0] if given else "")
+        meant = any(id.startswith(word) and len(word) >= ID_SHOWN for word in given)
+        return Consent(self.args.yes, id if id in given or meant else given[0] if given else "")
 
     def record(self, value: Mapping[str, Any]) -> None:
         """Print one object of data."""

@@ -111,7 +111,8 @@ async def _make(context: Context, made: list[Made]) -> None:
             images = await _images(console, backend, host)
             before = len(made)
             for role, script in _ROLES.items():
-                await _make_one(console, (backend, host), f"demo-{role}-{run}-{backend[:6]}", script, images, made)
+                name = f"demo-{role}-{run}" + ("" if backend == "bubblewrap" else f"-{backend}")
+                await _make_one(console, (backend, host), name, script, images, made)
             if before == len(made) and backend == targets[0][0]:
                 raise Unsupported(f"{backend} answers, and has no image that the demo can use")
     for ref, _ in made:

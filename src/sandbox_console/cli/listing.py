@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import tomli_w
 
 from sandbox_console.cli import data
-from sandbox_console.cli.context import Context
+from sandbox_console.cli.context import ID_SHOWN, Context
 from sandbox_console.cli.specs import pairs
 from sandbox_console.cli.text import duration, moment
 from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError
@@ -59,7 +59,7 @@ def row(sandbox: Sandbox, now: float) -> tuple[str, ...]:
         sandbox.image or "-",
         duration(age),
         exit_text(sandbox),
-        ref.id[:12],
+        ref.id[:ID_SHOWN],
         " ".join(filter(None, ["" if sandbox.managed else f"({sandbox.maker or 'not ours'})", sandbox.detail])),
     )
 
