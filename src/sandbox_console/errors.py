@@ -43,6 +43,9 @@ class ConsoleError(Exception):
         self.hint = hint
         self.audit_id: int | None = None
 
+    def __str__(self) -> str:
+        return self.message  # which the gate masks after the error was made
+
     def as_dict(self) -> dict[str, Any]:
         """The error as the command line prints it with ``--json``."""
         return {"code": self.code, "message": self.message, "hint": self.hint, "audit_id": self.audit_id}

@@ -12,6 +12,10 @@ pytestmark = requires("docker")
 
 
 class TestDocker(BackendConformance):
+    known_gaps = {  # noqa: RUF012 - a constant of the class
+        "test_a_last_line_without_its_end_is_there": "Docker's json-file log driver ends every line, the last one too",
+    }
+
     @pytest.fixture
     def another(self, docker_engine, monkeypatch):
         monkeypatch.setenv("DOCKER_HOST", docker_engine.url)

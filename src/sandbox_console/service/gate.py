@@ -147,6 +147,7 @@ class Gate:
         if isinstance(error, ConsoleError):
             error.message = self._vault.redactor.text(error.message)
             error.hint = self._vault.redactor.text(error.hint)
+            error.args = (error.message,)
             return error
         text = self._vault.redactor.text(f"{type(error).__name__}: {error}")
         return BackendError(f"{request.action.verb} on {request.backend} failed unexpectedly: {text}")

@@ -111,7 +111,7 @@ class Commands(Checks):
                 await process.wait()
         await process.kill()
         async with asyncio.timeout(WAIT_S):
-            assert (await process.wait()).code == 137
+            assert (await process.wait()).code in (129, 137, 143)
 
     async def test_writing_to_a_closed_stdin_is_no_error(self, rig: Rig) -> None:
         rig.needs(Capability.EXEC_STDIN)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.secret import ResolvedSecret
-from sandbox_console.testing.conformance.rig import Checks, Rig
+from sandbox_console.testing.conformance.rig import Checks, Rig, eventually
 
 _VALUE = "hunter2-of-the-conformance-suite"
 _SECRET = ResolvedSecret("TOKEN", _VALUE)
@@ -69,12 +69,12 @@ class Walls(Checks):
         rig.needs_sh(Capability.SECRET_ENV)
         ref = await rig.make(secrets=(_SECRET,))
         process = await rig.exec(ref, "sleep", "7799", secrets=(_SECRET,))
-        seen = b""
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                seen += (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-        assert b"7799" in seen
-        assert _VALUE.encode() not in seen
+
+        async def runs() -> bool:
+            return b"sleep\x007799" in _arguments()
+
+        await eventually(runs, "the command is not among this host's processes")
+        assert _VALUE.encode() not in _arguments()
         await process.kill()
 
     async def test_a_secret_is_not_in_what_the_backend_tells(self, rig: Rig) -> None:
@@ -87,6 +87,15 @@ class Walls(Checks):
         rig.needs_sh(Capability.READ_ONLY_ROOT)
         ref = await rig.make(read_only_root=True)
         assert (await rig.sh(ref, "echo x >/usr/x || echo x >/bin/x")).code != 0
+
+
+def _arguments() -> bytes:
+    """The argument lists of every process of this host."""
+    found = b""
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            found += (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+    return found
 
 
 def _seconds(text: str) -> float:
