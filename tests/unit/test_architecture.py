@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import sandbox_console
+
+SOURCE = Path(sandbox_console.__file__).parent
+FACES = ("cli", "tui", "web", "api", "adapters")
+
+
+def trees(*rooms):
+    for path in SOURCE.rglob("*.py"):
+        inside = path.relative_to(SOURCE)
+        if not rooms or inside.parts[0] in rooms:
+            yield inside, ast.parse(path.read_text())
+
+
+def test_a_permit_is_constructed_in_the_journal_alone():
+    makers = set()
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                called = node.func
+                name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+                if name == "Permit" or (name in ("replace", "__new__") and "permit" in ast.unparse(node).lower()):
+                    makers.add(str(path))
+            if isinstance(node, ast.alias) and node.name == "Permit" and node.asname:
+                makers.add(f"{path} renames it")
+    assert makers == {"audit/journal.py"}
+
+
+def test_every_changing_method_of_a_backend_takes_a_permit():
+    from sandbox_console.backends.base import Backend
+
+    reading = {"open", "close", "capabilities", "health", "list", "inspect", "watch", "logs", "stats", "validate"}
+    [base] = [tree for path, tree in trees("backends") if path.name == "base.py"]
+    [protocol] = [node for node in base.body if isinstance(node, ast.ClassDef) and node.name == "Backend"]
+    methods = {node.name: node for node in protocol.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    assert set(methods) == {
+        name for name in vars(Backend) if not name.startswith("_") and callable(getattr(Backend, name))
+    }
+    for name in methods.keys() - reading:
+        assert ast.unparse(methods[name].args.args[1].annotation) == "Permit", name
+
+
+def test_no_face_imports_a_backend_or_the_audit_log():
+    for path, tree in trees(*FACES):
+        for node in ast.walk(tree):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [f"{node.module}.{a.name}" for a in node.names] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                assert not name.startswith(("sandbox_console.backends", "sandbox_console.audit")), f"{path}: {name}"
+
+
+def test_nothing_is_imported_by_name_but_in_the_registry_and_the_entry_point():
+    for path, tree in trees():
+        if str(path) in ("backends/registry.py", "__main__.py"):
+            continue
+        for node in ast.walk(tree):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+            assert name not in ("import_module", "__import__", "entry_points"), path
+
+
+def test_the_fake_is_not_registered():
+    from sandbox_console.backends import registry
+
+    assert set(registry.available()) == {"bubblewrap", "docker", "microsandbox"}
+
+
+def test_listing_backends_imports_no_sdk_and_no_screen():
+    code = (
+        "import sys; from sandbox_console.backends import registry; names = sorted(registry.available());"
+        "heavy = [m for m in ('docker', 'aiodocker', 'aiohttp', 'microsandbox', 'textual', 'rich') if m in sys.modules];"
+        "mine = [m for m in sys.modules if m.startswith('sandbox_console.backends.') and m.count('.') > 2];"
+        "print(names, heavy, mine)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['bubblewrap', 'docker', 'microsandbox'] [] []\n"

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor, forms
+
+VALUES = [
+    "hunter2-hunter2",
+    "hunter2-hunter2-longer",
+    "päss wörd/€=",
+    "-----BEGIN KEY-----\nabcdefghij\nklmnopqrst\n-----END KEY-----",
+]
+SHAPES = [
+    lambda v: v.encode(),
+    lambda v: quote(v, safe="").encode(),
+    lambda v: json.dumps(v)[1:-1].encode(),
+    lambda v: v.encode().hex().encode(),
+    lambda v: base64.b64encode(v.encode()),
+    lambda v: base64.urlsafe_b64encode(v.encode()),
+]
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_form_is_masked(value, shape):
+    assert Redactor([value]).apply(b"a " + shape(value) + b" z") == b"a " + MASK + b" z"
+
+
+@pytest.mark.parametrize("before", [b"u:", b"us:", b"usr:"])
+def test_base64_of_a_text_around_the_value_shows_none_of_its_middle(before):
+    shown = Redactor([VALUES[0]]).apply(base64.b64encode(before + VALUES[0].encode() + b"!!"))
+    assert MASK in shown
+    assert len(shown) < 24
+
+
+def test_a_value_of_many_lines_is_masked_line_by_line_and_behind_a_terminal():
+    shown = Redactor([VALUES[3]]).apply(VALUES[3].replace("\n", "\r\n").encode())
+    assert b"abcdefghij" not in shown
+    assert b"klmnopqrst" not in shown
+
+
+texts = st.lists(
+    st.sampled_from(
+        [*(shape(v) for v in VALUES for shape in SHAPES), b"hunter2-", b"x", b"\n", b"-----BEG", b"[secret]"]
+    )
+).map(b"".join)
+
+
+@given(texts, st.lists(st.integers(0, 300), max_size=12))
+def test_any_chunking_gives_what_the_whole_gives(text, cuts):
+    redactor = Redactor(VALUES)
+    stream = StreamRedactor(redactor)
+    shown, at = b"", 0
+    for cut in [*sorted(min(cut, len(text)) for cut in cuts), len(text)]:
+        shown += stream.feed(text[at:cut])
+        at = cut
+    assert shown + stream.flush() == redactor.apply(text)
+
+
+@given(texts)
+def test_nothing_is_held_longer_than_it_may_begin_a_value(text):
+    stream = StreamRedactor(Redactor(VALUES))
+    stream.feed(text)
+    held = stream._held
+    assert not held or any(form.startswith(held) for value in VALUES for form in forms_of(value))
+
+
+def forms_of(value):
+    return forms(value)
+
+
+def test_without_values_bytes_pass_untouched():
+    stream = StreamRedactor(Redactor())
+    assert stream.feed(b"anything") == b"anything"
+    assert not stream.holding
+
+
+def test_its_repr_shows_no_value():
+    assert VALUES[0] not in repr(Redactor(VALUES))
