@@ -68,6 +68,10 @@ class ConsoleApp(SafeApp[None]):
         self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
         self._bridge.add_done_callback(self._bridge_ended)
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """``$dim``, for themes of others: quiet text that does not depend on what is behind it."""
+        return {"dim": "#8b95a5"}
+
     def _choose_theme(self, name: str) -> None:
         if name not in self.available_themes:
             self.notify(f"There is no theme {name!r}; {DARK.name} is used.", severity="warning")
@@ -140,9 +144,9 @@ class ConsoleApp(SafeApp[None]):
         styles = {"error": "$text-error", "warning": "$text-warning"}
         parts: list[tuple[str, str]] = []
         for at, severity, text in reversed(self._told):
-            parts.append((f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}  ", "$text-muted"))
+            parts.append((f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}  ", "$dim"))
             parts.append((f"{' '.join(map(clean, text.splitlines()))}\n", styles.get(severity, "")))
-        self.push_screen(TextScreen("Messages", Content.assemble(*parts or [("None yet.", "$text-muted")])))
+        self.push_screen(TextScreen("Messages", Content.assemble(*parts or [("None yet.", "$dim")])))
 
     def action_backends(self) -> None:
         """Every backend's health with its reason in full."""
@@ -150,7 +154,7 @@ class ConsoleApp(SafeApp[None]):
         for health in self.fleet.health.values():
             glyph, style = HEALTH[health.state]
             parts += [(f"{glyph} {backend_name(health)}  ", "bold"), (f"{health.state}  ", STYLES[style])]
-            parts.append((f"{clean(health.version)}\n", "$text-muted"))
+            parts.append((f"{clean(health.version)}\n", "$dim"))
             parts += [(f"    {clean(text)}\n", "") for text in (health.reason, health.hint) if text]
         self.push_screen(TextScreen("Backends", Content.assemble(*parts or [("None.", "")])))
 

@@ -84,9 +84,9 @@ def confirmation(action: Action, sandbox: Sandbox, reason: str = "", token: str 
 def _body(action: Action, sandbox: Sandbox, effect: str, reason: str) -> Content:
     glyph, _ = STATUS[sandbox.status]
     parts = [
-        ("Sandbox  ", "$text-muted"), (f"{shown_name(sandbox)}  {glyph} {sandbox.status}\n", "bold"),
-        ("Id       ", "$text-muted"), (f"{ascii_id(sandbox.ref.id)}\n", ""),
-        ("Where    ", "$text-muted"), (place(sandbox), ""),
+        ("Sandbox  ", "$dim"), (f"{shown_name(sandbox)}  {glyph} {sandbox.status}\n", "bold"),
+        ("Id       ", "$dim"), (f"{ascii_id(sandbox.ref.id)}\n", ""),
+        ("Where    ", "$dim"), (place(sandbox), ""),
     ]  # fmt: skip
     if isinstance(action, Update):
         effect = "It is made anew: what it wrote outside its workspace is lost. If that fails the old one stays."

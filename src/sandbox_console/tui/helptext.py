@@ -16,13 +16,23 @@ _TITLES = {
     "MainScreen": "Everywhere on this screen",
     "ConsoleApp": "Everywhere",
 }
-_HIDDEN = {"copy_text", "help_quit", "screen.copy_text", "app.help_quit", "suspend_process"}
+_HIDDEN = {
+    "copy_text",
+    "help_quit",
+    "screen.copy_text",
+    "app.help_quit",
+    "suspend_process",
+    "scroll_left",
+    "scroll_right",
+    "page_left",
+    "page_right",
+}
 _MORE = (
-    ("Terminal", "every key goes to the sandbox; Ctrl+] leaves, Shift+PgUp and the wheel scroll, Shift+mouse selects"),
+    ("Terminal", "every key goes to the sandbox; Ctrl+] leaves, Shift+PgUp scrolls"),
     ("Filter", "text or regular expression, !inverse, -l key=value, -f fuzzy; Enter keeps it, Esc clears it"),
     (
         "Signs",
-        "◇ not made by this console   ❯_ a shell is open   ? its backend does not answer   ↻ an action is in flight",
+        "◇ not made by this console   ❯_ a shell is open   ↻ an action is in flight",
     ),
 )
 
@@ -43,7 +53,7 @@ def help_words(screen: Screen[object]) -> Content:
         parts += _columns([(" ".join(keys), what) for what, keys in lines.items()])
         parts.append(("\n", ""))
     for what, text in _MORE:
-        parts += [(fit_cell(what, 10, "left"), "bold"), (f"{text}\n", "$text-muted")]
+        parts += [(fit_cell(what, 10, "left"), "bold"), (f"{text}\n", "$dim")]
     return Content.assemble(*parts)
 
 

@@ -13,13 +13,13 @@ COLUMNS = (
     Column("state", "STATE", 11, 12, priority=0),
     Column("name", "NAME", 14, 32, priority=0, flex=True),
     Column("backend", "BACKEND", 8, 20, priority=4),
-    Column("image", "IMAGE", 10, 28, priority=5),
+    Column("image", "IMAGE", 12, 28, priority=5),
     Column("cpu", "CPU", 6, 6, align="right", priority=1),
     Column("memory", "MEM", 6, 12, align="right", priority=1),
-    Column("egress", "EGRESS", 7, 9, priority=6),
-    Column("secrets", "SECRETS", 7, 9, align="right", priority=7),
-    Column("age", "AGE", 6, 6, align="right", priority=3),
-    Column("exit", "WHY", 12, 60, priority=2, flex=True),
+    Column("egress", "EGRESS", 7, 8, priority=6),
+    Column("secrets", "SECR", 4, 6, align="right", priority=7),
+    Column("age", "AGE", 5, 6, align="right", priority=3),
+    Column("exit", "WHY", 12, 44, priority=2, flex=True),
 )
 SORT_KEYS = {
     "N": "name", "S": "state", "B": "backend", "I": "image", "C": "cpu", "M": "memory", "W": "egress", "A": "age",

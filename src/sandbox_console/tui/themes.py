@@ -18,6 +18,7 @@ DARK = Theme(
     surface="#171b22",
     panel="#1f252e",
     variables={
+        "dim": "#8b95a5",
         "block-cursor-background": "#2b4a70",
         "footer-key-foreground": "#7fb4ee",
         "footer-background": "#1f252e",
@@ -40,6 +41,7 @@ LIGHT = Theme(
     surface="#ffffff",
     panel="#e8ebf0",
     variables={
+        "dim": "#657081",
         "block-cursor-background": "#bcd6f2",
         "footer-key-foreground": "#1f66b3",
         "footer-background": "#e8ebf0",

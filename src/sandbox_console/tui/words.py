@@ -29,7 +29,7 @@ STYLES = {
     "ok": "$text-success",
     "warn": "$text-warning",
     "error": "$text-error",
-    "dim": "$text-muted",
+    "dim": "$dim",
     "accent": "$text-accent",
 }
 """The styles of table cells as Textual styles, for other widgets."""

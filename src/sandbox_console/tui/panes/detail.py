@@ -18,7 +18,6 @@ from sandbox_console.tui.panes.shell import ShellPane
 from sandbox_console.tui.panes.spec import SpecPane
 from sandbox_console.tui.panes.tabs import TABS, TabBar
 from sandbox_console.tui.state import FleetState, News
-from sandbox_console.tui.widgets.terminal import TerminalView
 from sandbox_console.tui.words import STATUS, STYLES, place, short_id, shown_name, why, why_style
 
 
@@ -64,6 +63,9 @@ class Detail(Vertical):
         self.query_one("#identity", Static).update(identity(sandbox, self.size.width - 2))
         self._refresh_tab()
 
+    def on_resize(self) -> None:
+        self.query_one("#identity", Static).update(identity(self._sandbox, self.size.width - 2))
+
     def pick(self, tab: str) -> None:
         """Look at another tab."""
         self.query_one(TabBar).current = tab
@@ -101,11 +103,6 @@ class Detail(Vertical):
         self.pick(event.tab)
         self.focus_tab()
 
-    @property
-    def in_terminal(self) -> bool:
-        """Whether keys go to a guest."""
-        return isinstance(self.screen.focused, TerminalView)
-
 
 def identity(sandbox: Sandbox | None, width: int) -> Content:
     """Name, state and end to the left; id and place to the right."""
@@ -116,6 +113,4 @@ def identity(sandbox: Sandbox | None, width: int) -> Content:
     if reason := why(sandbox):
         left += [("  ", ""), (reason, STYLES[why_style(sandbox)])]
     marks = [] if sandbox.managed else [("◇ not ours  ", "$text-warning")]
-    return Content.assemble(
-        *justified(left, [*marks, (f"{place(sandbox)}  {short_id(sandbox)}", "$text-muted")], width)
-    )
+    return Content.assemble(*justified(left, [*marks, (f"{place(sandbox)}  {short_id(sandbox)}", "$dim")], width))

@@ -15,16 +15,16 @@ def empty_words(state: FleetState, shown: Filter, *, read_only: bool = False) ->
     if state.sandboxes:
         return Content.assemble(
             ("Nothing matches ", ""), (clean(shown.text, cap=60), "bold"),
-            (f"\n{len(state.sandboxes)} hidden. Esc clears the filter.", "$text-muted"),
+            (f"\n{len(state.sandboxes)} hidden. Esc clears the filter.", "$dim"),
         )  # fmt: skip
     if state.connecting and not state.dead:
         names = ", ".join(backend_name(one) for one in state.health.values()) or "the backends"
-        return Content.assemble((f"Asking {names}…", "$text-muted"))
+        return Content.assemble((f"Asking {names}…", "$dim"))
     if not any(health.ok for health in state.health.values()):
         reasons = "\n".join(dead_line(health) for health in state.health.values())
         return Content.assemble(
             ("No backend answers, so what is running is not known.\n\n", "bold $text-error"), (reasons, ""),
-            ("\n\nsandbox-console doctor tells more.", "$text-muted"),
+            ("\n\nsandbox-console doctor tells more.", "$dim"),
         )  # fmt: skip
     return _none_yet(state, read_only)
 
@@ -37,8 +37,8 @@ def _none_yet(state: FleetState, read_only: bool) -> Content:
             (f"\nWhat {', '.join(backend_name(one) for one in state.dead)} holds is not known.", "$text-error")
         )
     if read_only:
-        return Content.assemble(*parts, ("\nThe console is read-only: none can be made here.", "$text-muted"))
+        return Content.assemble(*parts, ("\nThe console is read-only: none can be made here.", "$dim"))
     return Content.assemble(
-        *parts, ("\n\nPress ", "$text-muted"), ("n", "bold $primary"), (" to create one, or run\n", "$text-muted"),
+        *parts, ("\n\nPress ", "$dim"), ("n", "bold $primary"), (" to create one, or run\n", "$dim"),
         ("sandbox-console create NAME --image IMAGE", "$text-accent"),
     )  # fmt: skip

@@ -60,7 +60,7 @@ def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:
     left: list[Part] = [("sandbox-console", "bold $primary"), ("   ", ""), *counts(state)]
     right: list[Part] = [(" READ-ONLY ", "bold $background on $warning"), ("  ", "")] if read_only else []
     glyph, word, style = ("✕", "unwritable", "error") if state.audit_problem else ("●", "ok", "ok")
-    right += [("audit ", "$text-muted"), (f"{glyph} {word}", STYLES[style])]
+    right += [("audit ", "$dim"), (f"{glyph} {word}", STYLES[style])]
     if state.missed:
         right.insert(0, (f"{state.missed} events missed  ", "$text-warning"))
     return Content.assemble(*justified(left, right, width))
@@ -74,7 +74,7 @@ def counts(state: FleetState) -> list[Part]:
         if found[status]:
             glyph, style = STATUS[status]
             parts += [(f"{glyph} {found[status]} {status}", STYLES[style]), ("  ", "")]
-    return parts or [("connecting…" if state.connecting else "no sandboxes", "$text-muted")]
+    return parts or [("connecting…" if state.connecting else "no sandboxes", "$dim")]
 
 
 def justified(left: list[Part], right: list[Part], width: int) -> list[Part]:
@@ -84,7 +84,7 @@ def justified(left: list[Part], right: list[Part], width: int) -> list[Part]:
     kept: list[Part] = []
     for text, style in left:
         if used + cell_len(text.rstrip()) > room:
-            kept.append(("…", "$text-muted"))
+            kept.append(("…", "$dim"))
             used += 1
             break
         kept.append((text, style))
@@ -100,9 +100,9 @@ def backends_line(backends: Iterable[BackendHealth]) -> Content:
         parts += [(f"{glyph} ", STYLES[style]), (backend_name(health), "$foreground")]
         parts.append((f" {health.state}", STYLES[style]))
         if health.state is HealthState.UNAVAILABLE and health.reason:
-            parts.append((f": {clean(health.reason, cap=300)}", "$text-muted"))
+            parts.append((f": {clean(health.reason, cap=300)}", "$dim"))
         parts.append(("   ", ""))
-    return Content.assemble(*(parts or [("looking for backends…", "$text-muted")]))
+    return Content.assemble(*(parts or [("looking for backends…", "$dim")]))
 
 
 def backend_name(health: BackendHealth) -> str:

@@ -16,7 +16,7 @@ _HOW = {How.LIVE: ("● live", "$text-success"), How.RECREATE: ("↻ recreate", 
 def plan_words(plan: Plan) -> Content:
     """A line for each change, and what all of them together mean."""
     if not plan.changes:
-        return Content.assemble(("Nothing differs yet.", "$text-muted"))
+        return Content.assemble(("Nothing differs yet.", "$dim"))
     parts: list[tuple[str, str]] = []
     for change in plan.changes:
         parts += _line(change)
@@ -26,9 +26,9 @@ def plan_words(plan: Plan) -> Content:
 def _line(change: Change) -> list[tuple[str, str]]:
     word, style = _HOW[change.how]
     before, after = (clean(shown_value(change.field, value), cap=60) for value in (change.before, change.after))
-    parts = [(fit_cell(word, 14, "left"), style), (fit_cell(change.field, 12, "left"), "bold")]
-    parts += [(f"{before} ", "$text-muted"), ("→ ", "$text-muted"), (after, "")]
-    return [*parts, (f"  {clean(change.reason, cap=200)}" if change.reason else "", "$text-muted"), ("\n", "")]
+    parts = [(fit_cell(word, 15, "left"), style), (fit_cell(change.field, 12, "left"), "bold")]
+    parts += [(f"{before} ", "$dim"), ("→ ", "$dim"), (after, "")]
+    return [*parts, (f"  {clean(change.reason, cap=200)}" if change.reason else "", "$dim"), ("\n", "")]
 
 
 def _summary(plan: Plan) -> list[tuple[str, str]]:

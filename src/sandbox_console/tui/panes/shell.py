@@ -18,7 +18,6 @@ from sandbox_console.tui.messages import ShellAsked
 from sandbox_console.tui.panes.shell_link import ShellLink
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.state import News, ShellClosed, ShellOpened
-from sandbox_console.tui.widgets.terminal import TerminalView
 from sandbox_console.tui.words import exit_words, shown_name
 
 
@@ -64,6 +63,11 @@ class ShellPane(Vertical):
         """How many shells are open."""
         return sum(not link.ended for link in self._links.values())
 
+    @property
+    def in_terminal(self) -> bool:
+        """Whether keys go to a guest."""
+        return any(link.view.has_focus for link in self._links.values())
+
     def show(self, sandbox: Sandbox | None) -> None:
         """Put a sandbox's shell on top, or say that it has none."""
         self._sandbox = sandbox
@@ -87,6 +91,8 @@ class ShellPane(Vertical):
 
     async def opened(self, sandbox: Sandbox, session: ShellSession) -> None:
         """Show a session that was asked for; one that ended here before makes room."""
+        from sandbox_console.tui.widgets.terminal import TerminalView  # 120 ms of CPU, for the emulator's bindings
+
         ref = sandbox.ref
         self._asking.discard(ref)
         if (old := self._links.pop(ref, None)) is not None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit
 from sandbox_console.service import ShellSession
-from sandbox_console.tui.widgets.terminal import TerminalView
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.widgets.terminal import TerminalView
 
 OnEnd = Callable[[Exit | None, str], None]
 Job = bytes | tuple[int, int]

@@ -89,19 +89,19 @@ def _identity(sandbox: Sandbox) -> Iterator[Part]:
     if sandbox.restarts:
         lines["Restarts"] = str(sandbox.restarts)
     for label, value in lines.items():
-        yield fit_cell(label, _LABEL, "left"), "$text-muted"
+        yield fit_cell(label, _LABEL, "left"), "$dim"
         yield f"{value}\n", ""
 
 
 def _fields(sandbox: Sandbox) -> Iterator[Part]:
-    yield fit_cell("", _LABEL, "left") + fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n", "bold $text-muted"
+    yield fit_cell("", _LABEL, "left") + fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n", "bold $dim"
     facts = {fact.field: fact for fact in sandbox.effective}
     asked = _asked(sandbox.spec) if sandbox.spec else {}
     names = dict.fromkeys([*asked, *facts])
     for name in names:
         yield from _field(name, asked.get(name, ""), facts.get(name))
     if not names:
-        yield "The backend tells nothing about its spec.\n", "$text-muted"
+        yield "The backend tells nothing about its spec.\n", "$dim"
 
 
 def _asked(spec: SandboxSpec) -> dict[str, str]:
@@ -118,7 +118,7 @@ def _asked(spec: SandboxSpec) -> dict[str, str]:
 
 
 def _field(name: str, asked: str, fact: Fact | None) -> Iterator[Part]:
-    yield fit_cell(clean(name), _LABEL, "left"), "$text-muted"
+    yield fit_cell(clean(name), _LABEL, "left"), "$dim"
     wide = len(asked) > _ASKED
     yield (asked if wide else fit_cell(asked, _ASKED, "left")), ""
     if fact is None:
@@ -129,13 +129,13 @@ def _field(name: str, asked: str, fact: Fact | None) -> Iterator[Part]:
     if not fact.enforced:
         yield "  ⚠ not enforced", "bold $text-warning"
     if fact.note:
-        yield f"  {clean(fact.note)}", "$text-muted"
+        yield f"  {clean(fact.note)}", "$dim"
     yield "\n", ""
 
 
 def _labels(sandbox: Sandbox) -> Iterator[Part]:
     if sandbox.labels:
-        yield "\nLabels\n", "bold $text-muted"
+        yield "\nLabels\n", "bold $dim"
     for key, value in sorted(sandbox.labels.items()):
         yield f"  {clean(key, cap=200)}", "$text-accent"
         yield f" = {clean(value, cap=400)}\n", ""
@@ -144,7 +144,7 @@ def _labels(sandbox: Sandbox) -> Iterator[Part]:
 def _missing(capabilities: Capabilities) -> Iterator[Part]:
     missing = [one for one in Capability if not capabilities.has(one)]
     if missing:
-        yield "\nThis backend cannot, here\n", "bold $text-muted"
+        yield "\nThis backend cannot, here\n", "bold $dim"
     for one in missing:
         yield "  " + fit_cell(str(one), 20, "left"), "$text-warning"
-        yield f"  {clean(capabilities.reason(one), cap=300)}\n", "$text-muted"
+        yield f"  {clean(capabilities.reason(one), cap=300)}\n", "$dim"

@@ -38,7 +38,7 @@ class TabBar(Widget):
     def render(self) -> Content:
         parts: list[tuple[str, str]] = []
         for number, tab in enumerate(TABS, 1):
-            style = "bold $background on $primary" if tab.id == self.current else "$text-muted"
+            style = "bold $background on $primary" if tab.id == self.current else "$dim"
             parts += [(_label(number, tab), style), (" ", "")]
         return Content.assemble(*parts)
 

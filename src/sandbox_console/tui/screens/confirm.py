@@ -64,7 +64,7 @@ class ConfirmScreen(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = Content(f" {self._title} ")
+            box.border_title = Content(self._title)
             yield Static(self._body, markup=False)
             if self._command:
                 yield Static(Content(f"$ {self._command}"), id="command", markup=False)

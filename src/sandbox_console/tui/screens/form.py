@@ -60,7 +60,7 @@ class TickBox(Checkbox):
 
     @property
     def BUTTON_INNER(self) -> str:  # type: ignore[override]  # noqa: N802 - Textual's name
-        return "X" if self.value else " "
+        return "yes" if self.value else "no"
 
 
 class FormScreen(Screen[None]):
@@ -87,13 +87,14 @@ class FormScreen(Screen[None]):
         background: $background;
         margin-left: 12;
     }
+    TickBox > .toggle--button, TickBox.-on > .toggle--button { color: $foreground; background: $panel; }
     FormScreen #plan { height: auto; margin-top: 1; padding: 0 1; background: $surface; max-width: 110; }
     FormScreen > #form-bar { height: auto; max-width: 100%; padding: 0 2; background: $surface; }
     FormScreen #status { width: 1fr; height: auto; max-height: 3; }
     FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "submit", "Create", priority=True),
+        Binding("ctrl+s", "submit", "Submit", priority=True),
         Binding("escape", "close", "Close"),
         Binding("down", "app.focus_next", "Next field"),
         Binding("up", "app.focus_previous", "Field before", show=False),
@@ -221,7 +222,7 @@ class FormScreen(Screen[None]):
         }
 
     def _say(self, text: str, *, error: bool = False) -> None:
-        self.query_one("#status", Static).update(plain(text, "$text-error" if error else "$text-muted"))
+        self.query_one("#status", Static).update(plain(text, "$text-error" if error else "$dim"))
 
     # --- doing it
 
@@ -241,8 +242,15 @@ class FormScreen(Screen[None]):
     def action_submit(self) -> None:
         """Create or apply."""
         if self._operation is None or self._operation.done:
+            self._stop_checking()
             # The app's worker: this screen may close while the action goes on.
             self.app.run_worker(self._submit(), group="submit", exclusive=True)
+
+    def _stop_checking(self) -> None:
+        """A check that runs late would wipe out what the action is about to say."""
+        if self._timer is not None:
+            self._timer.stop()
+        self.workers.cancel_group(self, "check")
 
     async def _submit(self) -> None:
         spec, problems = await self._check(all_fields=True)

@@ -27,7 +27,6 @@ from sandbox_console.tui.rows import COLUMNS, SORT_KEYS, Rows
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
-from sandbox_console.tui.widgets.terminal import TerminalView
 from sandbox_console.tui.words import shown_name
 
 WIDE = (100, 30)
@@ -55,6 +54,7 @@ class MainScreen(Screen[None]):
     MainScreen.-wide Detail:focus-within { border-top: solid $primary; }
     MainScreen.-detail #list { display: none; }
     MainScreen.-detail Detail { display: block; height: 1fr; border-top: none; }
+    MainScreen FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
     MainScreen Footer { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -246,8 +246,7 @@ class MainScreen(Screen[None]):
             self.query_one("#filter", Input).value = ""
             self._focus_list()
 
-    @on(TerminalView.Left)
-    def _left_terminal(self) -> None:
+    def on_terminal_view_left(self) -> None:
         self.action_back()
 
     def action_leave_terminal(self) -> None:
@@ -255,7 +254,7 @@ class MainScreen(Screen[None]):
         self.action_back()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        return action != "leave_terminal" or isinstance(self.focused, TerminalView)
+        return action != "leave_terminal" or self.detail.shells.in_terminal
 
     def action_fullscreen(self) -> None:
         """Give the whole screen to the detail, or take it back."""

@@ -53,9 +53,10 @@ class MenuScreen(ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = Content(f" {self._title} ")
+            box.border_title = Content(self._title)
             yield OptionList(
-                *[Option(choice_line(one), id=one.action, disabled=bool(one.unfit)) for one in self._choices], compact=True
+                *[Option(choice_line(one), id=one.action, disabled=bool(one.unfit)) for one in self._choices],
+                compact=True,
             )
 
     def on_key(self, event: Key) -> None:

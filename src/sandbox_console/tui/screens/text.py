@@ -29,7 +29,7 @@ class TextScreen(ModalScreen[None]):
         border-subtitle-color: $text-muted;
     }
     TextScreen VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
-    TextScreen Static { height: auto; }
+    TextScreen Static { height: auto; padding-right: 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,question_mark", "dismiss", "Close"),
@@ -46,8 +46,8 @@ class TextScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = Content(f" {self._title} ")
-            box.border_subtitle = Content(" Esc closes ")
+            box.border_title = Content(self._title)
+            box.border_subtitle = Content("Esc closes")
             with VerticalScroll():
                 yield Static(self._text, markup=False)
 
