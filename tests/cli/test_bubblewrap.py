@@ -153,6 +153,20 @@ def test_a_taken_name_is_exit_7(cli: Cli, box: str) -> None:
     assert (done.returncode, json.loads(done.stderr)["code"]) == (7, "conflict")
 
 
+def test_a_name_that_is_not_utf8_is_refused_and_on_record(cli: Cli) -> None:
+    name = b"x\xff".decode("utf-8", "surrogateescape")
+    done = cli("create", name, "--image", "host", "--json")
+    assert (done.returncode, list(json.loads(done.stderr)["problems"])) == (2, ["name"])
+    assert cli.json("audit", "ls")[0]["outcome"] == "failed"
+
+
+def test_exec_passes_words_that_are_not_utf8(cli: Cli, box: str) -> None:
+    word = b"\xff\xc3".decode("utf-8", "surrogateescape")
+    assert cli.ok("exec", box, "--", "printf", "%s", word) == b"\xff\xc3"
+    [shown] = cli.json("audit", "show", "3")
+    assert shown["attempt"]["body"]["argv"] == ["printf", "%s", word]
+
+
 BAD: list[tuple[list[str], str, int]] = [
     (["", "--image", "host"], "name", 2),
     (["x" * 64, "--image", "host"], "name", 2),

@@ -18,7 +18,8 @@ from sandbox_console.model.spec import SandboxSpec
 def target_of(action: Action) -> str:
     """The sandbox's ref as text; for a create, which has none yet, backend, host and name."""
     if isinstance(action, Create):
-        return f"{action.backend}/{action.host}/name:{action.spec.name}"
+        name = action.spec.name.encode("utf-8", "backslashreplace").decode()  # SQLite takes no lone surrogate
+        return f"{action.backend}/{action.host}/name:{name}"
     return str(action.ref)
 
 
