@@ -126,6 +126,8 @@ class Execution:
 
     async def _reap(self) -> None:
         if not self._ended.is_set():
+            # Output that nobody reads holds up how the engine ends every other command of the container: 10 s each.
+            await self.channel.close()
             await self._reaper.hang_up()
             with suppress(TimeoutError):
                 async with asyncio.timeout(HANG_UP_S):
