@@ -113,7 +113,7 @@ def test_a_signal_ends_exec_its_tree_and_is_on_record(cli: Cli, box: str, signum
     assert process.stdout.readline() == b"up\n"
     process.send_signal(signum)
     _, err = process.communicate(timeout=20)
-    assert process.returncode == 128 + signum
+    assert process.returncode == 128 + signum, err
     assert b"Traceback" not in err
     assert cli.json("audit", "ls", "--limit", "1")[0]["outcome"] == "cancelled"
     assert b"sleep 7" not in processes(cli, box)

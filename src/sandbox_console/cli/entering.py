@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from sandbox_console.cli import data
@@ -31,10 +30,11 @@ async def exec_(context: Context) -> int:
         found = await console.find(context.args.name)
         request = Exec(found.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
         output = _Output(context)
-        async with contextlib.aclosing(chunks(context.streams.stdin)) as stdin:
-            operation = console.perform(request, consent=context.consent(found.ref.id), io=ExecIO(stdin, output.give))
-            output.on_closed = operation.cancel
-            result = await _result(operation, output)
+        # Whoever reads stdin is the operation, which ends that too: closing it here would meet it in the middle.
+        io = ExecIO(chunks(context.streams.stdin), output.give)
+        operation = console.perform(request, consent=context.consent(found.ref.id), io=io)
+        output.on_closed = operation.cancel
+        result = await _result(operation, output)
         output.end()
     if context.json:
         context.record({"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id})
