@@ -35,6 +35,8 @@ def test_the_formulas_are_the_docker_clis():
     assert found.memory_bytes == 600
     assert (found.memory_limit, found.pids) == (5000, 3)
     assert (found.net_rx, found.net_tx) == (100, 20)
+    assert measure(after, before, host_memory=5000).memory_limit is None  # the host's memory is no limit
+    assert measure(after, before, host_memory=5001).memory_limit == 5000
     assert found.block_read is None  # no earlier figure
     assert measure(sample(3, 1, 1, {"inactive_file": 300}), None).memory_bytes == 700
     assert measure(sample(3, 1, 1, {"inactive_file": 3000}), None).memory_bytes == 1000

@@ -101,7 +101,7 @@ def exit_words(end: Exit | None) -> str:
         words.append(f"signal {end.signal}")
     elif end.code is not None:
         words.append(f"exit {end.code}")
-    if end.reason:
+    if end.reason and end.reason not in words:
         words.append(clean(end.reason, cap=200))
     return ", ".join(words)
 

@@ -80,7 +80,9 @@ class DockerBackend:
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
         engine = await self._engine()
         with about(_name(ref)):
-            async with aclosing(stats.follow(engine, ref.id, interval_s)) as samples:
+            async with aclosing(
+                stats.follow(engine, ref.id, interval_s, self._connection.info.get("MemTotal"))
+            ) as samples:
                 async for sample in samples:
                     yield sample
 

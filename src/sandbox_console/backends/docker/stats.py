@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 Sample = Mapping[str, Any]
 
 
-async def follow(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Stats, None]:
-    """A sample about every ``interval_s``, at most one a second, until the container stops running."""
+async def follow(engine: Engine, id: str, interval_s: float, host_memory: int | None) -> AsyncGenerator[Stats, None]:
+    """A sample about every ``interval_s``, at most one a second, until the container stops running.
+
+    ``host_memory`` (bytes) is what the engine calls the limit of a container that has none.
+    """
     before: Sample | None = None
     async with engine.stream(container_path(id, "stats"), {"stream": 1}) as chunks, aclosing(_lines(chunks)) as lines:
         async for line in lines:
@@ -29,7 +32,7 @@ async def follow(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[S
             earlier = seconds(before["read"]) if before else None
             # The engine's second is not exactly one: a tenth of slack keeps an interval of 1 from becoming 2.
             if earlier is None or at - earlier >= interval_s - 0.1:
-                yield measure(sample, before)
+                yield measure(sample, before, host_memory)
                 before = sample
 
 
@@ -42,7 +45,7 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
                 yield line
 
 
-def measure(sample: Sample, before: Sample | None) -> Stats:
+def measure(sample: Sample, before: Sample | None, host_memory: int | None = None) -> Stats:
     """One sample; rates need the one before.
 
     The formulas of the docker CLI: CPU is the container's share of the host's CPU time since the engine's own
@@ -51,12 +54,13 @@ def measure(sample: Sample, before: Sample | None) -> Stats:
     """
     at = seconds(sample["read"]) or 0.0
     memory = sample.get("memory_stats") or {}
+    limit = memory.get("limit")
     gap = at - (seconds(before["read"]) or at) if before else 0.0
     return Stats(
         at=at,
         cpu_percent=_cpu(sample, before),
         memory_bytes=_memory(memory),
-        memory_limit=memory.get("limit"),
+        memory_limit=limit if not host_memory or (limit or 0) < host_memory else None,
         pids=(sample.get("pids_stats") or {}).get("current"),
         net_rx=_rate(_net(sample, "rx_bytes"), _net(before, "rx_bytes"), gap),
         net_tx=_rate(_net(sample, "tx_bytes"), _net(before, "tx_bytes"), gap),

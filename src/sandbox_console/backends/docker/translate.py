@@ -152,8 +152,7 @@ def _inspected_status(state: Mapping[str, Any]) -> Status:
 def _exit(code: int | None, oom: bool | None, error: str) -> Exit:
     signal = code - 128 if code is not None and 128 < code <= 128 + 64 else None
     # 137 alone is any SIGKILL; only the flag proves that memory ran out.
-    reason = "out of memory" if oom else error
-    return Exit(code=code, signal=signal, oom=oom, reason=reason)
+    return Exit(code=code, signal=signal, oom=oom, reason="out of memory" if oom else error)
 
 
 def _detail(state: Mapping[str, Any]) -> str:
