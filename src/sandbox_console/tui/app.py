@@ -168,8 +168,8 @@ class ConsoleApp(SafeApp[None]):
         if not flying and not shells:
             self.exit()
             return
-        lines = [f"{flying} in flight: cancelled, and recorded so."] if flying else []
-        lines += [f"{shells} open in a shell: ended."] if shells else []
+        lines = [f"{flying} actions in flight: cancelled, and recorded so."] if flying else []
+        lines += [f"{shells} open shells: ended."] if shells else []
         body = Content("\n".join(lines) + "\nSandboxes live on.")
         self.push_screen(ConfirmScreen("Quit?", body, "Quit"), lambda yes: self.exit() if yes else None)
 

@@ -63,7 +63,10 @@ class ConsoleCommands(Provider):
         matcher = self.matcher(query)
         async for title, action, text in self._commands():
             if score := matcher.match(title):
-                yield Hit(score, plain(title), partial(self._run, action), text=escaped(title), help=escaped(text))
+                yield Hit(
+                    score=score, match_display=plain(title), command=partial(self._run, action),
+                    text=escaped(title), help=escaped(text),
+                )  # fmt: skip
 
     async def _run(self, action: str) -> None:
         await self._shown_app.main.run_action(action)

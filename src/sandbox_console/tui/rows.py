@@ -12,7 +12,7 @@ from sandbox_console.tui.words import DASH, DOING, STATUS, place, shown_name, si
 COLUMNS = (
     Column("state", "STATE", 11, 12, priority=0),
     Column("name", "NAME", 14, 32, priority=0, flex=True),
-    Column("backend", "BACKEND", 8, 20, priority=4),
+    Column("backend", "BACKEND", 10, 20, priority=4),
     Column("image", "IMAGE", 12, 28, priority=5),
     Column("cpu", "CPU", 6, 6, align="right", priority=1),
     Column("memory", "MEM", 6, 12, align="right", priority=1),

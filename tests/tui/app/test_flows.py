@@ -157,6 +157,17 @@ async def test_logs_that_were_left_go_on_without_repeating(run_app, fake):
         await until(pilot, lambda: pane.view.total == 10)
 
 
+async def test_ctrl_s_saves_the_raw_log(run_app, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    async with run_app() as (app, pilot):
+        pane = app.main.detail.query_one("LogsPane")
+        await until(pilot, lambda: pane.view.total == 9)
+        await pilot.press("l", "ctrl+s")
+        await until(pilot, lambda: list(tmp_path.glob("agent-aaaaaaaaaaaa-*.log")))
+        [file] = tmp_path.glob("*.log")
+        await until(pilot, lambda: file.read_bytes().startswith(b"step 0 of 9\nstep 1"))
+
+
 async def test_the_spec_shows_asked_effective_and_what_is_not_enforced(run_app, fake):
     fake._capabilities = Capabilities(
         frozenset(Capability) - {Capability.SNAPSHOT}, {Capability.SNAPSHOT: "no such file system"}

@@ -18,6 +18,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.safety import plain
+from sandbox_console.tui.showing import put_note
 from sandbox_console.tui.widgets.table import FleetTable, Row
 from sandbox_console.tui.widgets.table_layout import Column
 
@@ -84,10 +85,9 @@ class AuditPane(Vertical):
         except ConsoleError as error:
             note = f"✕ {error.message}"
         self._entries = {entry.attempt.seq: entry for entry in entries}
-        self.query_one(FleetTable).set_rows([audit_row(entry) for entry in entries])
-        line = self.query_one("#audit-note", Static)
-        line.set_class(bool(note), "-on")
-        line.update(plain(note))
+        for table in self.query(FleetTable):
+            table.set_rows([audit_row(entry) for entry in entries])
+        put_note(self, "#audit-note", plain(note))
 
     def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
         event.stop()

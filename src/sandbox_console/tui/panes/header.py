@@ -30,7 +30,7 @@ class HeaderBar(Vertical):
     HeaderBar { height: auto; background: $panel; }
     HeaderBar > Static { height: auto; padding: 0 1; }
     HeaderBar > #top { height: 1; }
-    HeaderBar > #backends { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
+    HeaderBar > #backends { max-height: 2; color: $text-muted; }
     HeaderBar > #audit-banner { background: $error; color: $background; text-style: bold; display: none; }
     HeaderBar > #dead-banner { background: $error 20%; color: $text-error; display: none; max-height: 4; }
     HeaderBar > .-on { display: block !important; }
@@ -100,7 +100,7 @@ def backends_line(backends: Iterable[BackendHealth]) -> Content:
         parts += [(f"{glyph} ", STYLES[style]), (backend_name(health), "$foreground")]
         parts.append((f" {health.state}", STYLES[style]))
         if health.state is HealthState.UNAVAILABLE and health.reason:
-            parts.append((f": {clean(health.reason, cap=300)}", "$dim"))
+            parts.append((f": {clean(health.reason, cap=60)}", "$dim"))
         parts.append(("   ", ""))
     return Content.assemble(*(parts or [("looking for backends…", "$dim")]))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.timer import Timer
@@ -13,8 +16,10 @@ from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
 from sandbox_console.tui.safety import plain
+from sandbox_console.tui.showing import put_note
 from sandbox_console.tui.widgets.log_pane import LogPane
 from sandbox_console.tui.widgets.log_view import LogView
+from sandbox_console.tui.words import short_id, size
 
 DEBOUNCE_S = 0.15
 """Running the cursor over the list must not open a stream for each row."""
@@ -96,7 +101,21 @@ class LogsPane(Vertical):
         if not self.view.total:
             self._note("It wrote nothing.")
 
+    def on_log_view_save_asked(self, event: LogView.SaveAsked) -> None:
+        event.stop()
+        if self._sandbox is not None:
+            self.run_worker(self._save(self._sandbox), group="save", exclusive=True)
+
+    async def _save(self, sandbox: Sandbox) -> None:
+        # The name is made of characters that no file system or shell reads anything into.
+        name = "".join(char if char.isascii() and char.isalnum() else "-" for char in sandbox.name)[:40]
+        path = Path.cwd() / f"{name}-{short_id(sandbox)}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
+        try:
+            written = await self.view.save(path)
+        except OSError as error:
+            self.notify(f"{path} cannot be written: {error.strerror}", title="save", severity="error")
+        else:
+            self.notify(f"{size(written)} saved to {path}")
+
     def _note(self, text: str) -> None:
-        note = self.query_one("#log-note", Static)
-        note.set_class(bool(text), "-on")
-        note.update(plain(text))
+        put_note(self, "#log-note", plain(text))

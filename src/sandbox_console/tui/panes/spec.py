@@ -19,6 +19,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
 from sandbox_console.tui.formdata import shown_value
+from sandbox_console.tui.showing import put
 from sandbox_console.tui.widgets.table_layout import fit_cell
 from sandbox_console.tui.words import DASH
 
@@ -62,7 +63,7 @@ class SpecPane(VerticalScroll, can_focus=True):
             capabilities = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
         except ConsoleError:
             capabilities = None
-        self.query_one("#spec-text", Static).update(spec_words(sandbox, capabilities))
+        put(self, "#spec-text", spec_words(sandbox, capabilities))
 
 
 def spec_words(sandbox: Sandbox, capabilities: Capabilities | None) -> Content:

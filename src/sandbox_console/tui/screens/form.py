@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
 from textual.timer import Timer
@@ -27,40 +27,13 @@ from sandbox_console.tui.offers import command_line
 from sandbox_console.tui.panes.plan import plan_words
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.screens.confirm import ConfirmScreen
+from sandbox_console.tui.screens.fields import FormRow, TickBox
+from sandbox_console.tui.showing import put
 from sandbox_console.tui.words import place, shown_name
 from sandbox_console.tui.work import Work
 
 CHECK_S = 0.25
 Place = tuple[str, str]
-
-
-class FormRow(Vertical):
-    """A field with its label before it and its problem under it."""
-
-    def __init__(self, field: Field, value: str, hint: str) -> None:
-        super().__init__()
-        self.field = field
-        self._value = value
-        self._hint = hint
-
-    def compose(self) -> ComposeResult:
-        with Horizontal():
-            yield Static(Content(self.field.label), classes="label")
-            yield Input(self._value, placeholder=self._hint, id=f"field-{self.field.name}", compact=True)
-        yield Static(classes="problem", markup=False)
-
-    def tell(self, problem: str) -> None:
-        """Show what is wrong, or with an empty text that nothing is."""
-        self.set_class(bool(problem), "-wrong")
-        self.query_one(".problem", Static).update(plain(f"✕ {problem}" if problem else ""))
-
-
-class TickBox(Checkbox):
-    """A check box that tells its state by its sign, not by a colour alone."""
-
-    @property
-    def BUTTON_INNER(self) -> str:  # type: ignore[override]  # noqa: N802 - Textual's name
-        return "yes" if self.value else "no"
 
 
 class FormScreen(Screen[None]):
@@ -138,12 +111,19 @@ class FormScreen(Screen[None]):
         with Horizontal():
             yield Static("Backend", classes="label")
             if self._sandbox is not None:
-                yield Static(Content(f" {place(self._sandbox)}"))
+                yield Static(Content(place(self._sandbox)))
                 return
             places = self._places()
-            options = [(plain(name if host in ("local", "default") else f"{name} on {host}"), (name, host))
-                       for name, host in places]  # fmt: skip
-            yield Select(options, allow_blank=not places, compact=True, id="backend", prompt="no backend answers")
+            yield Select(
+                [
+                    (plain(name if host in ("local", "default") else f"{name} on {host}"), (name, host))
+                    for name, host in places
+                ],
+                allow_blank=not places,
+                compact=True,
+                id="backend",
+                prompt="no backend answers",
+            )
 
     def _places(self) -> list[Place]:
         """The backends that answer, the configured default first."""
@@ -216,13 +196,13 @@ class FormScreen(Screen[None]):
             plan = await self._service.plan(self._sandbox, spec)
         except ConsoleError as error:
             return {"backend": error.message}
-        self.query_one("#plan", Static).update(plan_words(plan))
+        put(self, "#plan", plan_words(plan))
         return {
             change.field: change.reason or "unsupported" for change in plan.changes if change.how is How.UNSUPPORTED
         }
 
     def _say(self, text: str, *, error: bool = False) -> None:
-        self.query_one("#status", Static).update(plain(text, "$text-error" if error else "$dim"))
+        put(self, "#status", plain(text, "$text-error" if error else "$dim"))
 
     # --- doing it
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import Screen
@@ -16,14 +16,17 @@ from textual.widgets import Footer, Input, Static
 from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Console
+from sandbox_console.tui.choices import choices
 from sandbox_console.tui.filters import Filter, parse_filter
+from sandbox_console.tui.keys import MAIN_KEYS
 from sandbox_console.tui.messages import Asked, FormAsked
 from sandbox_console.tui.offers import VERBS, Verb, toggled_pause, unfit
 from sandbox_console.tui.panes.audit import AuditPane, entry_words
 from sandbox_console.tui.panes.detail import Detail
 from sandbox_console.tui.panes.empty import empty_words
 from sandbox_console.tui.panes.header import HeaderBar
-from sandbox_console.tui.rows import COLUMNS, SORT_KEYS, Rows
+from sandbox_console.tui.rows import COLUMNS, Rows
+from sandbox_console.tui.screens.menu import MenuScreen
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
@@ -52,42 +55,13 @@ class MainScreen(Screen[None]):
     MainScreen Detail { display: none; }
     MainScreen.-wide Detail { display: block; height: 1fr; border-top: solid $border-blurred; }
     MainScreen.-wide Detail:focus-within { border-top: solid $primary; }
+    MainScreen.-empty Detail { display: none; }
     MainScreen.-detail #list { display: none; }
     MainScreen.-detail Detail { display: block; height: 1fr; border-top: none; }
     MainScreen FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
     MainScreen Footer { height: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "create", "New"),
-        Binding("e", "edit", "Edit"),
-        Binding("m", "menu", "Actions"),
-        Binding("slash", "filter", "Filter"),
-        Binding("l", "tab('logs')", "Logs"),
-        Binding("s", "shell", "Shell"),
-        Binding("y,d", "tab('spec')", "Spec", show=False),
-        Binding("u", "tab('audit')", "Audit", show=False),
-        Binding("1", "tab('logs')", "Logs", show=False),
-        Binding("2", "tab('shell')", "Shell", show=False),
-        Binding("3", "tab('spec')", "Spec", show=False),
-        Binding("4", "tab('audit')", "Audit", show=False),
-        Binding("right_square_bracket", "step(1)", "Next tab", show=False),
-        Binding("left_square_bracket", "step(-1)", "Tab before", show=False),
-        Binding("t", "verb('start')", "Start", show=False),
-        Binding("x", "verb('stop')", "Stop", show=False),
-        Binding("r", "verb('restart')", "Restart", show=False),
-        Binding("p", "pause", "Pause, resume", show=False),
-        Binding("ctrl+k", "verb('kill')", "Kill", show=False),
-        Binding("ctrl+d,delete", "verb('remove')", "Remove", show=False),
-        Binding("f", "fullscreen", "Detail full size", show=False),
-        Binding("c", "copy", "Copy its ref", show=False),
-        Binding("b", "app.backends", "Backends", show=False),
-        Binding("v", "app.messages", "Messages", show=False),
-        Binding("escape", "back", "Back", show=False),
-        Binding("ctrl+right_square_bracket", "leave_terminal", "Leave the shell; it stays open"),
-        *(Binding(key, f"sort('{column}')", f"Sort: {column}", show=False) for key, column in SORT_KEYS.items()),
-        Binding("question_mark", "app.help", "Help"),
-        Binding("q", "app.quit", "Quit"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = MAIN_KEYS
 
     def __init__(self, console: Console, publish: Callable[[News], None], clock: Callable[[], float]) -> None:
         super().__init__()
@@ -165,7 +139,7 @@ class MainScreen(Screen[None]):
 
     def _share_height(self, rows: int) -> None:
         """A short list leaves the room to the detail."""
-        wide = self.has_class("-wide")
+        wide = self.has_class("-wide") and rows > 0
         self.query_one("#list").styles.height = max(8, min(rows + 3, self.size.height * 45 // 100)) if wide else "1fr"
 
     def _note_filter(self, shown: int) -> None:
@@ -336,9 +310,6 @@ class MainScreen(Screen[None]):
         self.app.run_worker(self._menu())
 
     async def _menu(self) -> None:
-        from sandbox_console.tui.choices import choices
-        from sandbox_console.tui.screens.menu import MenuScreen
-
         sandbox = self.selected
         if sandbox is None:
             self.notify("No sandbox is selected.", severity="warning")

@@ -1,0 +1,41 @@
+"""The lines of the form."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Checkbox, Input, Static
+
+from sandbox_console.tui.formdata import Field
+from sandbox_console.tui.safety import plain
+from sandbox_console.tui.showing import put
+
+
+class FormRow(Vertical):
+    """A field with its label before it and its problem under it."""
+
+    def __init__(self, field: Field, value: str, hint: str) -> None:
+        super().__init__()
+        self.field = field
+        self._value = value
+        self._hint = hint
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield Static(Content(self.field.label), classes="label")
+            yield Input(self._value, placeholder=self._hint, id=f"field-{self.field.name}", compact=True)
+        yield Static(classes="problem", markup=False)
+
+    def tell(self, problem: str) -> None:
+        """Show what is wrong, or with an empty text that nothing is."""
+        self.set_class(bool(problem), "-wrong")
+        put(self, ".problem", plain(f"✕ {problem}" if problem else ""))
+
+
+class TickBox(Checkbox):
+    """A check box that tells its state by its sign, not by a colour alone."""
+
+    @property
+    def BUTTON_INNER(self) -> str:  # type: ignore[override]  # noqa: N802 - Textual's name
+        return "yes" if self.value else "no"
