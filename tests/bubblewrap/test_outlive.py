@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -77,6 +78,18 @@ async def test_without_its_supervisor_a_sandbox_is_lost_and_no_process_lives(mak
     os.kill(box.raw["supervisor"], signal.SIGKILL)
     await until(lambda: not os.path.exists(f"/proc/{raw['init']}"))
     await box.remove(force=False)
+    assert not [one for one in raw["cgroups"].values() if os.path.exists(one)]
+
+
+async def test_a_paused_one_whose_supervisor_was_killed_can_be_removed(make: Make) -> None:
+    box = await make("sh", "-c", "exec sleep 1000")
+    raw = box.raw
+    await box.backend.pause(await box.permit("pause"), box.ref)
+    os.kill(raw["supervisor"], signal.SIGKILL)
+    while (await box.show()).status is not Status.LOST:
+        await asyncio.sleep(0.01)
+    await box.remove()
+    await until(lambda: not os.path.exists(f"/proc/{raw['init']}"))
     assert not [one for one in raw["cgroups"].values() if os.path.exists(one)]
 
 

@@ -245,7 +245,9 @@ class BubblewrapBackend:
         """What a supervisor that was killed could not clear away."""
         folders = record.raw.get("cgroups") or {}
         if folders:
-            Group(record.raw.get("cgroup_version", 1), dict(folders)).remove()
+            group = Group(record.raw.get("cgroup_version", 1), dict(folders))
+            group.kill()
+            group.remove()
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         record = await self._record(ref)

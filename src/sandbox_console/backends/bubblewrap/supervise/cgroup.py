@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -183,15 +184,25 @@ class Group:
         return "freezer" in self.folders
 
     def freeze(self, frozen: bool) -> None:
-        """Freeze or thaw, and wait until it is so. Raises TimeoutError after 5 s."""
+        """Freeze or thaw, and wait until it is so. Raises TimeoutError after 5 s, and then nothing is frozen."""
+        try:
+            self._await(lambda: self._frozen(frozen))
+        except TimeoutError:
+            self._frozen(False)
+            raise
+
+    def _frozen(self, frozen: bool) -> bool:
+        """Ask the kernel, and tell whether it is so.
+
+        Version 1 passes over a process on its way into vfork and then never gets there, unless asked again.
+        """
         folder = self.folders["freezer"]
         if self.version == 2:
             write(f"{folder}/cgroup.freeze", str(int(frozen)))
-            self._await(lambda: f"frozen {int(frozen)}" in read(f"{folder}/cgroup.events"))
-        else:
-            word = "FROZEN" if frozen else "THAWED"
-            write(f"{folder}/freezer.state", word)
-            self._await(lambda: read(f"{folder}/freezer.state").strip() == word)
+            return f"frozen {int(frozen)}" in read(f"{folder}/cgroup.events")
+        word = "FROZEN" if frozen else "THAWED"
+        write(f"{folder}/freezer.state", word)
+        return read(f"{folder}/freezer.state").strip() == word
 
     @staticmethod
     def _await(done: Callable[[], bool]) -> None:
@@ -211,6 +222,18 @@ class Group:
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
         return None
+
+    def kill(self) -> None:
+        """Kill what is in the groups, frozen or not; for a sandbox whose supervisor is gone."""
+        if os.path.isdir(self.folders.get("freezer", "")):
+            self._frozen(False)
+        for path in set(self.folders.values()):
+            for pid in read(f"{path}/cgroup.procs").split():
+                try:
+                    if int(pid) > 1:  # 0 stands for what is outside our PID namespace, and would be our own group
+                        os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
 
     def remove(self) -> None:
         """Remove the folders; waits up to 2 s for the last processes to leave them."""

@@ -17,6 +17,7 @@ from .jail import Jail, StartFailed
 
 _READ = 65536
 _END_S = 10.0
+_FAILURES_MOST = 100
 
 
 def main() -> None:
@@ -78,9 +79,20 @@ class Supervisor:
             self._fail(error)
             return
         self._say({"ok": True})
-        while self._main_status is None:
-            self._turn()
+        self._keep()
         self._finish()
+
+    def _keep(self) -> None:
+        """Turn until the main process has ended. A defect here ends the sandbox: it must not live without a keeper."""
+        for failures in range(_FAILURES_MOST):
+            try:
+                while self._main_status is None:
+                    self._turn()
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self._reason = self._reason or f"its supervisor failed: {type(error).__name__}: {error}"
+                if failures == 0:
+                    self._kill_all()
 
     def _lock(self) -> bool:
         fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -394,7 +406,10 @@ class Supervisor:
     def calm(self, frozen: bool) -> None:
         """Hold every process still while a tree is killed, where the kernel can do it."""
         if self._group.can_freeze and self._paused is None:
-            self._group.freeze(frozen)
+            try:
+                self._group.freeze(frozen)
+            except (TimeoutError, OSError):
+                pass  # the sweeps get there without it, unless the tree forks faster than they look
 
     # -- end
 
