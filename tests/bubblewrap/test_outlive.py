@@ -75,8 +75,11 @@ async def test_without_its_supervisor_a_sandbox_is_lost_and_no_process_lives(mak
     assert str(raw["supervisor"]) in shown.detail
     await box.start()
     assert (await box.show()).status is Status.RUNNING
-    os.kill(box.raw["supervisor"], signal.SIGKILL)
-    await until(lambda: not os.path.exists(f"/proc/{raw['init']}"))
+    again = box.raw
+    os.kill(again["supervisor"], signal.SIGKILL)
+    await until(lambda: not os.path.exists(f"/proc/{again['init']}"))
+    while (await box.show()).status is not Status.LOST:
+        await asyncio.sleep(0.01)
     await box.remove(force=False)
     assert not [one for one in raw["cgroups"].values() if os.path.exists(one)]
 
