@@ -142,6 +142,14 @@ class BubblewrapBackend:
             owner.check_readable(root, uid)
 
     @staticmethod
+    def _check_image(record: Record) -> None:
+        """Raises BackendError where the image that it was made from is gone, or lacks its user."""
+        try:
+            jail.home_of(record.spec)
+        except ValueError as error:
+            raise BackendError(f"{record.spec.name}: {error}", hint="put the image back, or remove it") from error
+
+    @staticmethod
     def _free(name: str, others: Sequence[Record]) -> None:
         for one in others:
             if one.spec.name == name:
@@ -163,6 +171,7 @@ class BubblewrapBackend:
         await launch.launch(asked, record.spec.name)
 
     def _order(self, record: Record, secrets: Secrets, bwrap: binary.Bwrap) -> dict[str, Any]:
+        self._check_image(record)
         self._check_folders(record.spec, record.uid)
         self._sweep(record)
         return launch.order(record, secrets, bwrap, self._limiter, self._options)
@@ -266,6 +275,7 @@ class BubblewrapBackend:
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
         record = await self._running(request.ref)
+        self._check_image(record)
         env = jail.environment(record.spec, secrets) | dict(request.env)
         asked = self._request(record, [list(request.argv)], env, request.user, request.workdir)
         connection = await Connection.open(record.folder, record.spec.name)
@@ -273,6 +283,7 @@ class BubblewrapBackend:
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
         record = await self._running(request.ref)
+        self._check_image(record)
         shells = [[request.shell]] if request.shell else [[path] for path in _SHELLS]
         env = jail.environment(record.spec, secrets) | {"TERM": request.term}
         asked = self._request(record, shells, env, request.user, None)

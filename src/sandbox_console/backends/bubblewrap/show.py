@@ -43,8 +43,11 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
     yield Fact("image", spec.image or "host", "read-only; /tmp, /run and the home folder are in memory")
     yield Fact("command", " ".join(spec.command or jail.IDLE), "" if spec.command else "no command: it idles")
     yield Fact("network", "none", "a network namespace with nothing but its own loopback")
-    yield Fact("user", _user(record), "no capability, no_new_privs")
-    yield Fact("workdir", jail.workdir_of(spec))
+    try:
+        yield Fact("user", _user(record), "no capability, no_new_privs")
+        yield Fact("workdir", jail.workdir_of(spec))
+    except ValueError as error:  # its image is gone or has changed: it is there all the same
+        yield Fact("image", str(error), "it cannot be entered or started", enforced=False)
     if spec.workspace:
         yield Fact("workspace", spec.workspace, "read-write at /workspace; nosuid, nodev")
     for name, controller, value in _limits(record, options):

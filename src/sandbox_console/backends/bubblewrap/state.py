@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.bubblewrap.supervise import tree
-from sandbox_console.errors import BackendError, NotFound
+from sandbox_console.errors import BackendError, InvalidSpec, NotFound
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.spec import SandboxSpec
 
+_BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)  # what parsing a damaged file raises
 _LOST_STATES = (Status.STARTING, Status.RUNNING, Status.PAUSED, Status.STOPPING)
 
 
@@ -85,7 +86,13 @@ class Store:
                 found.append(self.get(identity))
             except NotFound:
                 continue
+            except BackendError as error:
+                found.append(self._damaged(identity, error))
         return found
+
+    def _damaged(self, identity: str, error: BackendError) -> Record:
+        """One whose files cannot be read is seen by its id, and hides no other."""
+        return Record(identity, self.folder / identity, SandboxSpec(identity), 0.0, None, Status.LOST, error.message)
 
     def get(self, identity: str) -> Record:
         """One sandbox. Raises NotFound; BackendError where its files cannot be understood."""
@@ -95,12 +102,15 @@ class Store:
         try:
             made = json.loads((folder / "spec.json").read_text())
             spec = SandboxSpec.from_dict(made["spec"])
+            record = Record(identity, folder, spec, float(made["created_at"]), _uid(made["uid"]))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(f"no sandbox of bubblewrap has the id {identity!r}") from error
-        except (ValueError, KeyError) as error:
-            raise BackendError(f"{folder / 'spec.json'} cannot be read: {error}") from error
-        record = Record(identity, folder, spec, made["created_at"], made["uid"])
-        return _with_status(record)
+        except (*_BROKEN, InvalidSpec) as error:
+            raise _unreadable(folder, "spec.json", error) from error
+        try:
+            return _with_status(record)
+        except _BROKEN as error:
+            raise _unreadable(folder, "status.json", error) from error
 
     def add(self, spec: SandboxSpec, created_at: float, uid: int | None) -> str:
         """Write a new folder: it appears whole or not at all."""
@@ -160,8 +170,21 @@ def _raw(folder: Path) -> dict[str, Any]:
         return raw
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except ValueError as error:
-        raise BackendError(f"{folder / 'status.json'} cannot be read: {error}") from error
+
+
+def _uid(value: object) -> int | None:
+    if value is None and os.geteuid() != 0:
+        return None
+    if type(value) is int and value > 0:
+        return value
+    raise ValueError(f"uid is {value!r}")  # a guest must never be the host's root
+
+
+def _unreadable(folder: Path, name: str, error: Exception) -> BackendError:
+    return BackendError(
+        f"{folder / name} cannot be read: {type(error).__name__}: {error}",
+        hint=f"end what still runs of it, then remove the folder {folder}",
+    )
 
 
 def _with_status(record: Record) -> Record:

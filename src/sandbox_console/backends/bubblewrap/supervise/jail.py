@@ -20,6 +20,19 @@ class StartFailed(Exception):
         self.code = code
 
 
+def _program(path: str) -> int:
+    """Open a file of bwrap's. One that is not root's is given as a sealed copy in memory.
+
+    The guest can open again what bwrap was started from, by /proc/1/exe and the preloaded library's descriptor:
+    as its owner, which an ordinary user's guest is, it could write the file that next runs outside.
+    """
+    fd = os.open(path, os.O_RDONLY)
+    if os.fstat(fd).st_uid == 0:
+        return fd  # nor may it be a copy where it is setuid or a security profile goes by its path
+    with os.fdopen(fd, "rb") as file:
+        return wire.to_sealed(os.path.basename(path), file.read())
+
+
 class Jail:
     """A bwrap process, the first process of its PID namespace, and the main command."""
 
@@ -76,10 +89,10 @@ class Jail:
         for fd in joiners:
             os.write(fd, b"0")
         order = self._order
-        binary = os.open(order["bwrap"], os.O_RDONLY)  # before root is given up: it may be in a folder of root's
+        binary = _program(order["bwrap"])  # before root is given up: it may be in a folder of root's
         env = {}
         if order.get("library"):
-            library = os.open(order["library"], os.O_RDONLY)
+            library = _program(order["library"])
             os.set_inheritable(library, True)
             env["LD_PRELOAD"] = f"/proc/self/fd/{library}"
         os.umask(0o022)

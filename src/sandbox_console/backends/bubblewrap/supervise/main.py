@@ -18,6 +18,7 @@ from .jail import Jail, StartFailed
 _READ = 65536
 _END_S = 10.0
 _FAILURES_MOST = 100
+_WAIT_MOST_S = 86400.0  # epoll takes milliseconds in 32 bits
 
 
 def main() -> None:
@@ -198,6 +199,7 @@ class Supervisor:
         wait = -1.0
         if self._timers:
             wait = max(0.0, min(at for at, _ in self._timers.values()) - time.monotonic())
+            wait = min(wait, _WAIT_MOST_S)
         for fd, _event in self._poll.poll(wait):
             if call := self._ready.get(fd):
                 call()
@@ -259,12 +261,14 @@ class Supervisor:
     def _wait_children(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            if pid == self._jail.pid:
+            if os.WIFSTOPPED(status):  # a guest can stop a helper, which has its user id; it must not stay so
+                self._kill(pid, signal.SIGCONT)
+            elif pid == self._jail.pid:
                 self._main_status = status
 
     def _accept(self, server: socket.socket) -> None:
@@ -289,8 +293,11 @@ class Supervisor:
             return
         try:
             self._serve(conn, message, fds)
-        except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever was sent, the sandbox lives on
             wire.send(conn, {"error": str(error)})
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def _serve(self, conn: socket.socket, message: dict[str, object], fds: list[int]) -> None:
         match message.get("op"):
@@ -310,18 +317,13 @@ class Supervisor:
                 wire.send(conn, {"error": f"unknown request {message.get('op')!r}"})
 
     def _exec(self, conn: socket.socket, fds: list[int]) -> None:
-        asked = wire.from_memfd(fds[0])
-        stdio = fds[1:] or [0, 0, 0]
-        try:
-            if self._spaces is None or self._paused is not None:
-                wire.send(conn, {"error": "the sandbox is paused" if self._paused is not None else "it has ended"})
-                return
-            order = enter.Order(asked, self.order)
-            self._guests.add(Guest(self, conn, *enter.start(order, self._spaces, self._joiners, stdio)))
-            self.touch()
-        finally:
-            for fd in fds[1:]:
-                os.close(fd)
+        asked = wire.from_memfd(fds.pop(0))
+        if self._spaces is None or self._paused is not None:
+            wire.send(conn, {"error": "the sandbox is paused" if self._paused is not None else "it has ended"})
+            return
+        order = enter.Order(asked, self.order)
+        self._guests.add(Guest(self, conn, *enter.start(order, self._spaces, self._joiners, fds or [0, 0, 0])))
+        self.touch()
 
     def forget(self, guest: Guest) -> None:
         """A command and all that it started are gone."""

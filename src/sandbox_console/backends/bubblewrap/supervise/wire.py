@@ -1,12 +1,14 @@
 """Control messages: one JSON object a packet on a Unix SOCK_SEQPACKET socket; what may be long goes in a memfd."""
 
 import array
+import fcntl
 import json
 import os
 import socket
 
 PACKET = 65536
 FDS_MOST = 8
+_MFD_EXEC = 0x10  # linux/memfd.h
 
 
 def send(sock: socket.socket, message: dict[str, object], fds: tuple[int, ...] = ()) -> None:
@@ -28,7 +30,16 @@ def receive(sock: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
     for level, kind, content in rights:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
-    return (json.loads(data) if data else None), list(fds)
+    return (_parsed(data) if data else None), list(fds)
+
+
+def _parsed(data: bytes) -> dict[str, object]:
+    """What is not one of our messages is an empty one: it must end neither the sandbox nor the console."""
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 def to_memfd(name: str, content: bytes) -> int:
@@ -37,6 +48,18 @@ def to_memfd(name: str, content: bytes) -> int:
     os.write(fd, content) if len(content) < PACKET else _write_all(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def to_sealed(name: str, content: bytes) -> int:
+    """A descriptor of a program in memory that nobody can change any more."""
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        fd = os.memfd_create(name, flags | _MFD_EXEC)
+    except OSError:  # before Linux 6.3 every one may be executed
+        fd = os.memfd_create(name, flags)
+    _write_all(fd, content)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)  # one open for writing cannot be executed
 
 
 def _write_all(fd: int, content: bytes) -> None:
