@@ -20,6 +20,7 @@ from sandbox_console.backends.bubblewrap.facts import capabilities, problems, re
 from sandbox_console.backends.bubblewrap.guest import Command, Shell
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
+from sandbox_console.backends.bubblewrap.settle import settled
 from sandbox_console.backends.bubblewrap.state import Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, ConsoleError, Unsupported, UsageError
@@ -121,8 +122,14 @@ class BubblewrapBackend:
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
         refuse(spec, self._limiter)
         self._working()
-        identity = await asyncio.to_thread(self._create, spec)
-        return SandboxRef(self.name, self.host, identity)
+        making = asyncio.ensure_future(asyncio.to_thread(self._create, spec))
+        try:
+            return SandboxRef(self.name, self.host, await asyncio.shield(making))
+        except asyncio.CancelledError:
+            if await settled(making) is None:  # nobody was told of it: it must not keep the name
+                record = self._store.get(making.result())
+                await settled(asyncio.ensure_future(asyncio.to_thread(self._remove, record)))
+            raise
 
     def _create(self, spec: SandboxSpec) -> str:
         if spec.workspace:

@@ -13,6 +13,7 @@ from sandbox_console.backends.bubblewrap import jail, limits, state
 from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
+from sandbox_console.backends.bubblewrap.settle import settled
 from sandbox_console.errors import BackendError
 from sandbox_console.model.secret import ResolvedSecret
 
@@ -45,13 +46,16 @@ def order(
 
 
 async def launch(asked: dict[str, Any], name: str) -> None:
-    """Start it; returns when the main command runs. Raises BackendError where it cannot."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-S", "-X", "utf8", str(_PROGRAM), asked["id"],
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        cwd="/", start_new_session=True, env={},
-    )  # fmt: skip
-    out, err = await process.communicate(json.dumps(asked).encode())
+    """Start it; returns when the main command runs. Raises BackendError where it cannot.
+
+    A cancellation waits for the answer: until it came, nobody could end what is being started.
+    """
+    talk = asyncio.ensure_future(_talk(asked))
+    try:
+        out, err = await asyncio.shield(talk)
+    except asyncio.CancelledError:
+        await settled(talk)
+        raise
     if not out:
         said = err.decode("utf-8", "replace").strip().splitlines()
         raise BackendError(f"the supervisor of {name} ended at once: {said[-1] if said else 'it said nothing'}")
@@ -62,3 +66,12 @@ async def launch(asked: dict[str, Any], name: str) -> None:
             f"{name} cannot start: {answer['error']}",
             hint=f"check that {command!r} is in the image" if answer["code"] in (126, 127) else "",
         )
+
+
+async def _talk(asked: dict[str, Any]) -> tuple[bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", "-X", "utf8", str(_PROGRAM), asked["id"],
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        cwd="/", start_new_session=True, env={},
+    )  # fmt: skip
+    return await process.communicate(json.dumps(asked).encode())
