@@ -155,7 +155,7 @@ async def edit(pilot: Pilot[None]) -> None:
     await choose(pilot, "crawler")
     await pilot.press("escape", "e")
     await settle(pilot, 1.0)
-    for field, value in (("memory_mib", "512M"), ("egress", "pypi.org"), ("labels", "team=search tier=2")):
+    for field, value in (("memory_mib", "512M"), ("egress", "acme.org"), ("labels", "team=search tier=2")):
         pilot.app.screen.query_one(f"#field-{field}").value = value  # type: ignore[attr-defined]
     await settle(pilot, 2.0)
 

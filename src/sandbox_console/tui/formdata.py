@@ -99,7 +99,7 @@ FIELDS = (
     Field("command", "Command", "empty: the image's own", _words, shlex.join),
     Field("cpus", "CPUs", "vCPUs, such as 0.5; empty: no limit", _number, _text),
     Field("memory_mib", "Memory", "512M or 2G; empty: no limit", _memory, _size),
-    Field("egress", "Egress", "hosts, such as pypi.org *.github.com; empty: no network", _list, " ".join),
+    Field("egress", "Egress", "hosts, such as acme.org *.github.com; empty: no network", _list, " ".join),
     Field("secrets", "Secrets", "names from the config", _list, " ".join),
     Field("workspace", "Workspace", "a folder of this host, at /workspace", lambda text: text or None, _text),
     Field("env", "Env", "KEY=value …", _pairs, _joined),

@@ -16,7 +16,7 @@ def ref(id_: str, backend: str = "fake") -> SandboxRef:
 
 
 def sandbox(id_, name, status=Status.RUNNING, *, managed=True, spec=None, **fields):
-    spec = spec or SandboxSpec(name=name, image="python:3.12", cpus=0.5, memory_mib=256, egress=("pypi.org",))
+    spec = spec or SandboxSpec(name=name, image="python:3.12", cpus=0.5, memory_mib=256, egress=("acme.org",))
     return Sandbox(
         ref(id_), name, status, fields.pop("image", "python:3.12"), created_at=NOW - 600, started_at=NOW - 590,
         managed=managed, spec=spec if managed else None, **fields,
@@ -26,7 +26,7 @@ def sandbox(id_, name, status=Status.RUNNING, *, managed=True, spec=None, **fiel
 def fleet():
     return [
         sandbox("aaaaaaaaaaaa", "agent", labels={"team": "red"}, pid=42, effective=(
-            Fact("egress", "pypi.org:80,443", "by the gateway"),
+            Fact("egress", "acme.org:80,443", "by the gateway"),
             Fact("cpus", "0.5", "no cgroup is writable", enforced=False),
             Fact("network", "none"),
         )),

@@ -175,7 +175,7 @@ async def test_the_spec_shows_asked_effective_and_what_is_not_enforced(run_app, 
     async with run_app() as (app, pilot):
         await pilot.press("y")
         await until(pilot, lambda: "not enforced" in screen_text(app))
-        for words in ("0.5", "pypi.org:80,443", "by the gateway", "no cgroup is writable", "no such file system"):
+        for words in ("0.5", "acme.org:80,443", "by the gateway", "no cgroup is writable", "no such file system"):
             assert words in screen_text(app) or words == "no such file system"
         assert "no such file system" in str(app.main.detail.query_one("#spec-text").content)
 

@@ -44,7 +44,7 @@ def test_a_broken_expression_is_searched_as_text_and_says_so():
 
 def test_the_form_gives_back_what_a_spec_says():
     spec = SandboxSpec(
-        "web", image="python:3.12", command=("sh", "-c", "echo 'a b'"), cpus=0.5, memory_mib=1536, egress=("pypi.org", "*.x.io:443"),
+        "web", image="python:3.12", command=("sh", "-c", "echo 'a b'"), cpus=0.5, memory_mib=1536, egress=("acme.org", "*.x.io:443"),
         secrets=("TOKEN",), workspace="/tmp/w", env={"A": "1 2", "B": ""}, labels={"k": "v=w"}, user="app", max_duration_s=60,
     )  # fmt: skip
     assert parse(texts_of(spec), spec) == (spec, {})
