@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import subprocess
-import sys
 
-import pytest
 from tests.bubblewrap.conftest import host_pids, until
 
 from sandbox_console.model.sandbox import Status
@@ -39,32 +36,8 @@ async def test_a_start_that_is_cancelled_can_be_ended(backend, permit) -> None:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-        assert (await backend.inspect(ref)).status in (Status.CREATED, Status.RUNNING)
+        status = (await backend.inspect(ref)).status
         await backend.remove(await permit("remove"), ref, force=True)
+        assert status in (Status.CREATED, Status.RUNNING)
     assert await backend.list() == []
     assert await until(lambda: not host_pids("86399"))
-
-
-_CANCELLED = """
-import asyncio, sys
-from pathlib import Path
-from sandbox_console.backends.bubblewrap import launch
-
-async def main():
-    order = {"id": "x", "dir": sys.argv[1], "command": ["true"]}
-    try:
-        await asyncio.wait_for(launch.launch(order, "x"), 0.01)
-    except (TimeoutError, Exception):
-        pass
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("_turn", range(3))
-def test_a_cancelled_start_says_nothing_raw(tmp_path, _turn: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", _CANCELLED, tmp_path], capture_output=True, text=True, check=False
-    )
-    assert "Event loop is closed" not in done.stderr
-    assert "Traceback" not in done.stderr

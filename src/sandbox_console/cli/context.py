@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from sandbox_console.cli import data
 from sandbox_console.cli.text import table
@@ -59,6 +59,8 @@ class Sink:
             self._file.flush()
         except BrokenPipeError:
             raise OutputClosed from None
+        except OSError as error:
+            raise ConsoleError(f"the output cannot be written: {error.strerror}") from error
 
     async def stream(self, what: bytes) -> None:
         """Write much, off the event loop: a slow reader holds the guest back, not the loop."""
@@ -84,8 +86,14 @@ class Streams:
             stdin: int | None = sys.stdin.fileno()
         except (AttributeError, OSError, ValueError):  # none, not a file, or closed
             stdin = None
-        out, err = sys.stdout, sys.stderr
-        return cls(Sink(out.buffer, tty=out.isatty()), Sink(err.buffer, tty=err.isatty()), stdin)
+        return cls(_sink(sys.stdout), _sink(sys.stderr), stdin)
+
+
+def _sink(file: TextIO | None) -> Sink:
+    """Started with it closed (``>&-``), Python has None in its place: what is said then goes nowhere."""
+    if file is None:
+        return Sink(open(os.devnull, "wb"), tty=False)  # noqa: PTH123 - for as long as the process lives
+    return Sink(file.buffer, tty=file.isatty())
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.settle import settled
-from sandbox_console.errors import BackendError
+from sandbox_console.errors import BackendError, NotFound
 from sandbox_console.model.secret import ResolvedSecret
 
 _PROGRAM = Path(__file__).with_name("supervisor.py")
@@ -56,6 +56,8 @@ async def launch(asked: dict[str, Any], name: str) -> None:
     except asyncio.CancelledError:
         await settled(talk)
         raise
+    if not out and not Path(asked["dir"]).is_dir():
+        raise NotFound(f"{name} was removed while it was being started")
     if not out:
         said = err.decode("utf-8", "replace").strip().splitlines()
         raise BackendError(f"the supervisor of {name} ended at once: {said[-1] if said else 'it said nothing'}")

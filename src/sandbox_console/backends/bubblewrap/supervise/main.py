@@ -66,7 +66,11 @@ class Supervisor:
         if not self._lock():
             self._say({"running": True})
             return
-        self._log = segments.Writer("logs", self.order["log"]["bytes"], self.order["log"]["keep"])
+        try:
+            self._log = segments.Writer("logs", self.order["log"]["bytes"], self.order["log"]["keep"])
+        except OSError as error:
+            self._say({"error": f"its log cannot be written: {os.strerror(error.errno or 0)}", "code": 125})
+            return
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         wake, self._wake = os.pipe()
