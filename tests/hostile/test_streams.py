@@ -54,3 +54,14 @@ async def test_a_log_that_cannot_be_made_is_named(make: Make) -> None:
     (box.folder / "logs").touch()
     with pytest.raises(BackendError, match="its log cannot be written"):
         await box.start()
+
+
+@pytest.mark.parametrize("_turn", range(3))
+def test_an_audit_log_that_cannot_be_opened_says_nothing_raw(tmp_path: Path, _turn: int) -> None:
+    (tmp_path / "state" / "audit" / "audit.db").mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "sandbox_console", "audit", "ls"], capture_output=True, text=True, check=False,
+        env=os.environ | {"SANDBOX_CONSOLE_HOME": str(tmp_path)}, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 6
+    assert "Traceback" not in done.stderr

@@ -16,7 +16,7 @@ import aiosqlite
 
 from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Draft, Store, unavailable
-from sandbox_console.audit.thread import to_the_end, unit
+from sandbox_console.audit.thread import connect, to_the_end, unit
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.audit import Kind, Outcome
@@ -44,7 +44,7 @@ class Journal:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            db = await aiosqlite.connect(path, isolation_level=None)
+            db = await connect(path)
         except (OSError, sqlite3.Error) as error:
             raise unavailable(error, path) from error
         store: Store | None = None

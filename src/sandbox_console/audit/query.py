@@ -15,7 +15,7 @@ import aiosqlite
 from sandbox_console.audit import schema
 from sandbox_console.audit.chain import first_break
 from sandbox_console.audit.store import unavailable
-from sandbox_console.audit.thread import unit
+from sandbox_console.audit.thread import connect, unit
 from sandbox_console.errors import AuditUnavailable, NotFound
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind, Verification
 
@@ -157,7 +157,7 @@ async def _reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
 async def _connect(path: Path) -> aiosqlite.Connection:
     # Where the folder is not writable SQLite cannot make its -shm file: an immutable read still works.
     for mode in ("mode=ro", "mode=ro&immutable=1"):
-        db = await aiosqlite.connect(f"file:{quote(str(path))}?{mode}", uri=True, isolation_level=None)
+        db = await connect(f"file:{quote(str(path))}?{mode}", uri=True)
         try:
             await db.execute_fetchall("SELECT 1 FROM sqlite_schema LIMIT 1")
         except sqlite3.OperationalError:

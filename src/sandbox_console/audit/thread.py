@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
 
 T = TypeVar("T")
+
+
+async def connect(database: str | Path, *, uri: bool = False) -> aiosqlite.Connection:
+    """Open a connection; one that cannot be opened has ended its thread, which else speaks to a closed loop."""
+    db = aiosqlite.connect(database, uri=uri, isolation_level=None)
+    try:
+        return await db
+    except Exception:
+        await to_the_end(asyncio.to_thread(db._thread.join))  # noqa: SLF001
+        raise
 
 
 async def unit(db: aiosqlite.Connection, function: Callable[..., T], *args: Any) -> T:
