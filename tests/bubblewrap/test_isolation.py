@@ -8,7 +8,7 @@ import pytest
 from tests.bubblewrap.conftest import ROOT, Make, until
 
 from sandbox_console.backends.bubblewrap.stats import processes
-from sandbox_console.errors import InvalidSpec
+from sandbox_console.errors import Conflict, InvalidSpec
 from sandbox_console.model.spec import SandboxSpec
 
 
@@ -146,6 +146,15 @@ def test_bad_values_are_told_by_their_field(backend, tmp_path: Path) -> None:
     ):  # fmt: skip
         assert list(backend.validate(SandboxSpec("x", **{field: value}))) == [field], (field, value)
     assert not backend.validate(SandboxSpec("x", image="host", workspace=str(tmp_path), user="root"))
+
+
+async def test_a_workspace_swapped_for_a_link_is_not_mounted(make: Make, open_folder: Path, workspace: Path) -> None:
+    box = await make(workspace=str(workspace))
+    await box.stop()
+    workspace.rename(open_folder / "aside")
+    workspace.symlink_to("/etc")
+    with pytest.raises(Conflict, match="behind a link"):
+        await box.start()
 
 
 async def test_a_workspace_that_the_sandbox_cannot_write_is_a_clear_error(make: Make, open_folder: Path) -> None:

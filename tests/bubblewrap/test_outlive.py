@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,6 +83,14 @@ async def test_without_its_supervisor_a_sandbox_is_lost_and_no_process_lives(mak
         await asyncio.sleep(0.01)
     await box.remove(force=False)
     assert not [one for one in raw["cgroups"].values() if os.path.exists(one)]
+
+
+async def test_one_whose_state_folder_is_deleted_ends(make: Make) -> None:
+    box = await make()
+    raw = box.raw
+    shutil.rmtree(box.folder)
+    await until(lambda: not os.path.exists(f"/proc/{raw['init']}"), 30)
+    await until(lambda: not [one for one in raw["cgroups"].values() if os.path.exists(one)], 30)
 
 
 async def test_a_paused_one_whose_supervisor_was_killed_can_be_removed(make: Make) -> None:

@@ -18,6 +18,7 @@ from .jail import Jail, StartFailed
 _READ = 65536
 _END_S = 10.0
 _FAILURES_MOST = 100
+_HOME_S = 10.0
 _WAIT_MOST_S = 86400.0  # epoll takes milliseconds in 32 bits
 
 
@@ -84,6 +85,7 @@ class Supervisor:
             self._fail(error)
             return
         self._say({"ok": True})
+        self._check_home()
         self._keep()
         self._finish()
 
@@ -98,6 +100,14 @@ class Supervisor:
                 self._reason = self._reason or f"its supervisor failed: {type(error).__name__}: {error}"
                 if failures == 0:
                     self._kill_all()
+
+    def _check_home(self) -> None:
+        """End where the state folder was deleted: no console finds this sandbox again."""
+        if os.stat(".").st_nlink == 0:
+            self._reason = "its state folder was deleted"
+            self._kill_all()
+        else:
+            self.after("home", _HOME_S, self._check_home)
 
     def _lock(self) -> bool:
         fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
