@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 
 import pytest
+from blockbuster import blockbuster_ctx
 from tests.docker.conftest import collect
 from tests.support.engine import IMAGE, SHELLLESS
 from tests.support.require import requires
@@ -278,19 +278,8 @@ async def test_a_create_that_is_cancelled_leaves_nothing(backend, permit, unique
 
 
 async def test_the_loop_is_not_blocked(backend, make, permit, tmp_path):
-    """A watchdog on the loop: no call holds it for longer than a frame of 50 ms."""
-    gaps = []
-
-    async def watchdog():
-        while True:
-            before = time.thread_time()  # of this thread: what else the machine does is not counted
-            await asyncio.sleep(0.001)
-            gaps.append(time.thread_time() - before)
-
-    task = asyncio.ensure_future(watchdog())
-    refs = [await make(workspace=str(tmp_path)) for _ in range(3)]
-    await backend.list()
-    for ref in refs:
-        await backend.kill(await permit("kill"), ref, "SIGKILL")
-    task.cancel()
-    assert max(gaps) < 0.05
+    with blockbuster_ctx("sandbox_console.backends.docker"):
+        refs = [await make(workspace=str(tmp_path)) for _ in range(3)]
+        await backend.list()
+        for ref in refs:
+            await backend.kill(await permit("kill"), ref, "SIGKILL")
