@@ -30,7 +30,7 @@ class HeaderBar(Vertical):
     HeaderBar { height: auto; background: $panel; }
     HeaderBar > Static { height: auto; padding: 0 1; }
     HeaderBar > #top { height: 1; }
-    HeaderBar > #backends { max-height: 2; color: $text-muted; }
+    HeaderBar > #backends { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
     HeaderBar > #audit-banner { background: $error; color: $background; text-style: bold; display: none; }
     HeaderBar > #dead-banner { background: $error 20%; color: $text-error; display: none; max-height: 4; }
     HeaderBar > .-on { display: block !important; }

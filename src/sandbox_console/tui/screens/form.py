@@ -67,7 +67,7 @@ class FormScreen(Screen[None]):
     FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "submit", "Submit", priority=True),
+        Binding("ctrl+s", "submit", "Create/Apply", priority=True),
         Binding("escape", "close", "Close"),
         Binding("down", "app.focus_next", "Next field"),
         Binding("up", "app.focus_previous", "Field before", show=False),

@@ -124,6 +124,7 @@ class MainScreen(Screen[None]):
             return
         state = self._state
         shown = [sandbox for sandbox in state.sandboxes.values() if self._filter.matches(sandbox)]
+        shown.sort(key=lambda one: (-(one.created_at or 0), one.name))  # newest first, till sorted otherwise
         self.set_class(not shown, "-empty")
         self.table.set_rows(self._rows.of(state, shown, self._clock()))
         if self._awaited is not None and self.table.move_to(self._awaited):
