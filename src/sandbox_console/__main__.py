@@ -45,6 +45,8 @@ def _face(args: argparse.Namespace) -> int:
         return _tui(args)
     if args.verb == "serve":
         return _serve(args)
+    if args.verb == "share":
+        return _share(args)
     if args.verb == "demo":
         from sandbox_console.cli.demo import demo
 
@@ -87,8 +89,28 @@ def _serve(args: argparse.Namespace) -> int:
         key=Path(args.key) if args.key else None,
         insecure_no_tls=args.insecure_no_tls,
         names=tuple(args.hostname),
+        pass_env=tuple(args.pass_env),
     )
     return serve(options)
+
+
+def _share(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sandbox_console.errors import UsageError
+    from sandbox_console.web import share
+    from sandbox_console.web.share import ShareOptions
+
+    if args.read_only and args.read_write:
+        raise UsageError("--read-only and --read-write exclude each other", hint="leave both out: it is read-only")
+    options = ShareOptions(
+        agreed=args.yes,
+        read_write=args.read_write,
+        environment=args.environment,
+        backend=args.backend or None,
+        config=Path(args.config) if args.config else None,
+    )
+    return share(options)
 
 
 def _tell(words: Sequence[str], error: ConsoleError) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.web import textual_web
 
 
 def _docker() -> str:
@@ -39,12 +44,34 @@ def _kvm() -> str:
     return "" if Path("/dev/kvm").exists() else "no /dev/kvm"
 
 
+def share_cache() -> Path:
+    """Where the tests keep textual-web's environment: outside the repository, so that a second run is quick."""
+    folder = Path(f"/var/tmp/sandbox-console-tests-share-{os.geteuid()}")
+    return folder.with_name(f"{folder.name}-{textual_web.folder_of(folder).name.rpartition('-')[2]}")
+
+
+def _textual_web() -> str:
+    """Installs it, so ask in a fixture, not while tests are collected."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", 8080))
+        except OSError as error:
+            return f"its local relay has to listen on port 8080: {error.strerror}"
+    try:
+        asyncio.run(textual_web.install(share_cache(), lambda _: None))
+    except ConsoleError as error:
+        return error.message
+    return ""
+
+
 _PROBES: dict[str, Callable[[], str]] = {
     "docker": _docker,
     "bubblewrap": _bubblewrap,
     "chromium": _chromium,
     "user": _user,
     "kvm": _kvm,
+    "textual-web": _textual_web,
 }
 
 

@@ -175,3 +175,9 @@ def _add_console(verbs: Verbs) -> None:
         "--hostname", metavar="NAME", action="append", default=[], help="a further name browsers may use"
     )
     serve.add_argument("--insecure-no-tls", action="store_true", help="other machines without TLS all the same")
+    serve.add_argument(
+        "--pass-env", metavar="NAME", action="append", default=[], help="a variable that browser sessions get too"
+    )
+    share = _verb(verbs, "share", "the TUI through a public relay without a login; needs --yes")
+    share.add_argument("--read-write", action="store_true", help="let viewers do what the policy allows, not only look")
+    share.add_argument("--environment", metavar="E", default="prod", help="the relay: prod, or local for one here")

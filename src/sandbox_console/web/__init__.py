@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from sandbox_console.web.options import ServeOptions
 
-__all__ = ["ServeOptions", "serve"]
+if TYPE_CHECKING:
+    from sandbox_console.web.share import ShareOptions
+
+__all__ = ["ServeOptions", "serve", "share"]
 
 
 def serve(options: ServeOptions) -> int:
@@ -17,5 +21,18 @@ def serve(options: ServeOptions) -> int:
     """
     options.check()
     from sandbox_console.web.run import run, say_on_stderr
+
+    return asyncio.run(run(options, say_on_stderr))
+
+
+def share(options: ShareOptions) -> int:
+    """Share the console through a public relay until SIGINT or SIGTERM; returns the exit code.
+
+    What textual-web says goes to standard error. Raises Denied without consent, UsageError, Unsupported where no
+    Python here fits textual-web, ConsoleError where it cannot be installed or ends by itself.
+    """
+    options.check()
+    from sandbox_console.web.run import say_on_stderr
+    from sandbox_console.web.share import run
 
     return asyncio.run(run(options, say_on_stderr))

@@ -52,3 +52,10 @@ class BrowserDriver(WebDriver):
         except binascii.Error:
             return
         self.write_meta({"type": "copy", "text": text[:MOST_COPIED]})
+
+
+class SharedDriver(BrowserDriver):
+    """Behind textual-web, which knows no message for a copy and would print the text instead."""
+
+    def _copy(self, encoded: str) -> None:
+        del encoded

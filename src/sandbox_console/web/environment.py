@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from sandbox_console.errors import UsageError
 from sandbox_console.web.logins import TOKEN_VARIABLE
 
 _NAMES = frozenset(
@@ -18,6 +19,15 @@ _PREFIXES = ("LC_", "XDG_", "SANDBOX_CONSOLE_")
 _DRIVER = "sandbox_console.web.driver:BrowserDriver"
 
 
+def check_pass_env(names: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
+    """Raise UsageError for a variable that cannot be passed on: not set, or the login token's."""
+    for name in names:
+        if name == TOKEN_VARIABLE:
+            raise UsageError(f"--pass-env: {name} is the login token, which the app never gets")
+        if name not in environment:
+            raise UsageError(f"--pass-env: {name!r} is not set here", hint="give a variable's name, never its value")
+
+
 def app_environment(
     columns: int,
     rows: int,
@@ -27,7 +37,7 @@ def app_environment(
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
     """The variables of one app process; ``more`` names those that the operator passes on."""
-    kept = {name: value for name, value in environment.items() if _is_needed(name) or name in more}
+    kept = {name: value for name, value in environment.items() if is_needed(name) or name in more}
     kept.pop(TOKEN_VARIABLE, None)
     return kept | {
         "TERM": "xterm-256color",
@@ -42,5 +52,6 @@ def app_environment(
     }
 
 
-def _is_needed(name: str) -> bool:
+def is_needed(name: str) -> bool:
+    """Whether the app is given a variable unasked."""
     return name in _NAMES or name.startswith(_PREFIXES)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_console.errors import UsageError
+from sandbox_console.web.environment import check_pass_env
 
 MEBIBYTE = 1024 * 1024
 
@@ -44,6 +45,7 @@ class ServeOptions:
 
     def check(self) -> None:
         """Raise UsageError where the options do not hold together or would expose the console."""
+        check_pass_env(self.pass_env)
         if not 0 <= self.port <= 65535:
             raise UsageError(f"port {self.port} is not between 0 and 65535", hint="leave --port out for a free one")
         if self.key and not self.cert:
@@ -76,10 +78,7 @@ class ServeOptions:
         """The argument list of the app; nothing of it passes through a shell."""
         if self.command is not None:
             return list(self.command)
-        words = [sys.executable, "-m", "sandbox_console"]
-        words += ["--config", str(self.config)] if self.config else []
-        words += ["--backend", self.backend] if self.backend else []
-        return [*words, "--read-only"] if self.read_only else words
+        return console_command(config=self.config, backend=self.backend, read_only=self.read_only)
 
     def authorities(self, port: int) -> tuple[str, ...]:
         """The exact values of ``Host`` that are answered; the first is the one to print."""
@@ -91,6 +90,15 @@ class ServeOptions:
         default = {"http": 80, "https": 443}[self.scheme]
         plain = shown if port == default else []
         return tuple(dict.fromkeys([*plain, *(f"{name}:{port}" for name in shown)]))
+
+
+def console_command(*, config: Path | None, backend: str | None, read_only: bool) -> list[str]:
+    """The argument list of the console itself."""
+    # -P: the folder that one happens to be in may be a sandbox's workspace, and its modules are not ours to import.
+    words = [sys.executable, "-P", "-m", "sandbox_console"]
+    words += ["--config", str(config.absolute())] if config else []
+    words += ["--backend", backend] if backend else []
+    return [*words, "--read-only"] if read_only else words
 
 
 def is_loopback(host: str) -> bool:
