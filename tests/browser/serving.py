@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -47,12 +48,15 @@ class Served:
 @contextmanager
 def served(command: list[str], environment: dict[str, str] | None = None, **options) -> Iterator[Served]:
     """Serve a command until the block ends."""
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / "serve_main.py"), json.dumps(options), *command],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | (environment or {}),
-    )
+    argv = [sys.executable, str(HERE / "serve_main.py"), json.dumps(options), *command]
+    with serving(argv, environment or {}) as server:
+        yield server
+
+
+@contextmanager
+def serving(argv: list[str], environment: dict[str, str], folder: Path | None = None) -> Iterator[Served]:
+    """Run what serves until the block ends."""
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=os.environ | environment, cwd=folder)
     link = process.stderr.readline().strip()
     server = Served(process, re.split(r"/[#\s]", link)[0], link)
     reader = threading.Thread(target=_collect, args=(process.stderr, server.lines), daemon=True)
@@ -125,9 +129,9 @@ class Client:
 
 
 @asynccontextmanager
-async def client(server: Served):
+async def client(server: Served, tls: ssl.SSLContext | bool = True):
     jar = aiohttp.CookieJar(unsafe=True)
-    async with aiohttp.ClientSession(cookie_jar=jar) as session:
+    async with aiohttp.ClientSession(cookie_jar=jar, connector=aiohttp.TCPConnector(ssl=tls)) as session:
         yield Client(session, server.url)
 
 
