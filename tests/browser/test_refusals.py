@@ -4,6 +4,8 @@ import asyncio
 import json
 import socket
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -203,9 +205,16 @@ async def test_no_more_sessions_than_allowed(tmp_path) -> None:
             await links[1].close()
 
 
-def test_a_slow_header_and_an_idle_connection_are_hung_up(server: Served) -> None:
+@pytest.fixture
+def secured(pem: tuple[Path, Path]) -> Iterator[Served]:
+    with served(raw("echo"), cert=str(pem[0]), key=str(pem[1])) as found:
+        yield found
+
+
+def test_a_slow_header_an_idle_connection_and_a_silent_handshake_are_hung_up(server: Served, secured: Served) -> None:
     started = time.monotonic()
-    links = [socket.create_connection(("127.0.0.1", server.port), timeout=9) for _ in range(3)]
+    ports = [server.port, server.port, server.port, secured.port]
+    links = [socket.create_connection(("127.0.0.1", port), timeout=9) for port in ports]
     links[0].sendall(b"GET / HTTP/1.1\r\nHost: ")
     links[1].sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\nGET / HT".encode())
     for link in links:

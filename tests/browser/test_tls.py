@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import socket
 import ssl
@@ -14,18 +13,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.browser.serving import Served, client, raw, read_until, served
-
-pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl on PATH")
-
-
-@pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=console", "-addext", "subjectAltName=IP:127.0.0.1,DNS:console.localhost"]
-    subprocess.run(["openssl", *words, *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    return cert, key
 
 
 @pytest.fixture
@@ -76,13 +63,6 @@ def test_the_handshake_speaks_current_versions(server: Served, pem: tuple[Path, 
     plain = socket.create_connection(("127.0.0.1", server.port), timeout=5)
     with context.wrap_socket(plain, server_hostname="console.localhost") as secured:
         assert secured.version() == version.name.replace("_", ".")
-
-
-async def test_a_handshake_that_never_comes_is_hung_up(server: Served) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    async with asyncio.timeout(10):
-        assert await reader.read() == b""
-    writer.close()
 
 
 def test_a_key_of_another_certificate_is_told(pem: tuple[Path, Path], tmp_path: Path) -> None:
