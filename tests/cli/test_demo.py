@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import Terminal
 from tests.support.require import requires
@@ -59,11 +61,13 @@ def test_keep_keeps_them(cli: Cli) -> None:
     cli.until(lambda: b"slow" in cli.ok("logs", *[row["name"] for row in rows], "--stream", "stderr"), "no stderr")
 
 
-def test_a_signal_removes_them(cli: Cli) -> None:
+@pytest.mark.parametrize("late_s", [0.0, 0.05, 0.2, 0.4])
+def test_a_signal_removes_them(cli: Cli, late_s: float) -> None:
     process = cli.start("demo", stdout=subprocess.PIPE)
     assert process.stdout is not None
     while b"Create one" not in process.stdout.readline():
         pass
+    time.sleep(late_s)  # the tour's own command is being forked, has begun, or is creating
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM

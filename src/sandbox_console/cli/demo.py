@@ -10,16 +10,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import os
 import secrets
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 
-from sandbox_console.cli import tour
+from sandbox_console.cli import child, tour
 from sandbox_console.cli.context import Context, OutputClosed, Streams
 from sandbox_console.cli.run import leave_stdout
 from sandbox_console.errors import ConsoleError, Unsupported
@@ -32,6 +31,7 @@ from sandbox_console.service import Console
 Made = tuple[SandboxRef, str]
 
 LABEL = "demo"
+_RUN = "demo-run"
 _HOME = "SANDBOX_CONSOLE_HOME"
 _CONFIG = "SANDBOX_CONSOLE_CONFIG"
 _LIFE_S = 4 * 3600.0
@@ -64,11 +64,12 @@ def demo(args: argparse.Namespace, streams: Streams | None = None) -> int:
     """Make them, show them, remove them: also on SIGINT, SIGTERM and SIGHUP. Gives the TUI's or the tour's code."""
     context = Context(args, streams or Streams.standard())
     made: list[Made] = []
+    run = secrets.token_hex(2)
     if args.config:
         os.environ[_CONFIG] = args.config  # the TUI and the tour's commands are processes of their own
     with _home(keep=args.keep), _signals():
         try:
-            asyncio.run(_make(context, made))
+            asyncio.run(_make(context, run, made))
             return _show(context, *made[0])
         except _Ended as ended:
             return 128 + ended.signum
@@ -77,7 +78,7 @@ def demo(args: argparse.Namespace, streams: Streams | None = None) -> int:
             return 128 + signal.SIGPIPE
         finally:
             with _deaf():
-                _end(context, made)
+                _end(context, run, made)
 
 
 def _show(context: Context, ref: SandboxRef, image: str) -> int:
@@ -89,22 +90,11 @@ def _show(context: Context, ref: SandboxRef, image: str) -> int:
 def _tui(context: Context) -> int:
     """The TUI in a process of its own: whatever becomes of it, the sandboxes are removed."""
     args = context.args
-    words = [sys.executable, "-m", "sandbox_console"]
-    words += ["--read-only"] if args.read_only else []
-    child = subprocess.Popen(words)
-    try:
-        return child.wait()
-    finally:
-        if child.poll() is None:
-            child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(5)
-            child.kill()
-            child.wait()
+    with child.running(["--read-only"] if args.read_only else []) as process:
+        return process.wait()
 
 
-async def _make(context: Context, made: list[Made]) -> None:
-    run = secrets.token_hex(2)
+async def _make(context: Context, run: str, made: list[Made]) -> None:
     async with context.open() as console:
         targets = await _targets(context, console)
         for backend, host in targets:
@@ -112,7 +102,8 @@ async def _make(context: Context, made: list[Made]) -> None:
             before = len(made)
             for role, script in _ROLES.items():
                 name = f"demo-{role}-{run}" + ("" if backend == "bubblewrap" else f"-{backend}")
-                await _make_one(console, (backend, host), name, script, images, made)
+                spec = SandboxSpec(name, "", ("sh", "-c", script), labels={LABEL: "1", _RUN: run})
+                await _make_one(console, (backend, host), spec, images, made)
             if before == len(made) and backend == targets[0][0]:
                 raise Unsupported(f"{backend} answers, and has no image that the demo can use")
     for ref, _ in made:
@@ -138,13 +129,13 @@ async def _images(console: Console, backend: str, host: str) -> list[str]:
 
 
 async def _make_one(
-    console: Console, place: tuple[str, str], name: str, script: str, images: list[str], made: list[Made]
+    console: Console, place: tuple[str, str], spec: SandboxSpec, images: list[str], made: list[Made]
 ) -> None:
     """Make one of the first image that works; the others are then left out for those that follow."""
     capabilities = await console.capabilities(*place)
     life = _LIFE_S if capabilities.has(Capability.MAX_DURATION) else None
     while images:
-        spec = SandboxSpec(name, images[0], ("sh", "-c", script), labels={LABEL: "1"}, max_duration_s=life)
+        spec = dataclasses.replace(spec, image=images[0], max_duration_s=life)
         try:
             result = await console.perform(Create(spec, *place)).result()
         except ConsoleError:
@@ -157,18 +148,20 @@ async def _make_one(
         return
 
 
-def _end(context: Context, made: list[Made]) -> None:
-    if not made:
-        return
-    if context.args.keep:
+def _end(context: Context, run: str, made: list[Made]) -> None:
+    if context.args.keep and made:
         context.say("kept; see them: sandbox-console ls -l demo=1")
         return
-    for problem in asyncio.run(_remove(context, made)):
-        context.fail(problem)
-    context.say(f"removed {len(made) - len(context.failures)} sandboxes of the demo")
+    ends = asyncio.run(_remove(context, run, {ref for ref, _ in made}))
+    for problem in ends:
+        if problem is not None:
+            context.fail(problem)
+    context.say(f"removed {ends.count(None)} sandboxes of the demo")
 
 
-async def _remove(context: Context, made: list[Made]) -> list[ConsoleError]:
+async def _remove(context: Context, run: str, refs: set[SandboxRef]) -> list[ConsoleError | None]:
+    """Remove those known to be made, and those of this run that a signal came too early for us to know of."""
+
     async def one(console: Console, ref: SandboxRef) -> ConsoleError | None:
         try:
             await console.perform(Remove(ref, force=True)).result()
@@ -178,8 +171,9 @@ async def _remove(context: Context, made: list[Made]) -> list[ConsoleError]:
 
     context.args.read_only = False
     async with context.open() as console:
-        ends = await asyncio.gather(*(one(console, ref) for ref, _ in made))
-    return [end for end in ends if end is not None]
+        sandboxes, _ = await console.list()
+        refs |= {sandbox.ref for sandbox in sandboxes if sandbox.labels.get(_RUN) == run}
+        return await asyncio.gather(*(one(console, ref) for ref in sorted(refs)))
 
 
 @contextlib.contextmanager

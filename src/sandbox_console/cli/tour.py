@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 import shlex
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 
+from sandbox_console.cli import child
 from sandbox_console.cli.context import Sink
 from sandbox_console.model.text import clean
 
@@ -78,14 +78,6 @@ def _await_output(name: str) -> None:
 
 def _run(words: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
     """Run one of our own commands; interrupted, it is asked to end and awaited, so that it leaves nothing half made."""
-    command = [sys.executable, "-m", "sandbox_console", *words]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        try:
-            out, _ = process.communicate()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, out)
+    with child.running(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        out, _ = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, out)

@@ -1,0 +1,54 @@
+"""One of our own commands as a child process that never outlives the code that waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_ASKED_TO_END = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+_END_S = 15.0
+"""How long a command that is told to end may take to undo what it has half made."""
+
+
+@contextlib.contextmanager
+def running(words: Sequence[str], **pipes: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``sandbox-console WORDS``; whatever ends the block, the command is asked to end, and awaited."""
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with _held():  # a signal between the fork and the assignment would lose sight of the child
+            command = [sys.executable, "-m", "sandbox_console", *words]
+            process = subprocess.Popen(command, preexec_fn=_release, **pipes)  # noqa: PLW1509 - no other thread runs
+        yield process
+    finally:
+        if process is not None:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+@contextlib.contextmanager
+def _held() -> Iterator[None]:
+    """Signals that ask for the end wait until the block is over."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED_TO_END)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _release() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ASKED_TO_END)
