@@ -116,9 +116,165 @@ class OpenShell:
     term: str = "xterm-256color"
 
 
-Action = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Give a sandbox another name; its id stays."""
+
+    verb: ClassVar[str] = "rename"
+    ref: SandboxRef
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Unpack a tar, which comes as the action's input, into the guest's directory ``path``."""
+
+    verb: ClassVar[str] = "upload"
+    ref: SandboxRef
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Give the guest's ``path`` as a tar, which goes to the action's output."""
+
+    verb: ClassVar[str] = "download"
+    ref: SandboxRef
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Watch and feed the main process from now on; ending it leaves the process alone."""
+
+    verb: ClassVar[str] = "attach"
+    ref: SandboxRef
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Make an image of a sandbox's root."""
+
+    verb: ClassVar[str] = "commit"
+    ref: SandboxRef
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class PullImage:
+    """Get an image from its registry."""
+
+    verb: ClassVar[str] = "pull"
+    backend: str
+    host: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveImage:
+    """Remove an image, or a name of it."""
+
+    verb: ClassVar[str] = "remove-image"
+    backend: str
+    host: str
+    image: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PruneImages:
+    """Remove the images without a name; with ``unused`` all that no sandbox uses."""
+
+    verb: ClassVar[str] = "prune-images"
+    backend: str
+    host: str
+    unused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadImage:
+    """Take an image from an archive, which comes as the action's input."""
+
+    verb: ClassVar[str] = "load-image"
+    backend: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveImage:
+    """Give an image as an archive, which goes to the action's output."""
+
+    verb: ClassVar[str] = "save-image"
+    backend: str
+    host: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """Save a sandbox's state: its disk, with ``full`` also its memory."""
+
+    verb: ClassVar[str] = "snapshot"
+    ref: SandboxRef
+    name: str
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSnapshot:
+    """Make a sandbox called ``name`` from a snapshot."""
+
+    verb: ClassVar[str] = "restore"
+    backend: str
+    host: str
+    snapshot: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSnapshot:
+    """Remove a snapshot."""
+
+    verb: ClassVar[str] = "remove-snapshot"
+    backend: str
+    host: str
+    snapshot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Make a running copy called ``name`` of a running sandbox."""
+
+    verb: ClassVar[str] = "fork"
+    ref: SandboxRef
+    name: str
+
+
+HostAction = PullImage | RemoveImage | PruneImages | LoadImage | SaveImage | RestoreSnapshot | RemoveSnapshot
+"""What is done on a backend's host rather than to a sandbox."""
+
+InnerAction = Rename | Upload | Download | Attach | Commit | TakeSnapshot | Fork
+"""What needs one of ``backends.abilities``, and a sandbox."""
+
+Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell
+
+Action = Lifecycle | InnerAction | HostAction
 
 VERBS: tuple[str, ...] = tuple(kind.verb for kind in Action.__args__)
+
+
+def ref_of(action: Action) -> SandboxRef | None:
+    """The sandbox that an action is about; None where it makes one or is about a host."""
+    if isinstance(action, Create) or isinstance(action, HostAction):  # noqa: SIM101 - as mypy narrows it
+        return None
+    return action.ref
+
+
+def place_of(action: Action) -> tuple[str, str]:
+    """Where an action happens: (backend, host)."""
+    if isinstance(action, Create) or isinstance(action, HostAction):  # noqa: SIM101 - as mypy narrows it
+        return action.backend, action.host
+    return action.ref.backend, action.ref.host
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,14 @@ class Capability(StrEnum):
     SECRET_FILE = "secret.file"
     SECRET_PLACEHOLDER = "secret.placeholder"
     COPY = "copy"
+    PROCESSES = "processes"
+    DIFF = "diff"
+    RAW = "raw"
+    EVENTS = "events"
+    ATTACH = "attach"
+    COMMIT = "commit"
+    IMAGES = "images"
+    IMAGE_FILES = "images.files"  # load from and save to an archive
     SNAPSHOT = "snapshot"
     FORK = "fork"
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Mapping
 
 from sandbox_console.model.action import (
     Action,
+    Attach,
+    Commit,
     Create,
+    Download,
     Exec,
+    Fork,
     Kill,
+    LoadImage,
     OpenShell,
     Pause,
+    PruneImages,
+    PullImage,
     Remove,
+    RemoveImage,
+    RemoveSnapshot,
+    Rename,
     Restart,
+    RestoreSnapshot,
     Resume,
+    SaveImage,
     Start,
     Stop,
+    TakeSnapshot,
     Update,
+    Upload,
 )
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.spec import SandboxSpec
@@ -43,31 +57,40 @@ _INJECT = {
 }
 
 
-def of_verb(action: Action) -> Capability | None:  # noqa: C901 - a case a verb
-    """The capability that the verb itself needs."""
-    match action:
-        case Create():
-            return Capability.CREATE
-        case Start():
-            return Capability.START
-        case Stop():
-            return Capability.STOP
-        case Kill():
-            return Capability.KILL
-        case Restart():
-            return Capability.RESTART
-        case Pause() | Resume():
-            return Capability.PAUSE
-        case Remove():
-            return Capability.REMOVE
-        case Exec():
-            return Capability.EXEC_USER if action.user else Capability.EXEC
-        case OpenShell():
-            return Capability.EXEC_USER if action.user else Capability.SHELL
-        case Update():
-            return None
-        case _:
-            assert_never(action)
+_VERBS: Mapping[type[Action], Capability | None] = {
+    Create: Capability.CREATE,
+    Start: Capability.START,
+    Stop: Capability.STOP,
+    Kill: Capability.KILL,
+    Restart: Capability.RESTART,
+    Pause: Capability.PAUSE,
+    Resume: Capability.PAUSE,
+    Remove: Capability.REMOVE,
+    Exec: Capability.EXEC,
+    OpenShell: Capability.SHELL,
+    Update: None,  # its plan says what each change needs
+    Rename: Capability.RENAME,
+    Upload: Capability.COPY,
+    Download: Capability.COPY,
+    Attach: Capability.ATTACH,
+    Commit: Capability.COMMIT,
+    PullImage: Capability.IMAGES,
+    RemoveImage: Capability.IMAGES,
+    PruneImages: Capability.IMAGES,
+    LoadImage: Capability.IMAGE_FILES,
+    SaveImage: Capability.IMAGE_FILES,
+    TakeSnapshot: Capability.SNAPSHOT,
+    RestoreSnapshot: Capability.SNAPSHOT,
+    RemoveSnapshot: Capability.SNAPSHOT,
+    Fork: Capability.FORK,
+}
+
+
+def of_verb(action: Action) -> Capability | None:
+    """The capability that the verb itself needs. Raises KeyError for a verb that none is set for."""
+    if isinstance(action, Exec | OpenShell) and action.user:
+        return Capability.EXEC_USER
+    return _VERBS[type(action)]
 
 
 def of_spec(spec: SandboxSpec, injects: dict[str, str]) -> list[tuple[str, Capability]]:

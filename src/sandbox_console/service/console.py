@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, SecretError
 from sandbox_console.model import check
-from sandbox_console.model.action import Action, Create, Exec, OpenShell, Permit, Update
+from sandbox_console.model.action import Action, Create, Exec, OpenShell, Permit, Update, place_of, ref_of
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
@@ -19,11 +19,13 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny
 from sandbox_console.secrets.redactor import StreamRedactor
+from sandbox_console.service.call import Call
 from sandbox_console.service.config import Config
-from sandbox_console.service.effects import Call, carry_out
+from sandbox_console.service.effects import carry_out
 from sandbox_console.service.fleet import Fleet
 from sandbox_console.service.gate import Consent, Gate, Request
 from sandbox_console.service.hub import Hub, Subscription
+from sandbox_console.service.inside import Inside
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.plan import Plan, make_plan
 from sandbox_console.service.shells import ShellSession
@@ -48,6 +50,7 @@ class Console:
         self._gate = Gate(trail, self._vault, hub.publish)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s)
+        self.inside = Inside(fleet, self._vault)
         self._operations: set[asyncio.Task[Any]] = set()
         self._shells: set[ShellSession] = set()
 
@@ -157,7 +160,7 @@ class Console:
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
         """What the policy says to an action, without doing it."""
-        backend, host = _place(action)
+        backend, host = place_of(action)
         capabilities = await self.capabilities(backend, host)
         return decide(action, self.config.policy, capabilities, target=target, injects=self._vault.injects)
 
@@ -223,7 +226,7 @@ class Console:
         redactor, injects = self._vault.redactor, self._vault.injects
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
-            backend = await self.fleet.use(*_place(action))
+            backend = await self.fleet.use(*place_of(action))
             return await carry_out(
                 action, permit, Call(backend, request.target, secrets, operation.report, io, redactor, injects)
             )
@@ -232,11 +235,11 @@ class Console:
 
     async def _request(self, action: Action, consent: Consent) -> Request:
         """Find the target and decide. What goes wrong on the way is carried along, so that it gets its row too."""
-        backend = _place(action)[0]
+        backend = place_of(action)[0]
         target: Sandbox | None = None
         try:
-            if not isinstance(action, Create):
-                target = await self.inspect(action.ref)
+            if (ref := ref_of(action)) is not None:
+                target = await self.inspect(ref)
             await self._check_spec(action)
             decision = await self.decide(action, target)
         except ConsoleError as error:
@@ -248,7 +251,7 @@ class Console:
 
     async def _check_spec(self, action: Action) -> None:
         if isinstance(action, (Create, Update)):
-            problems = await self.problems(action.spec, *_place(action))
+            problems = await self.problems(action.spec, *place_of(action))
             if problems:
                 raise InvalidSpec(problems)
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
@@ -261,10 +264,6 @@ class Console:
         # A whole line ends what may have been the beginning of a value: nothing is held back past it.
         data = mask.feed(item.data) + (mask.flush() if item.data.endswith(b"\n") else b"")
         return LogRecord(item.at_ns, item.stream, data)
-
-
-def _place(action: Action) -> tuple[str, str]:
-    return (action.backend, action.host) if isinstance(action, Create) else (action.ref.backend, action.ref.host)
 
 
 def _facts(result: ActionResult) -> tuple[Outcome, Mapping[str, Any], str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import sandbox_console
-from sandbox_console.model.action import Action, Create, Exec, OpenShell, Update
+from sandbox_console.model.action import Action, Create, Exec, HostAction, OpenShell, Update
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 
@@ -20,6 +20,8 @@ def target_of(action: Action) -> str:
     if isinstance(action, Create):
         name = action.spec.name.encode("utf-8", "backslashreplace").decode()  # SQLite takes no lone surrogate
         return f"{action.backend}/{action.host}/name:{name}"
+    if isinstance(action, HostAction):
+        return f"{action.backend}/{action.host}"
     return str(action.ref)
 
 
@@ -38,7 +40,7 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
         case OpenShell(shell=shell, user=user):
             body |= {"shell": shell, "user": user}
         case _:
-            names = [item.name for item in dataclasses.fields(action) if item.name != "ref"]
+            names = [item.name for item in dataclasses.fields(action) if item.name not in ("ref", "backend", "host")]
             body |= {name: getattr(action, name) for name in names}
     return body
 

@@ -3,50 +3,51 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from sandbox_console.audit.thread import to_the_end
-from sandbox_console.backends.base import Backend, Progress, Secrets
+from sandbox_console.backends.base import Backend
 from sandbox_console.errors import Conflict, Unsupported
 from sandbox_console.model.action import (
     Action,
+    Attach,
+    Commit,
     Create,
+    Download,
     Exec,
+    Fork,
     Kill,
+    LoadImage,
     OpenShell,
     Pause,
     Permit,
+    PruneImages,
+    PullImage,
     Remove,
+    RemoveImage,
+    RemoveSnapshot,
+    Rename,
     Restart,
+    RestoreSnapshot,
     Resume,
+    SaveImage,
     Start,
     Stop,
+    TakeSnapshot,
     Update,
+    Upload,
 )
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.secrets.redactor import Redactor
-from sandbox_console.service.operation import ActionResult, ExecIO
+from sandbox_console.service.abilities import inner, on_host
+from sandbox_console.service.call import Call
+from sandbox_console.service.operation import ActionResult
 from sandbox_console.service.plan import How, make_plan
 from sandbox_console.service.recreate import recreate
 from sandbox_console.service.running import run_to_end
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Everything that an effect needs beside the permit."""
-
-    backend: Backend
-    target: Sandbox | None
-    secrets: Secrets
-    progress: Progress
-    io: ExecIO = field(default_factory=ExecIO)
-    redactor: Redactor = field(default_factory=Redactor)
-    injects: dict[str, str] = field(default_factory=dict)
-
-
-async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:  # noqa: C901 - a case a verb
+async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:  # noqa: C901, PLR0912 - a case a verb
     """Do it. Raises one of ``sandbox_console.errors`` where it cannot be done."""
     backend, ref = call.backend, call.target.ref if call.target else None
     match action:
@@ -74,6 +75,18 @@ async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
             return await _exec(action, permit, call)
         case OpenShell():
             raise Unsupported("a shell is opened by console.shell()")
+        case Rename() | Upload() | Download() | Attach() | Commit() | TakeSnapshot() | Fork():
+            return await inner(action, permit, call)
+        case (
+            PullImage()
+            | RemoveImage()
+            | PruneImages()
+            | LoadImage()
+            | SaveImage()
+            | RestoreSnapshot()
+            | RemoveSnapshot()
+        ):
+            return await on_host(action, permit, call)
         case _:
             assert_never(action)
     return ActionResult(permit.audit_id, ref)

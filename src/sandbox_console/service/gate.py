@@ -32,6 +32,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
 from sandbox_console.service.describe import body_of, target_of
+from sandbox_console.service.masking import masked
 from sandbox_console.service.trail import Trail
 from sandbox_console.service.vault import Vault
 
@@ -163,7 +164,7 @@ class Gate:
     async def _body(self, request: Request) -> dict[str, Any]:
         # Known before the row is written: a value pasted into an argument must not get into the log.
         await self._vault.learn(self._secret_names(request))
-        body: dict[str, Any] = _masked(body_of(request.action, request.target), self._vault.redactor.text)
+        body: dict[str, Any] = masked(body_of(request.action, request.target), self._vault.redactor.text)
         return body
 
 
@@ -187,11 +188,3 @@ def _outcome_of(error: ConsoleError) -> Outcome:
     if isinstance(error, Unsupported):
         return Outcome.UNSUPPORTED
     return Outcome.TIMED_OUT if isinstance(error, TimedOut) else Outcome.FAILED
-
-
-def _masked(value: Any, mask: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, Mapping):
-        return {mask(str(key)): _masked(item, mask) for key, item in value.items()}
-    return [_masked(item, mask) for item in value] if isinstance(value, (list, tuple)) else value

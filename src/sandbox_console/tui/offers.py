@@ -20,7 +20,7 @@ from sandbox_console.model.action import (
     Stop,
     Update,
 )
-from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import ascii_id
 
 
@@ -114,8 +114,3 @@ def _options(action: Create | Update) -> list[str]:
         words += [word for value in values for word in (option, value)]
     words += [word for key, value in spec.labels.items() for word in ("--label", f"{key}={value}")]
     return words + [word for key in spec.env for word in ("--env", f"{key}=…")]
-
-
-def ref_of(action: Action) -> SandboxRef | None:
-    """The sandbox that an action is about; None for a create."""
-    return None if isinstance(action, Create) else action.ref

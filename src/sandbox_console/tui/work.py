@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Action
+from sandbox_console.model.action import Action, ref_of
 from sandbox_console.service import ActionResult, Consent, Console, Operation
-from sandbox_console.tui.offers import ref_of
 from sandbox_console.tui.state import Began, Ended, News
 
 

@@ -1,0 +1,151 @@
+"""What a backend may provide beside ``base.Backend``: small protocols, each with the capability that announces it.
+
+A backend that has the capability has the methods; one that has not says why in its Capabilities.
+Errors, permits and cancellation are as in ``base``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from sandbox_console.backends.base import Process, Progress, Secrets
+from sandbox_console.model.action import Permit
+from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
+from sandbox_console.model.sandbox import SandboxRef
+
+
+@runtime_checkable
+class Files(Protocol):
+    """Capability.COPY. Guest paths are absolute; archives are tar streams (PAX or GNU, never compressed).
+
+    Works on running and stopped sandboxes where the backend can; raises Conflict where it needs a running one.
+    """
+
+    async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
+        """One path, links followed. Raises NotFound."""
+        ...
+
+    async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
+        """A directory's entries by name. Raises NotFound, or Conflict where it is no directory."""
+        ...
+
+    def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncIterator[bytes]:
+        """A tar of ``path`` whose first member is its last component; a directory comes with all below it."""
+        ...
+
+    async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
+        """Unpack a tar into the directory ``path``. Raises NotFound where it is missing; no member leaves ``path``."""
+        ...
+
+
+@runtime_checkable
+class Processes(Protocol):
+    """Capability.PROCESSES."""
+
+    async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
+        """What runs in it now. Raises Conflict when the sandbox does not run."""
+        ...
+
+
+@runtime_checkable
+class Changes(Protocol):
+    """Capability.DIFF."""
+
+    async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
+        """How its root differs from its image."""
+        ...
+
+
+@runtime_checkable
+class Raw(Protocol):
+    """Capability.RAW."""
+
+    async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
+        """The provider's own description; values of environment variables and secrets are masked by the adapter."""
+        ...
+
+
+@runtime_checkable
+class Happenings(Protocol):
+    """Capability.EVENTS."""
+
+    def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
+        """What happened to it, oldest first; with ``follow`` for as long as it is iterated."""
+        ...
+
+
+@runtime_checkable
+class Attachable(Protocol):
+    """Capability.ATTACH."""
+
+    async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
+        """The main process's streams from now on. ``kill`` and closing let go of it: the process lives on."""
+        ...
+
+
+@runtime_checkable
+class Committing(Protocol):
+    """Capability.COMMIT."""
+
+    async def commit(self, permit: Permit, ref: SandboxRef, image: str) -> str:
+        """Make an image of its root, called ``image``; gives the image's id. No secret's value may be in it."""
+        ...
+
+
+@runtime_checkable
+class Images(Protocol):
+    """Capability.IMAGES; ``load_image`` and ``save_image`` also need Capability.IMAGE_FILES."""
+
+    async def images(self) -> Sequence[Image]:
+        """All images that the backend has."""
+        ...
+
+    async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
+        """Get an image from its registry; gives its id. Cancelling ends the transfer."""
+        ...
+
+    async def remove_image(self, permit: Permit, name: str, force: bool) -> None:
+        """Remove an image, or a name of it. Raises Conflict where a sandbox uses it and not ``force``."""
+        ...
+
+    async def prunable_images(self, unused: bool) -> Prunable:
+        """What ``prune_images`` would remove: images without a name, with ``unused`` all that no sandbox uses."""
+        ...
+
+    async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
+        """Remove them; tells what was removed."""
+        ...
+
+    async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:
+        """Take an image from an archive as ``save_image`` writes it; gives its name."""
+        ...
+
+    def save_image(self, permit: Permit, name: str) -> AsyncIterator[bytes]:
+        """An image as an archive."""
+        ...
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """Capability.SNAPSHOT; ``fork`` needs Capability.FORK."""
+
+    async def snapshots(self) -> Sequence[Snapshot]:
+        """All snapshots that the backend keeps."""
+        ...
+
+    async def take_snapshot(self, permit: Permit, ref: SandboxRef, name: str, full: bool) -> Snapshot:
+        """Save a sandbox's state."""
+        ...
+
+    async def restore_snapshot(self, permit: Permit, snapshot: str, name: str, secrets: Secrets) -> SandboxRef:
+        """Make a sandbox called ``name`` from a snapshot, running."""
+        ...
+
+    async def remove_snapshot(self, permit: Permit, snapshot: str) -> None:
+        """Remove a snapshot. Raises Conflict where others are built on it."""
+        ...
+
+    async def fork(self, permit: Permit, ref: SandboxRef, name: str, secrets: Secrets) -> SandboxRef:
+        """Make a running copy called ``name`` of a running sandbox."""
+        ...

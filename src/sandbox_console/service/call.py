@@ -1,0 +1,23 @@
+"""What an effect is given beside its permit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sandbox_console.backends.base import Backend, Progress, Secrets
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.service.operation import ExecIO
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Everything that an effect needs beside the permit."""
+
+    backend: Backend
+    target: Sandbox | None
+    secrets: Secrets
+    progress: Progress
+    io: ExecIO = field(default_factory=ExecIO)
+    redactor: Redactor = field(default_factory=Redactor)
+    injects: dict[str, str] = field(default_factory=dict)
