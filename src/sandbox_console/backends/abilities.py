@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from sandbox_console.backends.base import Process, Progress, Secrets
 from sandbox_console.model.action import Permit
+from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 
@@ -148,4 +149,28 @@ class Snapshots(Protocol):
 
     async def fork(self, permit: Permit, ref: SandboxRef, name: str, secrets: Secrets) -> SandboxRef:
         """Make a running copy called ``name`` of a running sandbox."""
+        ...
+
+
+@runtime_checkable
+class Egress(Protocol):
+    """Capability.EGRESS_ALLOWLIST: what leaves a sandbox goes through a gateway by rules that change while it runs."""
+
+    async def egress(self, ref: SandboxRef) -> EgressState:
+        """The rules in force, and whether the gateway answers."""
+        ...
+
+    async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
+        """Put rules in force, without a restart; tunnels that they no longer allow are cut. Kept with the sandbox.
+
+        Raises Unsupported for a sandbox that was made without a gateway.
+        """
+        ...
+
+    async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
+        """Ask the running gateway, over the sandbox's own door to it, what it decides now; nothing is connected."""
+        ...
+
+    def egress_records(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[EgressRecord]:
+        """Decisions on record, oldest first; with ``follow`` for as long as it is iterated."""
         ...
