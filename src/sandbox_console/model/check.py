@@ -88,7 +88,7 @@ def parse_duration_s(text: str) -> float:
 def _positive(value: float | None) -> str:
     if value is None or (math.isfinite(value) and value > 0):
         return ""
-    return f"{value} is not above 0"
+    return f"{value:g} is not above 0"
 
 
 def _memory(value: int | None) -> str:

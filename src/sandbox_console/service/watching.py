@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 
 from sandbox_console.backends.base import Backend
@@ -12,6 +13,9 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, SandboxRef
 from sandbox_console.service.fleet import Fleet
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
+_LASTED_S = 10.0
+"""A stream that held for so long was a good one: after it the first retry is quick again."""
+
 Publish = Callable[[Event], None]
 
 
@@ -42,10 +46,10 @@ class Watcher:
         self._publish(HealthChanged(BackendHealth(name, host, HealthState.CONNECTING)))
         failures = 0
         while True:
+            began = time.monotonic()
             try:
                 backend = await self._fleet.use(name, host)
                 async for event in backend.watch():
-                    failures = 0
                     self._publish(event)
                 reason = "its event stream ended"
             except ConsoleError as error:
@@ -53,6 +57,7 @@ class Watcher:
             except Exception as error:  # noqa: BLE001 - a bug in one backend must not blind the others
                 reason = f"{type(error).__name__}: {error}"
             self._publish(HealthChanged(BackendHealth(name, host, HealthState.UNREACHABLE, reason)))
+            failures = 0 if time.monotonic() - began > _LASTED_S else failures
             await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
             failures += 1
 
@@ -87,6 +92,8 @@ class StatsPump:
                 self._publish(Sampled(ref, stats))
         except ConsoleError:
             return  # it stopped or its backend went away: the list tells that
+        except Exception:  # noqa: BLE001 - a backend's bug costs this row its figures until it is shown again, no more
+            return
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

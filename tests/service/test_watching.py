@@ -1,0 +1,52 @@
+"""Watching a backend that answers and ends at once does not become a busy loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sandbox_console.model.event import HealthChanged, Listed
+from sandbox_console.service import watching
+from sandbox_console.service.fleet import Fleet
+from sandbox_console.testing.fake import FakeBackend
+
+
+class Flapping(FakeBackend):
+    """Its stream gives one event and ends."""
+
+    async def watch(self):
+        yield Listed(self.name, self.host, ())
+
+
+async def test_a_stream_that_ends_at_once_is_asked_ever_more_rarely(monkeypatch):
+    pauses: list[float] = []
+    slept = asyncio.Event()
+    really_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 6:
+            slept.set()
+        await really_sleep(0)
+
+    monkeypatch.setattr(watching.asyncio, "sleep", sleep)
+    told = []
+    watcher = watching.Watcher(Fleet([Flapping()]), told.append)
+    watcher.start()
+    await asyncio.wait_for(slept.wait(), 30)
+    await watcher.close()
+    assert pauses[:6] == [0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
+    assert any(isinstance(event, HealthChanged) and "ended" in event.health.reason for event in told)
+
+
+async def test_a_bug_in_a_stats_stream_ends_that_stream_alone(box, home):
+    class Broken(FakeBackend):
+        async def stats(self, ref, interval_s):
+            raise RuntimeError("no such counter")
+            yield
+
+    pump = watching.StatsPump(Fleet([Broken([box])]), lambda event: None, 1.0)
+    pump.show([box.ref])
+    (task,) = pump._tasks.values()
+    await task
+    assert task.exception() is None
+    await pump.close()
