@@ -15,8 +15,9 @@ from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
+from sandbox_console.backends.docker.deeper import Deeper, need
 from sandbox_console.backends.docker.failures import Refused, about
-from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
@@ -26,7 +27,7 @@ from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, St
 from sandbox_console.model.spec import SandboxSpec
 
 if TYPE_CHECKING:
-    from sandbox_console.backends.docker.engine import Engine, Params
+    from sandbox_console.backends.docker.engine import Params
 
 AT_ONCE = 16
 """Inspects in flight while listing; an engine answers each in about a millisecond."""
@@ -35,7 +36,7 @@ ENDED_S = 10.0
 """How long a killed container may take to be gone before that is a failure."""
 
 
-class DockerBackend:
+class DockerBackend(Deeper):
     """The containers of one docker context; ``host`` is the context's name."""
 
     name = "docker"
@@ -90,7 +91,7 @@ class DockerBackend:
         return abilities.value_problems(spec, self._connection.info, local=self._connection.local)
 
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
-        _need(permit)
+        need(permit)
         engine = await self._engine()
         if not self._connection.info:
             await self._connection.refresh()
@@ -102,17 +103,17 @@ class DockerBackend:
         return SandboxRef("docker", self.host, made)
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
-        _need(permit)
+        need(permit)
         await lifecycle.start(await self._engine(), ref.id, _name(ref), secrets)
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
-        _need(permit)
+        need(permit)
         whole = max(0, math.ceil(grace_s))  # the engine counts whole seconds
         await self._post(ref, "stop", {"t": whole}, timeout_s=whole + 30)
         await self._ended(ref)
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
-        _need(permit)
+        need(permit)
         try:
             await self._post(ref, "kill", {"signal": signal})
         except Refused as error:
@@ -123,19 +124,19 @@ class DockerBackend:
             await self._ended(ref)
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
-        _need(permit)
+        need(permit)
         await self._post(ref, "pause")
 
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
-        _need(permit)
+        need(permit)
         await self._post(ref, "unpause")
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
-        _need(permit)
+        need(permit)
         await self._post(ref, "rename", {"name": name})
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
-        _need(permit)
+        need(permit)
         engine = await self._engine()
         with about(_name(ref)):
             try:
@@ -146,7 +147,7 @@ class DockerBackend:
                 await engine.call("POST", container_path(ref.id, "wait"), params={"condition": "removed"}, timeout_s=60)
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
-        _need(permit)
+        need(permit)
         now = (await self.inspect(ref)).spec
         for field in ("memory_mib", "cpus"):
             if now is not None and getattr(spec, field) is None and getattr(now, field) is not None:
@@ -158,15 +159,12 @@ class DockerBackend:
             await engine.call("POST", container_path(ref.id, "update"), body=limits)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
-        _need(permit)
+        need(permit)
         return await executor.run(await self._engine(), request, secrets)
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
-        _need(permit)
+        need(permit)
         return await executor.open_shell(await self._engine(), request, secrets)
-
-    async def _engine(self) -> Engine:
-        return await self._connection.engine()
 
     async def _detailed(self, row: Sandbox, limit: asyncio.Semaphore) -> Sandbox | None:
         if not row.managed:
@@ -195,11 +193,5 @@ class DockerBackend:
             raise TimedOut(f"{_name(ref)} was killed and has not ended in {ENDED_S:g} s") from error
 
 
-def _need(permit: Permit) -> None:
-    """No permit, no effect; the type checker says the same, this holds where it was not asked."""
-    if not isinstance(permit, Permit):
-        raise TypeError("a changing call needs a Permit")
-
-
 def _name(ref: SandboxRef) -> str:
-    return f"container {ref.id[:12]}"
+    return described(ref.id)

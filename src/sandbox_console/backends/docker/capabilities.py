@@ -17,8 +17,7 @@ _MISSING = {
     Capability.IDLE_TIMEOUT: _TIME,
     Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",
     Capability.SECRET_PLACEHOLDER: "not until the egress gateway exists",
-    Capability.COPY: "not in this version",
-    Capability.SNAPSHOT: "not in this version",
+    Capability.SNAPSHOT: "the engine's checkpoints are experimental and need CRIU; commit makes an image of the disk",
     Capability.FORK: "a container's memory cannot be copied",
 }
 _LIMITS = {

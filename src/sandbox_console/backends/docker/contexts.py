@@ -104,7 +104,7 @@ def _stored_tls(context: str, folder: Path, *, skip: bool) -> ssl.SSLContext | N
 def config_folder() -> Path:
     """Where the docker CLI keeps its config and contexts."""
     folder = os.environ.get("DOCKER_CONFIG")
-    return Path(folder) if folder else Path.home() / ".docker"
+    return Path(folder or os.path.expanduser("~/.docker"))  # noqa: PTH111 - Path.home() raises for a uid without an account
 
 
 def _tls(ca: Path | None, client: tuple[Path, Path] | None, *, verify: bool) -> ssl.SSLContext:

@@ -19,10 +19,11 @@ from yarl import URL
 
 from sandbox_console.backends.docker.contexts import Endpoint
 from sandbox_console.backends.docker.failures import Lost, Refused, engine_prefix, no_answer, plain
-from sandbox_console.errors import BackendUnreachable
+from sandbox_console.errors import BackendUnreachable, ConsoleError
 
 Params = Mapping[str, str | int]
 CONNECT_S = 5.0
+NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_read=None, connect=CONNECT_S)
 
 
 class Engine:
@@ -55,30 +56,51 @@ class Engine:
         self, method: str, path: str, *, params: Params | None = None, body: Any = None, timeout_s: float | None = 30
     ) -> Any:
         """One request; its JSON, or None for an empty answer. Raises Refused, BackendUnreachable."""
-        async with self._ask(method, path, params, body, aiohttp.ClientTimeout(timeout_s, CONNECT_S)) as response:
+        timeout = aiohttp.ClientTimeout(timeout_s, CONNECT_S)
+        async with self._ask(method, path, params, timeout, json=body) as response:
             with self.translated():
                 text = await response.read()
         return json.loads(text) if text.strip().startswith((b"{", b"[")) else None
 
-    async def exists(self, path: str, params: Params) -> bool:
-        """Whether a HEAD request is answered with success."""
+    async def head(self, path: str, params: Params) -> Mapping[str, str] | None:
+        """The headers that a HEAD request is answered with; None for 404."""
         try:
-            async with self._ask("HEAD", path, params, None, aiohttp.ClientTimeout(30, CONNECT_S)):
-                return True
+            async with self._ask("HEAD", path, params, aiohttp.ClientTimeout(30, CONNECT_S)) as response:
+                return dict(response.headers)
         except Refused as error:
             if error.status == 404:
-                return False
+                return None
             raise
 
+    async def exists(self, path: str, params: Params) -> bool:
+        """Whether a HEAD request is answered with success."""
+        return await self.head(path, params) is not None
+
     @asynccontextmanager
-    async def stream(self, path: str, params: Params | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A response without end, as chunks. Raises Lost where it breaks off."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_read=None, connect=CONNECT_S)
-        async with (
-            self._ask("GET", path, params, None, timeout) as response,
-            aclosing(self._chunks(response)) as chunks,
-        ):
-            yield chunks
+    async def stream(
+        self,
+        path: str,
+        params: Params | None = None,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        source: AsyncIterator[bytes] | None = None,
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A response without end, as chunks; ``source``, where given, is sent as the request's body.
+
+        Raises Lost where it breaks off, and whatever ``source`` raises.
+        """
+        body = _Source(source) if source is not None else None
+        try:
+            async with (
+                self._ask(method, path, params, NO_LIMIT, data=body and body.chunks(), headers=headers) as response,
+                aclosing(self._chunks(response)) as chunks,
+            ):
+                yield chunks
+        except ConsoleError:
+            if body is not None and body.failure is not None:
+                raise body.failure from None  # the engine only saw its request end
+            raise
 
     async def hijack(self, stream: Hijacked) -> None:
         """Upgrade the connection of one of aiodocker's streams. Raises Refused, BackendUnreachable."""
@@ -97,12 +119,12 @@ class Engine:
 
     @asynccontextmanager
     async def _ask(
-        self, method: str, path: str, params: Params | None, body: Any, timeout: aiohttp.ClientTimeout
+        self, method: str, path: str, params: Params | None, timeout: aiohttp.ClientTimeout, **body: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         # Raw on aiodocker's session: its own log() drops which stream a line was of, and its JSON costs twice as much.
         url = URL(f"{self.docker.docker_host}/{path}").with_query(dict(params or {}))
         with self.translated():
-            response = await self.docker.session.request(method, url, json=body, timeout=timeout)
+            response = await self.docker.session.request(method, url, timeout=timeout, **body)
         try:
             if response.status >= 400:
                 with self.translated():
@@ -139,6 +161,23 @@ class _Translated:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, (aiohttp.ClientError, TimeoutError, OSError)):
             raise self._engine.lost(error) from error
+
+
+class _Source:
+    """A request's body that remembers why it ended: aiohttp tells every such failure as a lost connection."""
+
+    def __init__(self, source: AsyncIterator[bytes]) -> None:
+        self.failure: Exception | None = None
+        self._source = source
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The source's chunks."""
+        try:
+            async for chunk in self._source:
+                yield chunk
+        except Exception as error:
+            self.failure = error
+            raise
 
 
 def _message(body: bytes, reason: str | None) -> str:

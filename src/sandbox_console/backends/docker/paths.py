@@ -17,8 +17,13 @@ def container_path(id: str, rest: str = "") -> str:
     return f"containers/{id}/{rest}" if rest else f"containers/{id}"
 
 
-def image_path(image: str) -> str:
-    """The path of an image's account. Raises ValueError for what cannot be a reference."""
+def image_path(image: str, rest: str = "json") -> str:
+    """The path of an image's endpoint, by default of its account. Raises ValueError for what cannot be a reference."""
     if not _IMAGE.match(image) or ".." in image:
         raise ValueError(f"{image!r} is not an image's name")
-    return f"images/{image}/json"
+    return f"images/{image}/{rest}" if rest else f"images/{image}"
+
+
+def described(id: str) -> str:
+    """A container in an error's words."""
+    return f"container {id[:12]}"

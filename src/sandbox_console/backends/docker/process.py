@@ -168,6 +168,8 @@ class DockerProcess:
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
+        self.ended = False
+        """Whether its end has been waited for: then there is nothing left to kill."""
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         """Chunks as they come; a command that cannot be run has the reason on stderr."""
@@ -184,7 +186,9 @@ class DockerProcess:
         self._execution.channel.end_input()
 
     async def wait(self) -> Exit:
-        return await self._execution.wait()
+        end = await self._execution.wait()
+        self.ended = True
+        return end
 
     async def kill(self) -> None:
         await self._execution.end()

@@ -1,0 +1,98 @@
+"""The abilities of ``backends.abilities`` on one engine, each a call into the module that has it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.base import Process, Progress
+from sandbox_console.backends.docker import attaching, committing, files, happenings, images, peek, pulling
+from sandbox_console.model.action import Permit
+from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable
+from sandbox_console.model.sandbox import SandboxRef
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.connection import Connection
+    from sandbox_console.backends.docker.engine import Engine
+
+
+class Deeper:
+    """What a backend may do beside the Backend protocol; mixed into DockerBackend."""
+
+    _connection: Connection
+
+    async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
+        return await files.stat(await self._engine(), ref.id, path)
+
+    async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
+        return await files.list_dir(await self._engine(), ref.id, path)
+
+    async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncIterator[bytes]:
+        need(permit)
+        async with aclosing(files.download(await self._engine(), ref.id, path)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
+        need(permit)
+        await files.upload(await self._engine(), ref.id, path, archive)
+
+    async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
+        return await peek.processes(await self._engine(), ref.id)
+
+    async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
+        return await peek.changes(await self._engine(), ref.id)
+
+    async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
+        return await peek.raw(await self._engine(), ref.id)
+
+    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
+        async with aclosing(happenings.read(await self._engine(), ref.id, since=since, follow=follow)) as found:
+            async for happening in found:
+                yield happening
+
+    async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
+        need(permit)
+        return await attaching.attach(await self._engine(), ref.id)
+
+    async def commit(self, permit: Permit, ref: SandboxRef, image: str) -> str:
+        need(permit)
+        return await committing.commit(await self._engine(), ref.id, image)
+
+    async def images(self) -> Sequence[Image]:
+        return await images.images(await self._engine())
+
+    async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
+        need(permit)
+        return await pulling.pull(await self._engine(), name, progress)
+
+    async def remove_image(self, permit: Permit, name: str, force: bool) -> None:
+        need(permit)
+        await images.remove(await self._engine(), name, force)
+
+    async def prunable_images(self, unused: bool) -> Prunable:
+        return await images.prunable(await self._engine(), unused)
+
+    async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
+        need(permit)
+        return await images.prune(await self._engine(), unused)
+
+    async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:
+        need(permit)
+        return await images.load(await self._engine(), archive)
+
+    async def save_image(self, permit: Permit, name: str) -> AsyncIterator[bytes]:
+        need(permit)
+        async with aclosing(images.save(await self._engine(), name)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _engine(self) -> Engine:
+        return await self._connection.engine()
+
+
+def need(permit: Permit) -> None:
+    """No permit, no effect; the type checker says the same, this holds where it was not asked."""
+    if not isinstance(permit, Permit):
+        raise TypeError("a changing call needs a Permit")

@@ -1,0 +1,61 @@
+"""The engine's events of one container. An engine keeps its last 256 events of all, and loses them when it ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.model.inside import Happening
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+# The rest of an event's attributes are the container's labels.
+_SHOWN = ("exitCode", "signal", "execID", "execDuration", "oldName", "name", "image")
+
+
+async def read(engine: Engine, id: str, *, since: float | None, follow: bool) -> AsyncGenerator[Happening, None]:
+    """Oldest first. Raises NotFound for an unknown container; a follow ends with the container."""
+    with about(described(id)):
+        full = str((await engine.call("GET", container_path(id, "json")))["Id"])
+    params: dict[str, str | int] = {
+        "since": f"{since or 1:.9f}",
+        "filters": json.dumps({"type": ["container"], "container": [full]}),
+    }
+    if not follow:
+        params["until"] = f"{time.time():.9f}"
+    async with engine.stream("events", params) as chunks, aclosing(lines(chunks)) as found:
+        async for line in found:
+            happening = told(json.loads(line))
+            yield happening
+            if happening.what == "destroy":
+                return
+
+
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Whole lines that are not blank."""
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line.strip():
+                yield line
+    if rest.strip():
+        yield rest
+
+
+def told(event: Mapping[str, Any]) -> Happening:
+    """One event: ``exec_create: sh -c true`` is the word and its detail."""
+    what, _, detail = str(event.get("Action", "")).partition(":")
+    attributes = event.get("Actor", {}).get("Attributes") or {}
+    return Happening(
+        at=int(event.get("timeNano") or int(event.get("time", 0)) * 10**9) / 1e9,
+        what=what,
+        detail=detail.strip(),
+        attributes={key: str(attributes[key]) for key in _SHOWN if key in attributes},
+    )

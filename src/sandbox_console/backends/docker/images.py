@@ -1,0 +1,157 @@
+"""An engine's images: what there is, what uses it, and what a prune would free."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.docker.failures import Refused, plain
+from sandbox_console.backends.docker.happenings import lines
+from sandbox_console.backends.docker.paths import image_path
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
+from sandbox_console.model.inside import Image, Prunable
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+AT_ONCE = 16
+PRUNE_S = 600.0
+
+Chain = tuple[str, ...]
+"""The ids of an image's layers up to one of them: two images share a layer where they share all below it as well."""
+
+
+async def images(engine: Engine) -> list[Image]:
+    """All but the layers of builds, the newest first."""
+    rows, containers = await asyncio.gather(
+        engine.call("GET", "images/json"), engine.call("GET", "containers/json", params={"all": 1})
+    )
+    used = Counter(str(container["ImageID"]) for container in containers)
+    found = [_image(engine.context, row, used) for row in rows]
+    return sorted(found, key=lambda image: image.created_at or 0, reverse=True)
+
+
+async def remove(engine: Engine, name: str, force: bool) -> None:
+    """Raises NotFound; Conflict where a container uses it."""
+    try:
+        await engine.call("DELETE", _path(name, ""), params={"force": int(force)}, timeout_s=PRUNE_S)
+    except Refused as error:
+        raise _refused(name, error) from error
+
+
+async def prunable(engine: Engine, unused: bool) -> Prunable:
+    """What a prune would remove, and the exact sum of the layers that nothing else then holds."""
+    found = await images(engine)
+    gone = [image for image in found if not image.used_by and (unused or not image.names)]
+    limit = asyncio.Semaphore(AT_ONCE)
+    kept = [image for image in found if image not in gone]
+    held = await asyncio.gather(*(_layers(engine, image.id, limit) for image in kept))
+    freed = await asyncio.gather(*(_layers(engine, image.id, limit) for image in gone))
+    still = {chain for layers in held for chain in layers}
+    sizes = {chain: size for layers in freed for chain, size in layers.items() if chain not in still}
+    return Prunable(tuple(gone), sum(sizes.values()))
+
+
+async def prune(engine: Engine, unused: bool) -> Prunable:
+    """Remove them; tells what the engine says it removed."""
+    before = await images(engine)
+    filters = json.dumps({"dangling": ["false" if unused else "true"]})
+    found = await engine.call("POST", "images/prune", params={"filters": filters}, timeout_s=PRUNE_S)
+    deleted = {entry["Deleted"] for entry in found.get("ImagesDeleted") or () if "Deleted" in entry}
+    return Prunable(tuple(image for image in before if image.id in deleted), int(found.get("SpaceReclaimed") or 0))
+
+
+async def load(engine: Engine, archive: AsyncIterator[bytes]) -> str:
+    """The name, or the id where the archive has none. Raises BackendError for what is no image archive."""
+    loaded: list[str] = []
+    try:
+        async with engine.stream(
+            "images/load", {"quiet": 1}, method="POST", source=archive, headers={"Content-Type": "application/x-tar"}
+        ) as answer:
+            async for line in lines(answer):
+                said = json.loads(line)
+                raise_error(said, "the archive")
+                loaded += _loaded(str(said.get("stream", "")))
+    except Refused as error:
+        raise BackendError(
+            f"the archive could not be loaded: {error.message}", hint="give a tar of docker save"
+        ) from error
+    if not loaded:
+        raise BackendError("the archive holds no image", hint="give a tar of docker save")
+    return ", ".join(loaded)
+
+
+async def save(engine: Engine, name: str) -> AsyncGenerator[bytes, None]:
+    """A tar as ``docker save`` writes it. Raises NotFound."""
+    try:
+        async with engine.stream(_path(name, "get")) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    except Refused as error:
+        raise _refused(name, error) from error
+
+
+def raise_error(said: Mapping[str, Any], what: str) -> None:
+    """Raise BackendError for a failure told in the middle of an answer that began with success."""
+    if "error" in said or "errorDetail" in said:
+        text = str((said.get("errorDetail") or {}).get("message") or said.get("error"))
+        raise BackendError(f"{what}: {plain(text)}")
+
+
+async def _layers(engine: Engine, id: str, limit: asyncio.Semaphore) -> dict[Chain, int]:
+    async with limit:
+        try:
+            told = await engine.call("GET", image_path(id))
+            history = await engine.call("GET", image_path(id, "history"))
+        except Refused as error:
+            if error.status == 404:
+                return {}  # removed meanwhile
+            raise
+    return layer_sizes(told["RootFS"].get("Layers") or (), history)
+
+
+def layer_sizes(layers: Sequence[str], history: Iterable[Mapping[str, Any]]) -> dict[Chain, int]:
+    """Bytes of each layer by its chain. The history, newest first, also has steps that made no layer."""
+    sizes = [int(step["Size"]) for step in history if step["Size"]][::-1]
+    sizes = [0] * (len(layers) - len(sizes)) + sizes
+    chains = accumulate(((layer,) for layer in layers), lambda below, layer: below + layer)
+    return dict(zip(chains, sizes, strict=False))
+
+
+def _image(context: str, row: Mapping[str, Any], used: Counter[str]) -> Image:
+    names = tuple(name for name in row.get("RepoTags") or () if name != "<none>:<none>")
+    digests = [name.partition("@")[2] for name in row.get("RepoDigests") or ()]
+    return Image(
+        backend="docker",
+        host=context,
+        id=str(row["Id"]),
+        names=names,
+        digest=next((digest for digest in digests if digest), ""),
+        size_bytes=row.get("Size"),
+        created_at=float(row["Created"]) if row.get("Created") else None,
+        used_by=used[str(row["Id"])],
+    )
+
+
+def _path(name: str, rest: str) -> str:
+    try:
+        return image_path(name, rest)
+    except ValueError as error:
+        raise UsageError(str(error), hint="images ls shows the names") from error
+
+
+def _refused(name: str, error: Refused) -> ConsoleError:
+    if error.status == 404:
+        return NotFound(f"the image {name!r} is not on this engine", hint="images ls shows what there is")
+    if error.status == 409:
+        return Conflict(f"the image {name!r} is in use: {error.message}", hint="remove what uses it, or use --force")
+    return error
+
+
+def _loaded(text: str) -> list[str]:
+    found = text.strip().partition("Loaded image")[2].removeprefix(" ID").removeprefix(":").strip()
+    return [found] if found else []

@@ -1,0 +1,97 @@
+"""What a container is made of, does and has changed: its processes, its diff, the engine's own account of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.labels import SPEC
+from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.model.inside import GuestProcess, PathChange
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+MASK = "***"
+
+_COLUMNS = "-eo pid,ppid,user,cputimes,rss,stat,args"
+"""For procps' ps, which the engine's host runs; the engine joins what follows the last column's start."""
+
+_KINDS = {0: "changed", 1: "added", 2: "deleted"}
+
+
+async def processes(engine: Engine, id: str) -> Sequence[GuestProcess]:
+    """What runs in it, by the host's pids. Raises NotFound, Conflict where it does not run."""
+    with about(described(id)):
+        try:
+            found = await engine.call("GET", container_path(id, "top"), params={"ps_args": _COLUMNS})
+        except Refused as error:
+            if error.status in (404, 409):
+                raise
+            # busybox's ps on the engine's host knows none of these columns.
+            found = await engine.call("GET", container_path(id, "top"))
+    return [_process({_word(key): text for key, text in zip(found["Titles"], row, strict=False)})
+            for row in found["Processes"] or ()]  # fmt: skip
+
+
+async def changes(engine: Engine, id: str) -> Sequence[PathChange]:
+    """How its root differs from its image, by path."""
+    with about(described(id)):
+        found = await engine.call("GET", container_path(id, "changes"), timeout_s=120)
+    return [PathChange(str(one["Path"]), _KINDS.get(one["Kind"], "changed")) for one in found or ()]
+
+
+async def raw(engine: Engine, id: str) -> Mapping[str, Any]:
+    """The engine's inspect. The values of environment variables are masked, also where our label repeats them."""
+    with about(described(id)):
+        found: dict[str, Any] = await engine.call("GET", container_path(id, "json"))
+    config = found.get("Config") or {}
+    config["Env"] = [f"{entry.partition('=')[0]}={MASK}" for entry in config.get("Env") or ()]
+    labels = config.get("Labels") or {}
+    if SPEC in labels:
+        labels[SPEC] = _masked_spec(labels[SPEC])
+    return found
+
+
+def _masked_spec(text: str) -> str:
+    try:
+        spec = json.loads(text)
+        spec["env"] = dict.fromkeys(spec.get("env") or {}, MASK)
+        return json.dumps(spec, sort_keys=True)
+    except (ValueError, TypeError, AttributeError):
+        return MASK  # a forged one may hold anything
+
+
+def _word(title: str) -> str:
+    return {"CMD": "COMMAND", "UID": "USER"}.get(title.upper(), title.upper())
+
+
+def _process(row: Mapping[str, str]) -> GuestProcess:
+    memory = _number(row.get("RSS", ""))
+    return GuestProcess(
+        pid=_number(row.get("PID", "")) or 0,
+        parent=_number(row.get("PPID", "")),
+        user=row.get("USER", ""),
+        cpu_s=_cpu(row.get("TIME", "")),
+        memory_bytes=memory * 1024 if memory is not None else None,
+        state=row.get("STAT", ""),
+        command=row.get("COMMAND", ""),
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _cpu(text: str) -> float | None:
+    """Seconds as such, or as ps -f writes them: [[days-]hours:]minutes:seconds."""
+    if not re.fullmatch(r"(\d+-)?\d+(:\d+)*", text):
+        return None
+    days, _, rest = text.rpartition("-")
+    total = 0
+    for part in rest.split(":"):
+        total = total * 60 + int(part)
+    return float(total + int(days or 0) * 86400)
