@@ -273,8 +273,8 @@ def test_several_names_get_one_result_each_and_the_first_failures_code(cli: Cli,
 
 
 def test_a_dry_run_tells_and_does_nothing(cli: Cli) -> None:
-    told = json.loads(cli.ok("create", "n", "--image", "host", "--cpus", "1", "--dry-run", "--json", "--", "true"))
-    assert told["spec"] == {"name": "n", "image": "host", "command": ["true"], "cpus": 1.0}
+    told = json.loads(cli.ok("create", "n", "--image", "host", "--env", "A=b", "--dry-run", "--json", "--", "true"))
+    assert told["spec"] == {"name": "n", "image": "host", "command": ["true"], "env": {"A": "b"}}
     assert told["problems"] == {}
     assert "runtime" in told["missing"]
     assert cli("create", "a b", "--image", "host", "--dry-run").returncode == 2

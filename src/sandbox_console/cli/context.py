@@ -31,6 +31,10 @@ class OutputClosed(Exception):
     """Whoever read our output has gone, as ``| head`` does."""
 
 
+class OutputFailed(ConsoleError):
+    """Our output cannot be written, as on a full disk."""
+
+
 class Sink:
     """A stream of bytes, written whole and at once."""
 
@@ -60,7 +64,7 @@ class Sink:
         except BrokenPipeError:
             raise OutputClosed from None
         except OSError as error:
-            raise ConsoleError(f"the output cannot be written: {error.strerror}") from error
+            raise OutputFailed(f"the output cannot be written: {error.strerror}") from error
 
     async def stream(self, what: bytes) -> None:
         """Write much, off the event loop: a slow reader holds the guest back, not the loop."""

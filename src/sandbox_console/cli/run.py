@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from sandbox_console.cli.context import Context, Opener, OutputClosed, Streams, tell
+from sandbox_console.cli.context import Context, Opener, OutputClosed, OutputFailed, Streams, tell
 from sandbox_console.cli.parser import GUEST_CODE_VERBS
 from sandbox_console.errors import ConsoleError
 from sandbox_console.service import find_paths, open_console
@@ -34,6 +34,10 @@ def run(
     context = Context(args, streams or Streams.standard(), opener, now)
     try:
         return asyncio.run(_signalled(context, find(args.verb)))
+    except OutputFailed as error:
+        leave_stdout()
+        tell(context.streams.err, error, as_json=context.json)
+        return exit_code(args.verb, error)
     except ConsoleError as error:
         tell(context.streams.err, error, as_json=context.json)
         return exit_code(args.verb, error)
@@ -130,5 +134,5 @@ def _endless(args: argparse.Namespace) -> bool:
 
 
 def leave_stdout() -> None:
-    """Point stdout at nothing, so that Python's flush at exit does not complain about the closed pipe."""
+    """Point stdout at nothing, so that Python's flush at exit does not complain of a closed pipe or a full disk."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

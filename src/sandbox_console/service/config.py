@@ -75,7 +75,10 @@ def find_paths(config_file: Path | None = None) -> Paths:
     base = Path(home).expanduser().absolute() if home else None
     named = config_file or os.environ.get(f"{_PREFIX}CONFIG")
     config = Path(named).expanduser() if named else (base or platformdirs.user_config_path(_APP)) / "config.toml"
-    return Paths(config.absolute(), base / "state" if base else platformdirs.user_state_path(_APP))
+    state = base / "state" if base else platformdirs.user_state_path(_APP)
+    if not state.is_absolute():
+        raise ConfigError("this user has no home folder to keep state in", hint="set HOME or SANDBOX_CONSOLE_HOME")
+    return Paths(config.absolute(), state)
 
 
 def load(paths: Paths, *, required: bool = False) -> Config:

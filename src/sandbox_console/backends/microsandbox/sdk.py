@@ -16,7 +16,7 @@ PAGE = 100
 
 def home() -> Path:
     """The runtime's home: MSB_HOME, else ~/.microsandbox."""
-    return Path(os.environ.get("MSB_HOME") or Path.home() / ".microsandbox")
+    return Path(os.environ.get("MSB_HOME") or os.path.expanduser("~/.microsandbox"))  # noqa: PTH111 - a uid may have no account
 
 
 def used() -> bool:
