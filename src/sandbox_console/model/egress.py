@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 
 
-class Effect(StrEnum):
+class Effect(str, Enum):  # noqa: UP042 - a gateway's image may have Python 3.10, which has no StrEnum
     """What a rule does to what it matches."""
 
     ALLOW = "allow"
     DENY = "deny"
+
+    def __str__(self) -> str:
+        return self.value
 
 
 @dataclass(frozen=True, slots=True)
 class EgressRule:
     """One rule: a pattern of ``model.hosts``, and until when it holds (seconds since the epoch; None: for good).
 
-    A matching deny wins over every allow; what no rule matches is denied.
+    A matching deny wins over every allow; what no rule matches is denied. An allow without a port means 80 and
+    443, a deny without one means every port.
     """
 
     pattern: str
@@ -31,8 +35,9 @@ class EgressRecord:
     """One decision of a gateway, and once more when an allowed connection has ended.
 
     Times are seconds since the epoch, ``duration_s`` and the byte counts are known at the end only.
-    ``reason`` is a stable word (not_allowed, denied, not_global, sni_mismatch, host_mismatch, raw, unresolvable, ...);
-    ``rule`` is the pattern that decided, empty where none matched.
+    ``reason`` is one of REASONS, empty where it was allowed and, at the end, where it ended by itself;
+    ``rule`` is the pattern that decided, empty where none matched. A connection that was allowed by its name and then
+    turned out wrong (sni_mismatch, no_sni, raw) has a second record, not allowed, with the address it was pinned to.
     """
 
     at: float
@@ -60,8 +65,32 @@ class EgressState:
 
 @dataclass(frozen=True, slots=True)
 class EgressVerdict:
-    """What would decide about a host and port, without connecting."""
+    """What would decide about a host and port, without connecting.
+
+    ``hint`` is a sentence where a rule nearly matched: another port, the apex of a wildcard.
+    """
 
     allowed: bool
     reason: str = ""
     rule: str = ""
+    hint: str = ""
+
+
+REASONS = {
+    "not_allowed": "no rule allows it",
+    "denied": "a rule denies it",
+    "bad_host": "it is not a host name",
+    "no_policy": "the gateway cannot read its rules, so nothing passes",
+    "not_global": "its address is not a public one, and no rule names that address",
+    "unresolvable": "its name has no address",
+    "unreachable": "it cannot be reached",
+    "sni_mismatch": "the TLS handshake names another host",
+    "no_sni": "the TLS handshake names no host",
+    "raw": "it does not speak TLS, which a CONNECT tunnel needs",
+    "host_mismatch": "the Host header names another host",
+    "bad_request": "the request is malformed, or two readers could understand it differently",
+    "too_many": "too many connections are open",
+    "timeout": "it took too long",
+    "revoked": "the rule that allowed it was taken back or ran out",
+}
+"""What each reason of a record or verdict means, as a clause."""

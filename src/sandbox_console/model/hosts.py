@@ -1,7 +1,8 @@
 """Egress patterns and how they match. Standard library only: the gateway ships this file alone.
 
 A pattern is ``host``, ``host:port`` or ``*.suffix`` (one or more labels, never the apex). Without a
-port it means 80 and 443. IP literals and CIDR need an explicit opt-in.
+port it means 80 and 443. IP literals and CIDR (``10.0.0.0/8``, ``10.0.0.0/8:5432``, ``[fd00::/8]:5432``)
+need an explicit opt-in.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from dataclasses import dataclass
 
 DEFAULT_PORTS = frozenset({80, 443})
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)\Z")
+# The standard library's IDNA is of 2003 and maps these to other names than today's clients ask for.
+_DEVIATIONS = re.compile("[\u00df\u1e9e\u03c2\u200c\u200d]")
 _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z")  # what inet_aton reads as an address part
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +27,15 @@ class HostPattern:
     host: str
     ports: frozenset[int] = DEFAULT_PORTS
     wildcard: bool = False
-    network: ipaddress.IPv4Network | ipaddress.IPv6Network | None = None
+    network: Network | None = None
 
     def matches(self, host: str, port: int) -> bool:
         """Whether a connection to ``host`` (a name or an address, in any case) and ``port`` fits."""
         if port not in self.ports:
             return False
         if self.network is not None:
-            return _address(host) in self.network if _address(host) else False
+            address = parse_address(host)
+            return address is not None and address in self.network
         try:
             name = normalise(host)
         except ValueError:
@@ -39,9 +45,11 @@ class HostPattern:
 
 def normalise(host: str) -> str:
     """A host name in ASCII (IDNA), lower case, without the trailing dot. Raises ValueError."""
-    host = host.strip().rstrip(".")
+    host = host.removesuffix(".")
     if not host:
         raise ValueError("it is empty")
+    if _DEVIATIONS.search(host):
+        raise ValueError(f"{host!r} has a letter that IDNA versions read differently; write the name as xn--...")
     try:
         name = host.lower() if host.isascii() else host.encode("idna").decode("ascii").lower()
     except UnicodeError:
@@ -59,20 +67,16 @@ def parse(pattern: str, *, allow_ip: bool = False) -> HostPattern:
         raise ValueError(f"{pattern!r} has a scheme; write only the host, as in {bare!r}")
     if re.search(r"\s", pattern):
         raise ValueError(f"{pattern!r} has a space in it")
-    network = _network(pattern)
-    if network is not None:
+    if (found := _network(pattern)) is not None:
         if not allow_ip:
             raise ValueError(f"{pattern!r} is an IP address; use a host name, or set egress_ip = true in the policy")
-        return HostPattern(host=str(network), network=network)
+        network, ports = found
+        return HostPattern(host=str(network), ports=ports, network=network)
     if "/" in pattern or "?" in pattern or "#" in pattern:
         raise ValueError(f"{pattern!r} has a path; egress is decided by host alone")
     if "@" in pattern:
         raise ValueError(f"{pattern!r} has a user in it; write only the host")
     host, ports = _split_port(pattern)
-    if _address(host) is not None and not allow_ip:
-        raise ValueError(f"{pattern!r} is an IP address; use a host name, or set egress_ip = true in the policy")
-    if (address := _address(host)) is not None:
-        return HostPattern(host=host, ports=ports, network=ipaddress.ip_network(address))
     wildcard = host.startswith("*.")
     name = normalise(host[2:] if wildcard else host)
     if _NUMERIC.match(name.rsplit(".", 1)[-1]):
@@ -95,19 +99,25 @@ def _split_port(pattern: str) -> tuple[str, frozenset[int]]:
     return host, frozenset({int(text)})
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    if "/" not in text and ":" not in text.removeprefix("["):
-        address = _address(text)
-        return ipaddress.ip_network(address) if address else None
+def _network(text: str) -> tuple[Network, frozenset[int]] | None:
+    """An address or a network, with the ports that are meant; None for what is neither."""
+    try:  # bare first: the colons of an IPv6 address are not a port's
+        return ipaddress.ip_network(text, strict=False), DEFAULT_PORTS
+    except ValueError:
+        pass
     try:
-        return ipaddress.ip_network(text, strict=False)
+        host, ports = _split_port(text)
+        return ipaddress.ip_network(host, strict=False), ports
     except ValueError:
         return None
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An IP address in its plain form, an IPv6 one with or without brackets; None for anything else."""
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
     try:
-        return ipaddress.ip_address(text.strip("[]"))
+        return None if "%" in text else ipaddress.ip_address(text)
     except ValueError:
         return None
 

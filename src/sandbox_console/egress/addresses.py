@@ -1,0 +1,44 @@
+"""Which addresses are of the public internet.
+
+The lists are IANA's special-purpose registries (RFC 6890 and what was added since); ``ipaddress.is_global`` of the
+Python versions that a gateway may run on differs from them and from one another.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Union
+
+Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]  # noqa: UP007 - read at run time by Python 3.10
+
+_SPECIAL_4 = tuple(
+    map(
+        ipaddress.IPv4Network,
+        (
+            "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+            "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24",
+            "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+        ),
+    )
+)  # fmt: skip
+_PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
+_SPECIAL_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def plain(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one stands for (mapped, NAT64), else the address itself."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in _NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def is_global(address: Address) -> bool:
+    """Whether it is an address of the public internet: not this host's, a private network's or a special one."""
+    address = plain(address)
+    if isinstance(address, ipaddress.IPv4Address):
+        return not any(address in network for network in _SPECIAL_4)
+    return address in _PUBLIC_6 and not any(address in network for network in _SPECIAL_6)

@@ -1,0 +1,84 @@
+"""Which rule decides about a host, a port and an address. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from sandbox_console.egress.addresses import Address, is_global, plain
+from sandbox_console.egress.policy import in_force
+from sandbox_console.model.egress import Effect, EgressRule, EgressVerdict
+from sandbox_console.model.hosts import DEFAULT_PORTS, HostPattern, normalise, parse, parse_address
+
+
+@lru_cache(maxsize=4096)
+def _parsed(pattern: str) -> HostPattern | None:
+    """A pattern that was accepted once; one that cannot be read matches nothing."""
+    try:
+        return parse(pattern, allow_ip=True)
+    except ValueError:
+        return None
+
+
+def verdict(rules: Iterable[EgressRule], host: str, port: int, now: float | None = None) -> EgressVerdict:
+    """What the rules say about a name or an IP literal, without resolving it.
+
+    With ``now`` (seconds since the epoch) rules that have run out are passed over.
+    """
+    rules = tuple(rules) if now is None else in_force(rules, now)
+    name = named(host)
+    if not name:
+        return EgressVerdict(False, "bad_host", hint="write a host name, or an address in its plain form")
+    if rule := _first(rules, Effect.DENY, name, port):
+        return EgressVerdict(False, "denied", rule.pattern)
+    if rule := _first(rules, Effect.ALLOW, name, port):
+        return EgressVerdict(True, "", rule.pattern)
+    return EgressVerdict(False, "not_allowed", hint=_near(rules, name))
+
+
+def address_verdict(rules: Sequence[EgressRule], address: Address, port: int, *, own: bool = False) -> EgressVerdict:
+    """What the rules say about an address that an allowed name has.
+
+    One that is not public, or is this machine's own, must be named by a rule; a denied network is always refused.
+    """
+    text = str(plain(address))
+    for one in {str(address), text}:
+        if rule := _first(rules, Effect.DENY, one, port):
+            return EgressVerdict(False, "denied", rule.pattern)
+    if is_global(address) and not own:
+        return EgressVerdict(True)
+    if rule := _first(rules, Effect.ALLOW, text, port):
+        return EgressVerdict(True, "", rule.pattern)
+    return EgressVerdict(False, "not_global", hint="a rule may name an address where the policy has egress_ip = true")
+
+
+def named(host: str) -> str:
+    """A host as rules and records write it: normalised, an address in its plain form; empty for what is neither."""
+    if (address := parse_address(host)) is not None:
+        return str(address)
+    try:
+        return normalise(host)
+    except ValueError:
+        return ""
+
+
+def _first(rules: Iterable[EgressRule], effect: Effect, host: str, port: int) -> EgressRule | None:
+    for rule in rules:
+        if rule.effect is effect and (pattern := _parsed(rule.pattern)) is not None:
+            every = effect is Effect.DENY and pattern.ports == DEFAULT_PORTS  # a deny without a port means all
+            if pattern.matches(host, min(pattern.ports) if every else port):
+                return rule
+    return None
+
+
+def _near(rules: Iterable[EgressRule], host: str) -> str:
+    for rule in rules:
+        pattern = _parsed(rule.pattern)
+        if rule.effect is not Effect.ALLOW or pattern is None:
+            continue
+        if pattern.matches(host, min(pattern.ports)):
+            ports = " and ".join(map(str, sorted(pattern.ports)))
+            return f"the rule {rule.pattern} allows port {ports} only"
+        if pattern.wildcard and host == pattern.host:
+            return f"the rule {rule.pattern} allows names below {host}, not {host} itself"
+    return ""

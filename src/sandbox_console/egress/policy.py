@@ -1,0 +1,88 @@
+"""The rules of one sandbox on disk: written by the console, read by its gateway.
+
+A folder holds ``policy.json``, replaced whole, so that a reader sees the old or the new one and never a part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.model.egress import Effect, EgressRule
+
+FILE = "policy.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a gateway is told. ``hosts`` are fixed addresses of names, as in /etc/hosts: they are asked first."""
+
+    sandbox: str
+    rules: tuple[EgressRule, ...] = ()
+    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def load(folder: Path) -> Policy:
+    """Read a folder's policy. Raises OSError where it is not there, ValueError where it cannot be understood."""
+    try:
+        data = json.loads((folder / FILE).read_bytes())
+        if data["version"] != _VERSION:
+            raise ValueError(f"it is of version {data['version']!r}, not {_VERSION}")
+        hosts = {str(name): tuple(map(str, addresses)) for name, addresses in data["hosts"].items()}
+        return Policy(str(data["sandbox"]), tuple(map(_rule, data["rules"])), hosts)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{folder / FILE}: {type(error).__name__}: {error}") from error
+
+
+def save(folder: Path, policy: Policy) -> None:
+    """Replace a folder's policy. A gateway, which may be another user, has to read it: the folder above closes it."""
+    data = {
+        "version": _VERSION,
+        "sandbox": policy.sandbox,
+        "rules": [_plain(rule) for rule in policy.rules],
+        "hosts": {name: list(addresses) for name, addresses in policy.hosts.items()},
+    }
+    fresh = folder / f"{FILE}.new"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "w") as file:
+        os.fchmod(file.fileno(), 0o644)
+        json.dump(data, file)
+        file.flush()
+        os.fsync(file.fileno())  # after a power cut an empty policy would deny all without a word of why
+    fresh.replace(folder / FILE)
+
+
+def in_force(rules: Iterable[EgressRule], now: float) -> tuple[EgressRule, ...]:
+    """The rules that have not run out at ``now``, seconds since the epoch."""
+    return tuple(rule for rule in rules if rule.until is None or rule.until > now)
+
+
+def next_expiry(rules: Iterable[EgressRule], now: float) -> float | None:
+    """When the next of the rules runs out; None where none will."""
+    return min((rule.until for rule in rules if rule.until is not None and rule.until > now), default=None)
+
+
+def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:
+    """Names and their addresses from a file in the format of hosts(5)."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        for name in names:
+            found[name.lower()] = (*found.get(name.lower(), ()), address)
+    return found
+
+
+def _plain(rule: EgressRule) -> dict[str, Any]:
+    return {"pattern": rule.pattern, "effect": str(rule.effect), "until": rule.until, "source": rule.source}
+
+
+def _rule(data: Mapping[str, Any]) -> EgressRule:
+    until = data["until"]
+    return EgressRule(
+        str(data["pattern"]), Effect(data["effect"]), None if until is None else float(until), str(data["source"])
+    )

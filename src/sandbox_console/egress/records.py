@@ -1,0 +1,151 @@
+"""The decisions of a gateway as JSON lines, bounded in size: appended by it, read and followed by the console.
+
+``records.jsonl`` is the newest file, ``records.1.jsonl`` the one before it and so on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from sandbox_console.model.egress import EgressRecord
+
+FILE = "records.jsonl"
+SIZE = 4 << 20
+KEEP = 4
+_LINE_MOST = 4096
+_HEAD = 32  # bytes, with the first record's time in them: a new file may have the inode of one that was removed
+_Identity = tuple[int, bytes]
+_FIELDS = {item.name for item in fields(EgressRecord)}
+_DEFAULTS = {item.name: item.default for item in fields(EgressRecord)}
+
+
+class Recorder:
+    """Appends to the newest file; the folder never holds more than about ``size * keep`` bytes."""
+
+    def __init__(self, folder: Path, size: int = SIZE, keep: int = KEEP) -> None:
+        self._folder, self._size, self._keep = folder, size, keep
+        self._fd = -1
+        self._used = 0
+        self.lost = 0
+
+    def write(self, record: EgressRecord) -> None:
+        """Append one record. A full disk loses it, never a connection; ``lost`` counts such ones."""
+        line = (json.dumps({k: v for k, v in asdict(record).items() if v != _DEFAULTS[k]}) + "\n").encode()
+        try:
+            if self._fd < 0 or self._used + len(line) > self._size:
+                self._next()
+            self._used += os.write(self._fd, line)
+        except OSError:
+            self.lost += 1
+
+    def _next(self) -> None:
+        newest = self._folder / FILE
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            for number in range(self._keep - 1, 0, -1):
+                older = path_of(self._folder, number - 1)
+                if older.exists():
+                    older.replace(path_of(self._folder, number))
+        self._fd = os.open(newest, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._used = os.fstat(self._fd).st_size
+        if self._used and not _ends_whole(newest):
+            self._used += os.write(self._fd, b"\n")  # its writer was killed in the middle of a line
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def path_of(folder: Path, number: int) -> Path:
+    """Where the file is that is ``number`` rotations old."""
+    return folder / (f"records.{number}.jsonl" if number else FILE)
+
+
+def read(folder: Path, since: float | None = None) -> Iterator[EgressRecord]:
+    """All records that are kept, oldest first, from ``since`` (seconds since the epoch) on."""
+    return iter(Follower(folder).poll(since))
+
+
+class Follower:
+    """Reads what is there, then what has come since; a rotation in between loses nothing that is kept."""
+
+    def __init__(self, folder: Path, keep: int = KEEP) -> None:
+        self._folder, self._keep = folder, keep
+        self._last: _Identity = (0, b"")
+        self._at = 0
+
+    def poll(self, since: float | None = None) -> list[EgressRecord]:
+        """What has come since the last poll, oldest first. Blocks on small files: call it in a thread."""
+        found: list[EgressRecord] = []
+        for fd, identity in self._files():
+            try:
+                found += self._rest(fd, identity)
+            finally:
+                os.close(fd)
+        return [record for record in found if since is None or record.at >= since]
+
+    def _files(self) -> list[tuple[int, _Identity]]:
+        """Open what was not read to its end, oldest first; all before any is read, so a rotation moves none away."""
+        found: list[tuple[int, _Identity]] = []
+        for number in range(self._keep + 1):
+            try:
+                fd = os.open(path_of(self._folder, number), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except OSError:
+                if number:
+                    break
+                continue
+            identity = os.fstat(fd).st_ino, os.pread(fd, _HEAD, 0)
+            if any(identity == other for _, other in found):  # it was rotated between the two looks
+                os.close(fd)
+                continue
+            found.insert(0, (fd, identity))
+            if identity == self._last:
+                break
+        return found
+
+    def _rest(self, fd: int, identity: _Identity) -> list[EgressRecord]:
+        if identity != self._last:
+            self._last, self._at = identity, 0
+        os.lseek(fd, self._at, os.SEEK_SET)
+        data = b""
+        while part := os.read(fd, 1 << 20):
+            data += part
+        whole = data.rfind(b"\n") + 1
+        self._at += whole
+        return [record for line in data[:whole].splitlines() if (record := parse_record(line)) is not None]
+
+
+def parse_record(line: bytes) -> EgressRecord | None:
+    """One line; None for what is none of ours, such as the first half of a line whose writer was killed."""
+    if len(line) > _LINE_MOST:
+        return None
+    try:
+        data = json.loads(line)
+        known = {key: value for key, value in data.items() if key in _FIELDS}
+        ok = all(_fits(known[key], _DEFAULTS[key], key) for key in known)
+        return EgressRecord(**known) if ok else None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _fits(value: object, default: object, name: str) -> bool:
+    if name in ("at", "duration_s"):
+        return type(value) in (int, float)
+    if name in ("sandbox", "host"):
+        return type(value) is str
+    if name in ("port", "allowed"):
+        return type(value) is (bool if name == "allowed" else int)
+    return type(value) is type(default)
+
+
+def _ends_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
