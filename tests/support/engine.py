@@ -82,6 +82,10 @@ class DockerEngine:
         self._unmount()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    @property
+    def pid(self) -> int:
+        return int(self._pidfile.read_text())
+
     def docker(self, *words: str, stdin: bytes | None = None) -> str:
         """The docker CLI against it; raises with its stderr."""
         done = subprocess.run(["docker", "-H", self.url, *words], input=stdin, capture_output=True, check=False)
@@ -112,7 +116,9 @@ class DockerEngine:
 
     def _command(self) -> list[str]:
         return [
-            *("unshare", "--net", "--mount", "--propagation", "slave", "dockerd"),
+            *("unshare", "--net", "--mount", "--propagation", "slave"),
+            # A loopback of its own, for a registry beside it.
+            *("sh", "-c", 'busybox ip link set lo up; exec "$@"', "sh", "dockerd"),
             *("--data-root", str(self.data), "--exec-root", str(self.folder / "exec")),
             *("--host", self.url, "--pidfile", str(self._pidfile), "--config-file", str(self.folder / "none.json")),
             *("--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),

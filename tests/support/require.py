@@ -22,6 +22,11 @@ def _docker() -> str:
     return f"not installed: {', '.join(missing)}" if missing else ""
 
 
+def _docker_registry() -> str:
+    missing = [program for program in ("docker-registry", "nsenter") if not shutil.which(program)]
+    return _docker() or (f"not installed: {', '.join(missing)}" if missing else "")
+
+
 def _bubblewrap() -> str:
     if shutil.which("bwrap"):
         return ""
@@ -67,6 +72,7 @@ def _textual_web() -> str:
 
 _PROBES: dict[str, Callable[[], str]] = {
     "docker": _docker,
+    "docker-registry": _docker_registry,
     "bubblewrap": _bubblewrap,
     "chromium": _chromium,
     "user": _user,

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.labels import HELPER, WRAPPER
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.model.inside import Happening
 
@@ -29,12 +30,23 @@ async def read(engine: Engine, id: str, *, since: float | None, follow: bool) ->
     }
     if not follow:
         params["until"] = f"{time.time():.9f}"
+    ours: set[str] = set()
     async with engine.stream("events", params) as chunks, aclosing(lines(chunks)) as found:
         async for line in found:
             happening = told(json.loads(line))
+            if _by_us(happening, ours):
+                continue
             yield happening
             if happening.what == "destroy":
                 return
+
+
+def _by_us(happening: Happening, ours: set[str]) -> bool:
+    """Whether it is of a command that the console runs for itself; ``ours`` keeps the ids of those."""
+    command = happening.attributes.get("execID", "")
+    if f" {HELPER} " in happening.detail or happening.detail.endswith(f" {WRAPPER}"):
+        ours.add(command)
+    return command in ours and command != ""
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -16,3 +16,6 @@ WORKSPACE = "sandbox-console.workspace"
 
 WRAPPER = "sandbox-console-secrets"
 """The name ($0) of the shell that reads secrets before the command; tells its containers apart."""
+
+HELPER = "sandbox-console-helper"
+"""The name ($0) of a shell that the console runs for itself; tells its commands apart in the engine's events."""

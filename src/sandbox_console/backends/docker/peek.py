@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.failures import Refused, about
@@ -17,14 +20,17 @@ if TYPE_CHECKING:
 
 MASK = "***"
 
-_COLUMNS = "-eo pid,ppid,user,cputimes,rss,stat,args"
+_COLUMNS = "-eo pid,ppid,uid,cputimes,rss,stat,args"
 """For procps' ps, which the engine's host runs; the engine joins what follows the last column's start."""
 
 _KINDS = {0: "changed", 1: "added", 2: "deleted"}
 
 
 async def processes(engine: Engine, id: str) -> Sequence[GuestProcess]:
-    """What runs in it, by the host's pids. Raises NotFound, Conflict where it does not run."""
+    """What runs in it, by its own pids where the engine is on this host, else by the host's.
+
+    Raises NotFound, Conflict where it does not run.
+    """
     with about(described(id)):
         try:
             found = await engine.call("GET", container_path(id, "top"), params={"ps_args": _COLUMNS})
@@ -33,8 +39,11 @@ async def processes(engine: Engine, id: str) -> Sequence[GuestProcess]:
                 raise
             # busybox's ps on the engine's host knows none of these columns.
             found = await engine.call("GET", container_path(id, "top"))
-    return [_process({_word(key): text for key, text in zip(found["Titles"], row, strict=False)})
-            for row in found["Processes"] or ()]  # fmt: skip
+    titles = [_word(title) for title in found["Titles"]]
+    rows = [_process(dict(zip(titles, row, strict=False))) for row in found["Processes"] or ()]
+    if engine.endpoint.socket is None:
+        return rows
+    return await asyncio.to_thread(_as_seen_inside, id, rows)
 
 
 async def changes(engine: Engine, id: str) -> Sequence[PathChange]:
@@ -65,6 +74,30 @@ def _masked_spec(text: str) -> str:
         return MASK  # a forged one may hold anything
 
 
+def _as_seen_inside(id: str, rows: list[GuestProcess]) -> list[GuestProcess]:
+    """The same by the pids of the innermost namespace; untouched where this host's /proc is not the engine's."""
+    known = {row.pid: pids[-1] for row in rows if (pids := _pids_of(row.pid, id))}
+    if not known:
+        return rows
+    return [
+        dataclasses.replace(row, pid=known[row.pid], parent=known.get(row.parent or 0, 0))
+        for row in rows
+        if row.pid in known  # the others have ended since
+    ]
+
+
+def _pids_of(pid: int, id: str) -> list[int]:
+    """A process's pid in each namespace that it is in (proc(5), NSpid); empty where it is not the container's."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        if id not in (folder / "cgroup").read_text():
+            return []
+        lines = (folder / "status").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    return next(([int(word) for word in line.split()[1:]] for line in lines if line.startswith("NSpid:")), [])
+
+
 def _word(title: str) -> str:
     return {"CMD": "COMMAND", "UID": "USER"}.get(title.upper(), title.upper())
 
@@ -74,12 +107,17 @@ def _process(row: Mapping[str, str]) -> GuestProcess:
     return GuestProcess(
         pid=_number(row.get("PID", "")) or 0,
         parent=_number(row.get("PPID", "")),
-        user=row.get("USER", ""),
+        user=_user(row.get("USER", "")),
         cpu_s=_cpu(row.get("TIME", "")),
         memory_bytes=memory * 1024 if memory is not None else None,
         state=row.get("STAT", ""),
         command=row.get("COMMAND", ""),
     )
+
+
+def _user(uid: str) -> str:
+    # By number: the names would be those of the engine's host.
+    return "root" if uid == "0" else uid
 
 
 def _number(text: str) -> int | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.labels import HELPER
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.errors import BackendError
 
@@ -82,7 +83,7 @@ class Reaper:
     async def _signal(self, name: str, rounds: int) -> int:
         """The helper's exit code; 0 where nothing of the mark is left, or the container does not run."""
         body = {
-            "Cmd": ["/bin/sh", "-c", _SCRIPT, "sh", self._mark, name, str(rounds)],
+            "Cmd": ["/bin/sh", "-c", _SCRIPT, HELPER, self._mark, name, str(rounds)],
             "User": self._user,
             "AttachStdout": True,
         }

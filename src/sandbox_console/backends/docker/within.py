@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sandbox_console.backends.docker import executor
+from sandbox_console.backends.docker.labels import HELPER
 from sandbox_console.backends.docker.place import Place
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, Unsupported
 from sandbox_console.model.action import Exec
@@ -31,7 +32,7 @@ MOST_BYTES = 64 * 1024 * 1024
 """Of an answer: some 500,000 entries."""
 
 # A name has no slash, so two begin a record. readlink's answers are told apart by NULs.
-_FORMAT = "//%f %s %u %g %Y %n"
+_STAT = "exec stat -L -c '//%f %s %u %g %Y %n' -- \"$1\""
 _LIST = r"""cd -- "$1" || exit 3
 find . ! -name . -prune -exec stat -c '//%f %s %u %g %Y %n' {} + || exit 4
 printf '\0'
@@ -44,9 +45,9 @@ _PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "
 
 async def stat(engine: Engine, place: Place) -> FileInfo | None:
     """One path, links followed; None where it is not there. Raises Unsupported where the image has no ``stat``."""
-    end, out, err = await _ask(engine, place, ("stat", "-L", "-c", _FORMAT, "--", place.path))
+    end, out, err = await _ask(engine, place, _STAT, place.path)
     if end.code in (126, 127):
-        raise Unsupported(f"{place.path} is in memory, and the image has no program to look at it: stat")
+        raise Unsupported(f"{place.path} is in memory, and the image lacks sh and stat to look at it with")
     found = _infos(out, {}) if end.code == 0 else []
     if not found and b"ermission denied" in err:
         raise Conflict(f"the sandbox's user may not look at {place.path}")
@@ -56,7 +57,7 @@ async def stat(engine: Engine, place: Place) -> FileInfo | None:
 async def list_dir(engine: Engine, place: Place) -> list[FileInfo] | None:
     """The entries; None where the image lacks a program for it, or its user may not look."""
     try:
-        end, out, _ = await _ask(engine, place, ("sh", "-c", _LIST, "sh", place.path))
+        end, out, _ = await _ask(engine, place, _LIST, place.path)
     except (Conflict, BackendError):
         return None
     if end.code == 3 and place.inside:
@@ -71,7 +72,7 @@ async def list_dir(engine: Engine, place: Place) -> list[FileInfo] | None:
 async def download(engine: Engine, place: Place) -> AsyncGenerator[bytes, None]:
     """A tar made inside."""
     folder, name = posixpath.split(place.path)
-    process = await _run(engine, place, ("sh", "-c", _PACK, "sh", folder, name or "."))
+    process = await _run(engine, place, _PACK, folder, name or ".")
     err = bytearray()
     try:
         async for stream, data in process.output():
@@ -86,7 +87,7 @@ async def download(engine: Engine, place: Place) -> AsyncGenerator[bytes, None]:
 
 async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) -> None:
     """Unpack a tar inside, as the sandbox's user."""
-    process = await _run(engine, place, ("sh", "-c", _UNPACK, "sh", place.path))
+    process = await _run(engine, place, _UNPACK, place.path)
     try:
         saying = asyncio.ensure_future(_said(process))
         try:
@@ -103,20 +104,20 @@ async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) ->
         await _let_go(process)
 
 
-async def _run(engine: Engine, place: Place, argv: tuple[str, ...]) -> DockerProcess:
+async def _run(engine: Engine, place: Place, script: str, *words: str) -> DockerProcess:
     ref = SandboxRef("docker", engine.context, place.container)
-    return await executor.run(engine, Exec(ref, argv, env={"LC_ALL": "C"}), ())
+    return await executor.run(engine, Exec(ref, ("sh", "-c", script, HELPER, *words), env={"LC_ALL": "C"}), ())
 
 
-async def _ask(engine: Engine, place: Place, argv: tuple[str, ...]) -> tuple[Exit, bytes, bytes]:
-    process = await _run(engine, place, argv)
+async def _ask(engine: Engine, place: Place, script: str, *words: str) -> tuple[Exit, bytes, bytes]:
+    process = await _run(engine, place, script, *words)
     try:
         async with asyncio.timeout(PATIENCE_S):
             await process.close_stdin()
             out, err = await _said(process)
             return await process.wait(), out, err
     except TimeoutError as error:
-        raise BackendError(f"{argv[0]} in the sandbox did not end in {PATIENCE_S:g} s") from error
+        raise BackendError(f"looking at {place.path} in the sandbox took more than {PATIENCE_S:g} s") from error
     finally:
         await _let_go(process)
 
