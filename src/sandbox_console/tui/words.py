@@ -5,6 +5,8 @@ from __future__ import annotations
 from sandbox_console.model.sandbox import Exit, HealthState, Sandbox, Status
 from sandbox_console.model.text import ascii_id, clean
 
+LEAVE_KEY = "ctrl+right_square_bracket"
+"""The one key that a guest's terminal does not get."""
 DASH = "–"
 STATUS = {
     Status.CREATED: ("○", "dim"),

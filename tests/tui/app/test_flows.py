@@ -14,6 +14,7 @@ from sandbox_console.model.sandbox import Status
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
 from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.tui.panes.logs import LogsPane
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.form import FormScreen
 from sandbox_console.tui.screens.menu import MenuScreen
@@ -232,7 +233,7 @@ async def test_the_end_of_a_shell_is_told_with_its_code(run_app):
         await pilot.press(*"exit 3", "enter")
         await until(pilot, lambda: "ended: exit 3" in screen_text(app))
         assert app.main.detail.shells.open_count == 0
-        assert not isinstance(app.focused, TerminalView)
+        await until(pilot, lambda: not isinstance(app.focused, TerminalView))
 
 
 async def test_a_shell_in_what_does_not_run_is_refused_with_the_reason(run_app):
@@ -512,3 +513,37 @@ async def test_quit_asks_where_something_would_end(run_app, fake, what):
 
 def test_the_scene_has_all_kinds():
     assert {one.status for one in fleet()} >= {Status.RUNNING, Status.EXITED, Status.LOST}
+
+
+async def test_what_is_typed_while_a_shell_opens_goes_to_it(run_app, fake):
+    fake.faults.verbs["shell"] = 0.5
+    async with run_app() as (app, pilot):
+        await pilot.press("s", *"hello")
+        await until(pilot, lambda: isinstance(app.focused, TerminalView))
+        await until(pilot, lambda: "hello" in app.focused.screen_text())
+
+
+async def test_what_is_typed_past_a_shells_end_does_nothing(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.focused, TerminalView))
+        await pilot.press(*"exit 3", "enter")
+        await until(pilot, lambda: app.main.detail.shells.open_count == 0)
+        await pilot.press("ctrl+d", "n", "e")
+        assert app.screen is app.main
+        await until(pilot, lambda: not isinstance(app.focused, TerminalView))
+
+
+async def test_logs_come_back_with_their_backend(run_app, fake, monkeypatch):
+    monkeypatch.setattr("sandbox_console.tui.panes.logs.RETRY_S", 0.1)
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: logs_of(app).view.total)
+        await fake.die("connection refused")
+        await select(app, pilot, "bbbbbbbbbbbb")
+        await until(pilot, lambda: "connection refused" in screen_text(app))
+        await fake.revive()
+        await until(pilot, lambda: logs_of(app).following and not logs_of(app).query_one("#log-note").display)
+
+
+def logs_of(app):
+    return app.main.query_one("#logs", LogsPane)

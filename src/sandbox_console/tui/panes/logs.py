@@ -11,7 +11,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 from textual.worker import Worker
 
-from sandbox_console.errors import ConsoleError
+from sandbox_console.errors import BackendUnreachable, ConsoleError
 from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
@@ -24,6 +24,8 @@ from sandbox_console.tui.words import short_id, size
 DEBOUNCE_S = 0.15
 """Running the cursor over the list must not open a stream for each row."""
 TAIL = 10_000
+RETRY_S = 2.0
+"""A backend that is down is asked again so often, while its sandbox is looked at."""
 
 
 class LogsPane(Vertical):
@@ -91,12 +93,17 @@ class LogsPane(Vertical):
         since = (self._last_ns + 1) / 1e9 if self._last_ns else None
         query = LogQuery(follow=True, tail=None if since else TAIL, since=since)
         try:
+            await self._service.inspect(sandbox.ref)  # a backend that is back says so before its sandbox writes
+            self._note("")
             async for batch in self._service.logs(sandbox.ref, query):
+                self._note("")
                 newer = [item for item in batch if item.at_ns > self._last_ns or not since]
                 self._last_ns = max([self._last_ns, *(item.at_ns for item in newer)])
                 self.view.append(newer)
         except ConsoleError as error:
             self._note(f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
+            if isinstance(error, BackendUnreachable):
+                self._timer = self.set_timer(RETRY_S, self._begin)
             return
         if not self.view.total:
             self._note("It wrote nothing.")

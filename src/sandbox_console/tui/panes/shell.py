@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -18,13 +20,49 @@ from sandbox_console.tui.messages import ShellAsked
 from sandbox_console.tui.panes.shell_link import ShellLink
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.state import News, ShellClosed, ShellOpened
-from sandbox_console.tui.words import exit_words, shown_name
+from sandbox_console.tui.words import LEAVE_KEY, exit_words, shown_name
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.widgets.terminal import TerminalView
+
+
+QUIET_S = 0.7
+"""After a shell's end keys go nowhere until none came for so long: what was meant for it must not act elsewhere."""
 
 
 class ShellNotice(Static, can_focus=True):
-    """What stands where no shell is open."""
+    """What stands where no shell is open; holds what is typed while one is being opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.shell", "Open a shell")]
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.holding = False
+        self.typed_at = 0.0
+        self._held: list[events.Key] = []
+
+    def hold(self) -> None:
+        """Take every key from now on."""
+        self.holding = True
+        self._held.clear()
+
+    def release(self) -> list[events.Key]:
+        """Stop that; gives the keys typed meanwhile."""
+        self.holding = False
+        held, self._held = self._held, []
+        return held
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002 - Textual's signature
+        """Whether a key is held rather than looked up in the bindings."""
+        return key != LEAVE_KEY and (self.holding or monotonic() - self.typed_at < QUIET_S)
+
+    def on_key(self, event: events.Key) -> None:
+        if self.check_consume_key(event.key, event.character):
+            event.stop()
+            event.prevent_default()
+            self.typed_at = monotonic()
+            if self.holding:
+                self._held.append(event)
 
 
 class ShellPane(Vertical):
@@ -86,6 +124,9 @@ class ShellPane(Vertical):
         elif sandbox.ref not in self._asking:
             self._asking.add(sandbox.ref)
             self.show(sandbox)
+            notice = self.query_one(ShellNotice)
+            notice.hold()
+            notice.focus()
             area = self.query_one(ContentSwitcher).size
             self.post_message(ShellAsked(sandbox, max(area.width, 20), max(area.height, 5)))
 
@@ -103,9 +144,12 @@ class ShellPane(Vertical):
         self._ends.pop(ref, None)
         self._links[ref] = ShellLink(session, view, lambda end, problem: self._ended(ref, end, problem))
         self._publish(ShellOpened(ref))
+        typed = self.query_one(ShellNotice).release()
         if self._sandbox is not None and self._sandbox.ref == ref:
             self.show(self._sandbox)
             view.focus()
+            for key in typed:
+                view.on_key(key)
 
     async def on_unmount(self) -> None:
         for link in self._links.values():
@@ -114,6 +158,7 @@ class ShellPane(Vertical):
     def refused(self, sandbox: Sandbox, reason: str) -> None:
         """Say why there is no shell."""
         self._asking.discard(sandbox.ref)
+        self.query_one(ShellNotice).release()
         self._ends[sandbox.ref] = reason
         self.show(self._sandbox)
 
@@ -124,6 +169,16 @@ class ShellPane(Vertical):
         self._publish(ShellClosed(ref))
         self.show(self._sandbox)
         if self._links[ref].view.has_focus:
+            self._hand_over(self._links[ref].view)
+
+    def _hand_over(self, view: TerminalView) -> None:
+        """Give the keys back to the screen once the person has noticed that the shell is gone."""
+        if not view.has_focus:
+            return
+        left = QUIET_S - (monotonic() - max(view.typed_at, view.detached_at))
+        if left > 0:
+            self.set_timer(left, lambda: self._hand_over(view))
+        else:
             self.screen.focus_next()
 
     def _notice(self) -> Content:

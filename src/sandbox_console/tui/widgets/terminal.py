@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -18,8 +18,8 @@ from textual.widget import Widget
 
 from sandbox_console.tui.widgets.emulator import Emulator, MouseAction
 from sandbox_console.tui.widgets.ghostty import GhosttyEmulator
+from sandbox_console.tui.words import LEAVE_KEY
 
-LEAVE_KEY = "ctrl+right_square_bracket"
 FRAME_S = 1 / 30
 CHUNK = 64 * 1024
 """Bytes that are interpreted at a time: about 1 ms at 57 MB/s."""
@@ -79,6 +79,7 @@ class TerminalView(Widget, can_focus=True):
         self._cost_s = 0.0
         self._waiting = False
         self._cursor_row = 0
+        self.typed_at = self.detached_at = 0.0  # time.monotonic() of the last key, and of the guest's end
 
     def attach(self, on_input: Send, on_size: SetSize) -> None:
         """Connect a guest: both are called from the event loop and must not block.
@@ -90,6 +91,7 @@ class TerminalView(Widget, can_focus=True):
 
     def detach(self) -> None:
         """Let go of the guest; what it wrote stays on screen."""
+        self.detached_at = monotonic()
         self._on_input = self._on_size = None
 
     def feed(self, data: bytes) -> None:
@@ -165,6 +167,7 @@ class TerminalView(Widget, can_focus=True):
         return key != LEAVE_KEY
 
     def on_key(self, event: events.Key) -> None:
+        self.typed_at = monotonic()
         event.stop()
         event.prevent_default()
         if event.key == LEAVE_KEY:
