@@ -17,7 +17,7 @@ from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.place import Place, locate, seen
 from sandbox_console.backends.tarscan import Member, TarScanner, guarded
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.inside import FileInfo, FileKind
 
 if TYPE_CHECKING:
@@ -98,13 +98,13 @@ async def _need_directory(engine: Engine, place: Place, path: str) -> None:
 
 
 async def _listed(engine: Engine, place: Place) -> list[FileInfo]:
-    scanner, found = TarScanner(), list[FileInfo]()
+    scanner, found, top = TarScanner(), list[FileInfo](), -1
     async with engine.stream(container_path(place.container, "archive"), {"path": f"{place.path}/."}) as archive:
         async for chunk in archive:
             for member in scanner.feed(chunk):
                 parts = [part for part in member.name.split("/") if part not in ("", ".")]
-                # The engine names the directory itself first, by its last component.
-                if len(parts) == (1 if place.path == "/" else 2):
+                top = len(parts) if top < 0 else top  # the directory itself comes first
+                if len(parts) == top + 1:
                     found.append(_info(member, parts[-1]))
     return found
 
@@ -124,6 +124,8 @@ def _missing(path: str) -> NotFound:
 def _not_unpacked(path: str, error: Refused) -> ConsoleError:
     if error.status == 404:
         return _missing(path)
+    if "invalid symlink" in error.message or "invalid hardlink" in error.message:
+        return UsageError(f"the engine refuses a link of the archive that points out of {path}: {error.message}")
     if error.status == 403 or "read-only" in error.message:
         return Conflict(f"{path} cannot be written: {error.message}", hint="its root is read-only; /workspace is not")
     return error
