@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.facts import command
-from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE, WRAPPER
-from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.backends.docker.paths import container_path, described, image_path
 from sandbox_console.backends.docker.reference import Reference
+from sandbox_console.errors import Unsupported
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -25,29 +26,41 @@ SECRET_WORD = re.compile(
 async def commit(engine: Engine, id: str, image: str) -> str:
     """The new image's id. Raises NotFound, UsageError for a name that cannot be one.
 
-    Files of secrets are in memory and so in no image. Variables that look like a secret's are emptied in it, the
-    image's own too: the engine merges the container's configuration in and lets nothing be left out.
+    Files of secrets are in memory and so in no image. Raises Unsupported where a variable of the container looks
+    like a secret's: the engine writes the container's whole configuration into the image, for all to read.
     """
     reference = Reference.parse(image)
     with about(described(id)):
         data = await engine.call("GET", container_path(id, "json"))
-    params = {"container": data["Id"], "repo": reference.name, "tag": reference.tag or "latest", "pause": 1}
-    with about(described(id)):
+        if secret := _secret_names(data["Config"], await _own_variables(engine, data["Image"])):
+            raise Unsupported(
+                f"the variable {secret[0]!r} looks like a secret's, and the engine would write it into the image",
+                hint="hand it to the sandbox as a secret (secrets = [...]) instead of in env, then commit",
+            )
+        params = {"container": data["Id"], "repo": reference.name, "tag": reference.tag or "latest", "pause": 1}
         made = await engine.call("POST", "commit", params=params, body=_config(data["Config"]), timeout_s=None)
     return str(made["Id"])
 
 
 def _config(config: Mapping[str, Any]) -> dict[str, Any]:
     # Emptied rather than left out: a label that is not there is taken from the container.
-    made: dict[str, Any] = {
-        "Labels": {key: "" for key in (MANAGED, SPEC, SECRETS, WORKSPACE) if key in (config.get("Labels") or {})},
-        "Env": [f"{name}=" for name in _secret_names(config)],
-    }
+    ours = (MANAGED, SPEC, SECRETS, WORKSPACE)
+    made: dict[str, Any] = {"Labels": {key: "" for key in ours if key in (config.get("Labels") or {})}}
     if (config.get("Entrypoint") or [])[3:4] == [WRAPPER]:
         made |= {"Entrypoint": [], "Cmd": command(config)}
     return made
 
 
-def _secret_names(config: Mapping[str, Any]) -> list[str]:
-    names = [entry.partition("=")[0] for entry in config.get("Env") or ()]
-    return [name for name in names if SECRET_WORD.search(name)]
+async def _own_variables(engine: Engine, image: str) -> list[str]:
+    """What the image itself sets, which is no secret of the container's; empty where it is gone."""
+    try:
+        return list(((await engine.call("GET", image_path(image)))["Config"] or {}).get("Env") or ())
+    except Refused as error:
+        if error.status == 404:
+            return []
+        raise
+
+
+def _secret_names(config: Mapping[str, Any], known: list[str]) -> list[str]:
+    fresh = [entry.partition("=") for entry in config.get("Env") or () if entry not in known]
+    return [name for name, _, value in fresh if value and SECRET_WORD.search(name)]
