@@ -6,7 +6,7 @@ import asyncio
 import builtins
 import dataclasses
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 AT_ONCE = 16
 """Inspects in flight while listing; an engine answers each in about a millisecond."""
+
+SOON = 64
+"""So many inspects are through before a person sees a difference."""
 
 ENDED_S = 10.0
 """How long a killed container may take to be gone before that is a failure."""
@@ -58,22 +61,20 @@ class DockerBackend(Deeper):
         return await self._connection.health()
 
     async def list(self) -> builtins.list[Sandbox]:
-        engine = await self._engine()
-        found = await engine.call("GET", "containers/json", params={"all": 1})
-        rows = [translate.from_summary(self.host, data) for data in found]
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
-        limit = asyncio.Semaphore(AT_ONCE)
-        detailed = await asyncio.gather(*(self._detailed(row, limit) for row in rows))
-        return [row for row in detailed if row is not None]
+        return await self._detailed(await self._rows())
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         engine = await self._engine()
         with about(_name(ref)):
             data = await engine.call("GET", container_path(ref.id, "json"))
-        return translate.from_inspect(self.host, data, self._connection.info)
+        image = await self._connection.history.image(engine, str(data.get("Image", "")))
+        return translate.from_inspect(
+            self.host, data, self._connection.info, image=image, oom_at=self._connection.history.ooms.get(data["Id"])
+        )
 
     def watch(self) -> AsyncIterator[BackendEvent]:
-        return events.watch(self._connection, self.list, self.inspect)
+        return events.watch(self._connection, self._lists, self.inspect)
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         return logs.read(self._connection, ref.id, query)
@@ -166,7 +167,23 @@ class DockerBackend(Deeper):
         need(permit)
         return await executor.open_shell(await self._engine(), request, secrets)
 
-    async def _detailed(self, row: Sandbox, limit: asyncio.Semaphore) -> Sandbox | None:
+    async def _rows(self) -> builtins.list[Sandbox]:
+        found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
+        return [translate.from_summary(self.host, data) for data in found]
+
+    async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
+        """The list; where asking for each takes long, first what the engine tells of all at once."""
+        rows = await self._rows()
+        if sum(row.managed for row in rows) > SOON:
+            yield rows
+        yield await self._detailed(rows)
+
+    async def _detailed(self, rows: builtins.list[Sandbox]) -> builtins.list[Sandbox]:
+        limit = asyncio.Semaphore(AT_ONCE)
+        found = await asyncio.gather(*(self._one_detailed(row, limit) for row in rows))
+        return [row for row in found if row is not None]
+
+    async def _one_detailed(self, row: Sandbox, limit: asyncio.Semaphore) -> Sandbox | None:
         if not row.managed:
             return row
         async with limit:

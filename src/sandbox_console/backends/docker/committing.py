@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sandbox_console.backends.docker.detail import SECRET_WORD
 from sandbox_console.backends.docker.facts import command
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE, WRAPPER
@@ -15,12 +15,6 @@ from sandbox_console.errors import Unsupported
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
-
-SECRET_WORD = re.compile(
-    r"pass|pwd|secret|token|credential|private|auth|cookie|session|dsn|(api|access|signing|encryption)?_?key",
-    re.IGNORECASE,
-)
-"""What the name of a variable that holds a secret has in it."""
 
 
 async def commit(engine: Engine, id: str, image: str) -> str:

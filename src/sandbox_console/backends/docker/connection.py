@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.contexts import Endpoint, resolve
 from sandbox_console.backends.docker.failures import Unusable, engine_prefix, no_answer
+from sandbox_console.backends.docker.history import History
 from sandbox_console.errors import BackendUnreachable, ConfigError, ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 
@@ -24,6 +25,7 @@ class Connection:
         self.context = context
         self.info: dict[str, Any] = {}
         self.version: dict[str, Any] = {}
+        self.history = History()
         self._endpoint: Endpoint | None = None
         self._engine: Engine | None = None
         self._lock = asyncio.Lock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sandbox_console.backends.docker.detail import image_facts, network_facts, state_facts, variable_facts
 from sandbox_console.backends.docker.labels import SECRETS, WORKSPACE, WRAPPER
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
@@ -12,19 +13,24 @@ from sandbox_console.model.spec import SandboxSpec
 _MIB = 1024 * 1024
 
 
-def facts(data: Mapping[str, Any], info: Mapping[str, Any], spec: SandboxSpec | None) -> tuple[Fact, ...]:
-    """One line a control, the ones a person asks for first."""
+def facts(
+    data: Mapping[str, Any], info: Mapping[str, Any], spec: SandboxSpec | None, image: Mapping[str, Any]
+) -> tuple[Fact, ...]:
+    """One line a control, the ones a person asks for first. ``image`` as inspected, empty where it is gone."""
     host, config = data["HostConfig"], data["Config"]
     return (
-        Fact("image", str(config.get("Image", "")), note=str(data.get("Image", ""))),
+        *state_facts(data),
+        *image_facts(data, image),
         *_identity(config),
         _network(host),
+        *network_facts(data),
         *_limits(host, spec),
         *_walls(host),
         *_storage(data),
         Fact("runtime", str(host.get("Runtime") or info.get("DefaultRuntime", ""))),
         _log(host),
         *_secrets(config),
+        *variable_facts(config),
     )
 
 

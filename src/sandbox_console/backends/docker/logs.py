@@ -6,18 +6,17 @@ The engine ends every record with a newline, also the last one of a program that
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.frames import Demuxer, TtySplitter
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.seen import Seen
-from sandbox_console.backends.docker.watch import FIRST_S, MOST_S
 from sandbox_console.errors import BackendUnreachable, NotFound, Unsupported
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
 
@@ -30,13 +29,13 @@ async def read(connection: Connection, id: str, query: LogQuery) -> AsyncGenerat
     reader = _Reader(connection, id, query)
     with about(f"container {id[:12]}"):
         await reader.prepare()
-    pause = FIRST_S
+    backoff = Backoff()
     while True:
         broken = False
+        backoff.begin()
         try:
             async with aclosing(reader.once(follow=query.follow)) as batches:
                 async for batch in batches:
-                    pause = FIRST_S
                     yield batch
         except BackendUnreachable:
             if not query.follow:
@@ -49,8 +48,7 @@ async def read(connection: Connection, id: str, query: LogQuery) -> AsyncGenerat
             reader.resume(broken=broken)
         if not running:
             break
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, MOST_S)
+        await backoff.wait()
     if running is not None:
         async with aclosing(reader.once(follow=False)) as batches:
             async for batch in batches:
@@ -84,7 +82,7 @@ class _Reader:
 
     async def running(self) -> bool | None:
         """Whether the container runs; None where it is gone. Waits for an engine that does not answer."""
-        pause = FIRST_S
+        backoff = Backoff()
         while True:
             try:
                 with about("the container"):
@@ -92,8 +90,7 @@ class _Reader:
             except NotFound:
                 return None
             except BackendUnreachable:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, MOST_S)
+                await backoff.wait()
 
     async def once(self, *, follow: bool) -> AsyncGenerator[Sequence[LogItem], None]:
         """What is new of one reading."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sandbox_console.backends.docker.detail import MASK
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.labels import SPEC
 from sandbox_console.backends.docker.paths import container_path, described
@@ -17,8 +18,6 @@ from sandbox_console.model.inside import GuestProcess, PathChange
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
-
-MASK = "***"
 
 _COLUMNS = "-eo pid,ppid,uid,cputimes,rss,stat,args"
 """For procps' ps, which the engine's host runs; the engine joins what follows the last column's start."""

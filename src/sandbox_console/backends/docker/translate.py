@@ -33,6 +33,7 @@ _MAKERS = (
     ("devcontainer.local_folder", "devcontainer"),
     ("devcontainer.config_file", "devcontainer"),
     ("org.testcontainers", "testcontainers"),
+    ("com.docker.compose.service", "compose"),
     ("opensandbox.io/id", "OpenSandbox"),
     ("opensandbox.io/egress-sidecar-for", "OpenSandbox"),
     ("io.kubernetes.pod.name", "kubernetes"),
@@ -64,31 +65,43 @@ def from_summary(context: str, data: Mapping[str, Any]) -> Sandbox:
     )
 
 
-def from_inspect(context: str, data: Mapping[str, Any], info: Mapping[str, Any]) -> Sandbox:
-    """A container as inspected, with the facts that hold for it."""
+def from_inspect(
+    context: str,
+    data: Mapping[str, Any],
+    info: Mapping[str, Any],
+    *,
+    image: Mapping[str, Any] | None = None,
+    oom_at: float | None = None,
+) -> Sandbox:
+    """A container as inspected, with the facts that hold for it.
+
+    ``image`` is its image as inspected, ``oom_at`` when an event told of an OOM kill in it.
+    """
     state, config = data["State"], data["Config"]
     labels = config.get("Labels") or {}
     name = str(data["Name"]).lstrip("/")
     spec = _spec(labels, name)
     status = _inspected_status(state)
     ended = status in (Status.EXITED, Status.FAILED, Status.LOST)
+    started = seconds(state.get("StartedAt"))
+    oom = bool(state.get("OOMKilled")) or (oom_at is not None and started is not None and oom_at >= started)
     return Sandbox(
         ref=SandboxRef("docker", context, data["Id"]),
         name=name,
         status=status,
         image=str(config.get("Image", "")),
         created_at=seconds(data.get("Created")),
-        started_at=seconds(state.get("StartedAt")),
+        started_at=started,
         finished_at=seconds(state.get("FinishedAt")) if ended else None,
-        exit=_exit(state.get("ExitCode"), bool(state.get("OOMKilled")), state.get("Error", "")) if ended else None,
+        exit=_exit(state.get("ExitCode"), oom, state.get("Error", "")) if ended else None,
         labels=_shown(labels),
         managed=spec is not None,
         maker="" if spec else maker(name, " ".join(command(config)), labels),
         spec=_as_it_is(spec, data["HostConfig"]),
-        effective=facts(data, info, spec),
+        effective=facts(data, info, spec, image or {}),
         pid=state.get("Pid") or None,
         restarts=data.get("RestartCount"),
-        detail=_detail(state),
+        detail=_detail(state, oom=oom),
     )
 
 
@@ -151,14 +164,18 @@ def _inspected_status(state: Mapping[str, Any]) -> Status:
 
 def _exit(code: int | None, oom: bool | None, error: str) -> Exit:
     signal = code - 128 if code is not None and 128 < code <= 128 + 64 else None
-    # 137 alone is any SIGKILL; only the flag proves that memory ran out.
-    return Exit(code=code, signal=signal, oom=oom, reason="out of memory" if oom else error)
+    # 137 alone is any SIGKILL; only the engine's flag and event prove that memory ran out, and a child's OOM kill
+    # leaves them too while the main process ends as it likes.
+    told = "" if not oom else "out of memory" if signal == 9 else "a process of it was killed for want of memory"
+    return Exit(code=code, signal=signal, oom=oom, reason=told or error)
 
 
-def _detail(state: Mapping[str, Any]) -> str:
+def _detail(state: Mapping[str, Any], *, oom: bool) -> str:
     if state.get("Error"):
         return str(state["Error"])
     if state.get("Status") == "restarting":
         return "it ends and the engine starts it again"
     health = (state.get("Health") or {}).get("Status")
-    return "unhealthy" if health == "unhealthy" else ""
+    if health == "unhealthy":
+        return "unhealthy"
+    return "a process in it was killed for want of memory" if oom and state.get("Running") else ""

@@ -8,14 +8,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
+from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.failures import Lost
+from sandbox_console.backends.docker.history import History
 from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
-
-FIRST_S, MOST_S = 0.1, 2.0
-"""Back-off between tries to connect; a try costs one connect() on a socket."""
 
 QUIET_S = 10.0
 """Without an event for so long the engine is asked whether it still answers: a frozen one keeps its sockets open."""
@@ -26,19 +25,22 @@ _TELLING = frozenset(
 )
 _PARAMS = {"filters": json.dumps({"type": ["container"]})}
 
-ListAll = Callable[[], Awaitable[list[Sandbox]]]
+Lists = Callable[[], AsyncGenerator[list[Sandbox], None]]
 Inspect = Callable[[SandboxRef], Awaitable[Sandbox]]
 
 
-async def watch(connection: Connection, listing: ListAll, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
-    """Health and the list, then changes, reconnecting for as long as it is iterated."""
+async def watch(connection: Connection, lists: Lists, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
+    """Health and the list, then changes, reconnecting for as long as it is iterated.
+
+    ``lists`` gives the whole list, and again where it knows more of it.
+    """
     told: BackendHealth | None = None
-    pause = FIRST_S
+    backoff = Backoff()
     while True:
+        backoff.begin()
         try:
-            async with aclosing(_connected(connection, listing, inspect)) as found:
+            async with aclosing(_connected(connection, lists, inspect)) as found:
                 async for event in found:
-                    pause = FIRST_S
                     told = event.health if isinstance(event, HealthChanged) else told
                     yield event
         except ConsoleError as error:
@@ -46,20 +48,23 @@ async def watch(connection: Connection, listing: ListAll, inspect: Inspect) -> A
             if told is None or told.ok or told.reason != health.reason:
                 told = health
                 yield HealthChanged(health)
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, MOST_S)
+        await backoff.wait()
 
 
-async def _connected(connection: Connection, listing: ListAll, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
+async def _connected(connection: Connection, lists: Lists, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
     engine = await connection.engine()
     # Subscribed first, listed second: `events?since` of an engine gave 256 events at most, so gaps cannot be asked for.
     async with engine.stream("events", _PARAMS) as chunks:
         health = await connection.health()
         if not health.ok:
             raise Lost(health.reason, hint=health.hint)
-        rows = await listing()
-        yield HealthChanged(health)
-        yield Listed("docker", connection.context, tuple(rows))
+        first = True
+        async with aclosing(lists()) as found:
+            async for rows in found:
+                if first:
+                    yield HealthChanged(health)
+                first = False
+                yield Listed("docker", connection.context, tuple(rows))
         async with aclosing(_changed(connection, chunks)) as bursts:
             async for burst in bursts:
                 for container, gone in burst.items():
@@ -92,7 +97,7 @@ async def _changed(connection: Connection, chunks: AsyncIterator[bytes]) -> Asyn
             *lines, rest = (rest + chunk).split(b"\n")
             ids: dict[str, bool] = {}
             for line in lines:
-                _note(ids, line)
+                _note(ids, line, connection.history)
             if ids:
                 yield ids
     finally:
@@ -113,7 +118,7 @@ async def _still_there(connection: Connection) -> None:
         raise Lost(health.reason, hint=health.hint)
 
 
-def _note(ids: dict[str, bool], line: bytes) -> None:
+def _note(ids: dict[str, bool], line: bytes, history: History) -> None:
     if not line.strip():
         return
     data: dict[str, Any] = json.loads(line)
@@ -122,3 +127,7 @@ def _note(ids: dict[str, bool], line: bytes) -> None:
     if container and action in _TELLING:
         ids.pop(container, None)
         ids[container] = action == "destroy"
+        if action == "oom":
+            history.note_oom(container, int(data.get("timeNano") or 0) / 1e9)
+        elif action == "destroy":
+            history.forget(container)

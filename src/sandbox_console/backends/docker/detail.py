@@ -1,0 +1,92 @@
+"""Facts of one container that are no controls: how it is, where it came from, what reaches it, its variables."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from sandbox_console.model.sandbox import Fact
+
+MASK = "***"
+
+SECRET_WORD = re.compile(
+    r"pass|pwd|secret|token|credential|private|auth|cookie|session|dsn|key",
+    re.IGNORECASE,
+)
+"""What the name of a variable that holds a secret has in it."""
+
+_USERINFO = re.compile(r"(\w+://[^\s/:@]*):[^\s/@]+@")
+_LONGEST = 300
+
+
+def state_facts(data: Mapping[str, Any]) -> Iterator[Fact]:
+    """Its health check's word, and how often and by which rule the engine started it again."""
+    state, policy = data["State"], data["HostConfig"].get("RestartPolicy") or {}
+    if health := state.get("Health"):
+        log = health.get("Log") or [{}]
+        streak = health.get("FailingStreak") or 0
+        note = f"failed {streak} in a row: {str(log[-1].get('Output', '')).strip()[:_LONGEST]}" if streak else ""
+        yield Fact("health", str(health.get("Status", "")), note=note)
+    rule = str(policy.get("Name") or "no")
+    if rule != "no" or data.get("RestartCount"):
+        most = policy.get("MaximumRetryCount")
+        yield Fact(
+            "restarts", str(data.get("RestartCount", 0)), note=f"policy {rule}{f', {most} at most' if most else ''}"
+        )
+
+
+def image_facts(data: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[Fact]:
+    """Its image's name and id, the digest it was pulled by, and how old it is."""
+    yield Fact("image", str(data["Config"].get("Image", "")), note=str(data.get("Image", "")))
+    if digests := image.get("RepoDigests"):
+        yield Fact("image.digest", str(digests[0]).partition("@")[2])
+    if made := _day(image.get("Created")):
+        yield Fact("image.made", made[0], note=made[1])
+
+
+def network_facts(data: Mapping[str, Any]) -> Iterator[Fact]:
+    """Each network with its address, each port and where the host answers for it."""
+    settings = data.get("NetworkSettings") or {}
+    for name, one in sorted((settings.get("Networks") or {}).items()):
+        if name != "none":
+            address = one.get("IPAddress") or one.get("GlobalIPv6Address") or "no address now"
+            yield Fact(f"network {name}", str(address), note=f"gateway {one['Gateway']}" if one.get("Gateway") else "")
+    for port, bound in sorted((settings.get("Ports") or {}).items()):
+        places = ", ".join(_place(one) for one in bound or ())
+        yield Fact(
+            f"port {port}", places or "not published", note="open to every network" if "0.0.0.0:" in places else ""
+        )
+
+
+def variable_facts(config: Mapping[str, Any]) -> Iterator[Fact]:
+    """Each variable; a value whose name sounds like a secret's, and the password in an address, are masked."""
+    for entry in config.get("Env") or ():
+        name, _, value = entry.partition("=")
+        yield Fact(f"env {name}", shown_value(name, value))
+
+
+def shown_value(name: str, value: str) -> str:
+    """A variable's value as it may be shown."""
+    if value and SECRET_WORD.search(name):
+        return MASK
+    return _USERINFO.sub(rf"\1:{MASK}@", value)
+
+
+def _place(bound: Mapping[str, str]) -> str:
+    host = bound.get("HostIp") or "0.0.0.0"  # noqa: S104 - what an empty one means to the engine
+    return f"[{host}]:{bound.get('HostPort')}" if ":" in host else f"{host}:{bound.get('HostPort')}"
+
+
+def _day(created: str | None) -> tuple[str, str] | None:
+    """(the day, how long ago in words); None for the epoch, which reproducible builds write."""
+    try:
+        made = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", created or ""))
+    except ValueError:
+        return None
+    days = int((time.time() - made.timestamp()) // 86400)
+    if made.year < 1990:
+        return None
+    return made.date().isoformat(), "today" if days < 1 else f"{days} day{'s' if days > 1 else ''} old"
