@@ -17,12 +17,17 @@ class FakeProcess:
     """``echo WORD...``, ``cat``, ``env``, ``exit N``, ``sleep S``, ``flood BYTES``; another word ends with 127."""
 
     def __init__(self, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
-        self._argv = argv
+        self.argv = argv
         self._env = env
         self._out: asyncio.Queue[tuple[Stream, bytes] | None] = asyncio.Queue(_QUEUED)
         self._stdin: asyncio.Queue[bytes] = asyncio.Queue(_QUEUED)
         self._end: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run())
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return not self._end.done()
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         while (chunk := await self._out.get()) is not None:
@@ -64,7 +69,7 @@ class FakeProcess:
         await self._out.put(None)
 
     async def _command(self) -> int:
-        match self._argv:
+        match self.argv:
             case ("echo", *words):
                 await self._say(" ".join(words).encode() + b"\n")
             case ("cat",):
@@ -79,7 +84,7 @@ class FakeProcess:
             case ("flood", size):
                 await self._flood(int(size))
             case _:
-                word = self._argv[0] if self._argv else ""
+                word = self.argv[0] if self.argv else ""
                 await self._out.put((Stream.STDERR, f"{word}: not found\n".encode()))
                 return 127
         return 0

@@ -4,66 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from sandbox_console.backends.base import Progress, Secrets
-from sandbox_console.errors import Conflict, NotFound, Unsupported
+from sandbox_console.errors import Conflict, Unsupported
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
+from sandbox_console.model.event import BackendEvent, HealthChanged, Removed
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord
-from sandbox_console.model.sandbox import BackendHealth, Exit, HealthState, Sandbox, SandboxRef, Stats, Status
+from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.testing.clock import Clock, Ids
 from sandbox_console.testing.commands import FakeProcess
-from sandbox_console.testing.faults import Fault, Faults
+from sandbox_console.testing.core import EVERYTHING, Within
+from sandbox_console.testing.keeping import FakeKeeping
 from sandbox_console.testing.signals import number_of
 from sandbox_console.testing.terminal import FakeTerminal
+from sandbox_console.testing.within import FakeWithin
 
-EVERYTHING = Capabilities(frozenset(Capability))
+__all__ = ["EVERYTHING", "FakeBackend", "Within"]
 
 
-class FakeBackend:
-    """The whole Backend protocol on plain dictionaries.
+class FakeBackend(FakeWithin, FakeKeeping):
+    """The whole Backend protocol, and every ability, on plain dictionaries.
 
     ``sandboxes`` are there from the start; ``logs`` and ``stats`` are scripts by sandbox id (the last sample is
     repeated); ``faults`` maps a method's name to an exception that it raises or to seconds that it takes;
-    ``dead`` makes everything raise BackendUnreachable. ``images``, where given, are the only ones there are.
-    The clock stands still unless it is moved, and ids come from ``seed``.
+    ``dead`` makes everything raise BackendUnreachable. ``images``, where given, are the only ones to create from.
+    ``within`` is what is inside the sandboxes. The clock stands still unless it is moved; ids come from ``seed``.
     """
-
-    def __init__(
-        self,
-        sandboxes: Iterable[Sandbox] = (),
-        *,
-        name: str = "fake",
-        host: str = "local",
-        logs: Mapping[str, Sequence[LogItem]] | None = None,
-        stats: Mapping[str, Sequence[Stats]] | None = None,
-        capabilities: Capabilities = EVERYTHING,
-        faults: Mapping[str, Fault] | None = None,
-        dead: bool = False,
-        reason: str = "",
-        images: Sequence[str] = (),
-        clock: Callable[[], float] | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.faults = Faults(faults, dead=dead, reason=reason)
-        self.sandboxes = {one.ref.id: one for one in sandboxes}
-        self.permits: list[Permit] = []
-        self._logs = {id_: list(items) for id_, items in (logs or {}).items()}
-        self._stats = {id_: list(samples) for id_, samples in (stats or {}).items()}
-        self._capabilities = capabilities
-        self._images = tuple(images)
-        self._clock = clock or Clock()
-        self._ids = Ids(seed)
-        self._watchers: set[asyncio.Queue[BackendEvent]] = set()
-        self._news = asyncio.Condition()
-        self._secrets: dict[str, dict[str, str]] = {}
-        self._running: set[FakeProcess] = set()
-        self._terminals: set[FakeTerminal] = set()
 
     # Reading
 
@@ -73,8 +41,10 @@ class FakeBackend:
             await self.faults.meet("open")
 
     async def close(self) -> None:
-        for process in self._running:
+        for process in list(self._running):
             await process.kill()
+        for attached in self._attached:
+            await attached.kill()
         for terminal in self._terminals:
             await terminal.close()
         self._running.clear()
@@ -82,11 +52,6 @@ class FakeBackend:
 
     def capabilities(self) -> Capabilities:
         return self._capabilities
-
-    async def health(self) -> BackendHealth:
-        if self.faults.dead:
-            return BackendHealth(self.name, self.host, HealthState.UNREACHABLE, self.faults.reason, "revive it")
-        return BackendHealth(self.name, self.host, HealthState.OK, version="fake 1")
 
     async def list(self) -> list[Sandbox]:
         await self.faults.meet("list")
@@ -137,8 +102,8 @@ class FakeBackend:
             await asyncio.sleep(interval_s)
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        if self._images and spec.image not in self._images:
-            return {"image": f"{spec.image!r} is not here; there is: {', '.join(self._images)}"}
+        if self._only and spec.image not in self._only:
+            return {"image": f"{spec.image!r} is not here; there is: {', '.join(self._only)}"}
         return {}
 
     # Changing
@@ -150,7 +115,9 @@ class FakeBackend:
         ref = SandboxRef(self.name, self.host, self._ids())
         made = Sandbox(ref, spec.name, Status.CREATED, spec.image, self._clock(), labels=dict(spec.labels), spec=spec)
         self._secrets[ref.id] = {secret.name: secret.value for secret in secrets}
+        self._have(spec.image)
         await self._put(made)
+        await self.happen(ref, "create", image=spec.image)
         return ref
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
@@ -159,6 +126,7 @@ class FakeBackend:
         if not sandbox.status.live:
             self._secrets[ref.id] = {secret.name: secret.value for secret in secrets}
             await self._change(ref, status=Status.RUNNING, started_at=self._clock(), finished_at=None, exit=None)
+            await self.happen(ref, "start")
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:  # noqa: ARG002 - it ends at once
         await self._meet(permit, "stop")
@@ -177,11 +145,13 @@ class FakeBackend:
             raise Unsupported(f"pause: {self._capabilities.reason(Capability.PAUSE)}")
         self._require(ref, Status.RUNNING)
         await self._change(ref, status=Status.PAUSED)
+        await self.happen(ref, "pause")
 
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
         await self._meet(permit, "resume")
         self._require(ref, Status.PAUSED)
         await self._change(ref, status=Status.RUNNING)
+        await self.happen(ref, "unpause")
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         await self._meet(permit, "rename")
@@ -190,6 +160,7 @@ class FakeBackend:
             self._free(name)
         spec = dataclasses.replace(sandbox.spec, name=name) if sandbox.spec else None
         await self._change(ref, name=name, spec=spec)
+        await self.happen(ref, "rename", oldName=sandbox.name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         await self._meet(permit, "remove")
@@ -197,7 +168,8 @@ class FakeBackend:
         if sandbox.status.live and not force:
             raise Conflict(f"{sandbox.name} runs", hint="stop it first, or use --force")
         del self.sandboxes[ref.id]
-        self._secrets.pop(ref.id, None)
+        for gone in (self._secrets, self._trees, self._happened, self._egress, self._rules):
+            gone.pop(ref.id, None)
         await self.tell(Removed(ref))
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
@@ -211,7 +183,8 @@ class FakeBackend:
         spec = self._get(request.ref).spec
         given = {secret.name: secret.value for secret in secrets}
         process = FakeProcess(request.argv, {**(spec.env if spec else {}), **given, **request.env})
-        self._running.add(process)
+        self._running[process] = request.ref.id
+        await self.happen(request.ref, "exec_start", " ".join(request.argv))
         return process
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> FakeTerminal:  # noqa: ARG002 - none
@@ -221,70 +194,13 @@ class FakeBackend:
         self._terminals.add(terminal)
         return terminal
 
-    # By hand, in a test
-
-    async def tell(self, event: BackendEvent) -> None:
-        """Pass an event to whoever watches, and wake whoever follows logs."""
-        for queue in self._watchers:
-            queue.put_nowait(event)
-        async with self._news:
-            self._news.notify_all()
-
-    async def say(self, ref: SandboxRef, *items: LogItem) -> None:
-        """Let the sandbox's main process write."""
-        self._logs.setdefault(ref.id, []).extend(items)
-        async with self._news:
-            self._news.notify_all()
-
-    async def die(self, reason: str) -> None:
-        """Stop answering; watchers are told."""
-        self.faults.dead, self.faults.reason = True, reason
-        await self.tell(HealthChanged(await self.health()))
-
-    async def revive(self) -> None:
-        """Answer again; watchers are told, with the whole list."""
-        self.faults.dead = False
-        await self.tell(HealthChanged(await self.health()))
-        await self.tell(self._listed())
-
     # Inside
-
-    async def _meet(self, permit: Permit, verb: str) -> None:
-        self.permits.append(permit)
-        await self.faults.meet(verb)
-
-    def _listed(self) -> Listed:
-        return Listed(self.name, self.host, tuple(self.sandboxes.values()))
-
-    def _get(self, ref: SandboxRef) -> Sandbox:
-        found = self.sandboxes.get(ref.id)
-        if found is None or (ref.backend, ref.host) != (self.name, self.host):
-            raise NotFound(f"no sandbox {ref}", hint="sandbox-console ls --all")
-        return found
-
-    def _live(self, ref: SandboxRef) -> bool:
-        return ref.id in self.sandboxes and self.sandboxes[ref.id].status.live
-
-    def _free(self, name: str) -> None:
-        if any(one.name == name for one in self.sandboxes.values()):
-            raise Conflict(f"the name {name!r} is taken", hint="choose another, or remove that sandbox")
-
-    def _require(self, ref: SandboxRef, status: Status) -> None:
-        sandbox = self._get(ref)
-        if sandbox.status is not status:
-            raise Conflict(f"{sandbox.name} is {sandbox.status}, not {status}", hint=f"start {sandbox.name}")
 
     async def _end(self, ref: SandboxRef, signal: int) -> None:
         if self._get(ref).status.live:
             end = Exit(128 + signal, signal, oom=False)
             await self._change(ref, status=Status.EXITED, finished_at=self._clock(), exit=end)
-
-    async def _change(self, ref: SandboxRef, **fields: object) -> None:
-        await self._put(dataclasses.replace(self._get(ref), **fields))  # type: ignore[arg-type]
-
-    async def _put(self, sandbox: Sandbox) -> None:
-        self.sandboxes[sandbox.ref.id] = sandbox
-        await self.tell(Changed(sandbox))
+            await self.happen(ref, "die", exitCode=str(end.code), signal=str(signal))
 
 
 def _in_time(item: LogItem, query: LogQuery) -> bool:
