@@ -46,8 +46,8 @@ def _install(venv: Path) -> None:
         shutil.rmtree(package)
 
 
-def run(*paths: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-    """pytest on those paths of the repository, as uid 12345 with no group of root's."""
+def run(*paths: str, timeout_s: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
+    """pytest on those paths of the repository, as uid 12345 with no group of root's; ``env`` is added to the environment."""
     python = _environment() / "bin/python"
     folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="sandbox-console-user-"))
     old = os.umask(0o022)
@@ -64,7 +64,7 @@ def run(*paths: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]
              "-q", "-p", "no:cacheprovider", "--basetemp", folder / "tmp/pytest", *paths],
             cwd=folder, capture_output=True, text=True, check=False, timeout=timeout_s,
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder / "home"), "LANG": "C.UTF-8",
-                 "PYTHONPATH": str(folder / "src"), "REQUIRE": "bubblewrap", "TMPDIR": str(folder / "tmp")},
+                 "PYTHONPATH": str(folder / "src"), "REQUIRE": "bubblewrap", "TMPDIR": str(folder / "tmp")} | env,
         )  # fmt: skip
     finally:
         os.umask(old)

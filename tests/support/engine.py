@@ -63,6 +63,13 @@ class DockerEngine:
         # Where process 1 does not reap, the dead containerd stays as a zombie, which a new dockerd takes for alive.
         (self.folder / "exec/containerd/containerd.pid").unlink(missing_ok=True)
 
+    def halt(self) -> None:
+        """SIGTERM, as a service manager stops it: its containers live on, its socket goes."""
+        assert self._process is not None
+        os.kill(self.pid, signal.SIGTERM)
+        self._process.wait()
+        until(lambda: not self._containerd_runs(), START_S, "its containerd did not end")
+
     def freeze(self) -> None:
         os.kill(int(self._pidfile.read_text()), signal.SIGSTOP)
 
@@ -134,6 +141,10 @@ class DockerEngine:
         with contextlib.suppress(AssertionError):
             if ids := self.docker("ps", "-aq").split():
                 self.docker("rm", "-fv", *ids)
+
+    def _containerd_runs(self) -> bool:
+        # As a zombie, where process 1 does not reap, it has no arguments any more.
+        return any(Path(f"/proc/{pid}/comm").read_text().strip() == "containerd" for pid in self._shims())
 
     def _shims(self) -> list[int]:
         """Shims and containerd of this engine and of no other: each has its folder among its arguments."""

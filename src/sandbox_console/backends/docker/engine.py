@@ -18,7 +18,7 @@ from aiodocker.stream import Stream as Hijacked
 from yarl import URL
 
 from sandbox_console.backends.docker.contexts import Endpoint
-from sandbox_console.backends.docker.failures import Lost, Refused, engine_prefix, no_answer, plain
+from sandbox_console.backends.docker.failures import Lost, Refused, engine_prefix, no_answer, refused
 from sandbox_console.errors import BackendUnreachable, ConsoleError
 
 Params = Mapping[str, str | int]
@@ -110,7 +110,7 @@ class Engine:
             except aiodocker.DockerError as error:
                 if error.status == 900:
                     raise Lost(engine_prefix(self.context) + error.message, hint="see that the engine runs") from error
-                raise Refused(plain(error.message), error.status) from error
+                raise refused(error.message, error.status) from error
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
         with self.translated():
@@ -128,7 +128,7 @@ class Engine:
         try:
             if response.status >= 400:
                 with self.translated():
-                    raise Refused(_message(await response.read(), response.reason), response.status)
+                    raise refused(_message(await response.read(), response.reason), response.status)
             yield response
         finally:
             response.close() if not response.content.at_eof() else response.release()
@@ -182,6 +182,6 @@ class _Source:
 
 def _message(body: bytes, reason: str | None) -> str:
     try:
-        return plain(str(json.loads(body)["message"]))
+        return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
         return body.decode("utf-8", "replace").strip() or reason or "the engine refused"

@@ -24,6 +24,13 @@ class Refused(BackendError):
         self.status = status
 
 
+def refused(message: str, status: int) -> Refused:
+    """The engine's refusal in its own words, with the next step where one is known."""
+    text = plain(message)
+    hint = "free some: sandbox-console images prune" if "no space left on device" in text else ""
+    return Refused(f"the engine's disk is full: {text}" if hint else text, status, hint=hint)
+
+
 class Unusable(BackendUnreachable):
     """The context itself does not hold: unknown, damaged, or of a kind that is not supported."""
 

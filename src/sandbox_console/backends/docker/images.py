@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Se
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.docker.failures import Refused, plain
+from sandbox_console.backends.docker.failures import Refused, refused
 from sandbox_console.backends.docker.happenings import lines
 from sandbox_console.backends.docker.paths import image_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
@@ -77,9 +77,8 @@ async def load(engine: Engine, archive: AsyncIterator[bytes]) -> str:
                 raise_error(said, "the archive")
                 loaded += _loaded(str(said.get("stream", "")))
     except Refused as error:
-        raise BackendError(
-            f"the archive could not be loaded: {error.message}", hint="give a tar of docker save"
-        ) from error
+        hint = error.hint or "give a tar of docker save"
+        raise BackendError(f"the archive could not be loaded: {error.message}", hint=hint) from error
     if not loaded:
         raise BackendError("the archive holds no image", hint="give a tar of docker save")
     return ", ".join(loaded)
@@ -99,7 +98,8 @@ def raise_error(said: Mapping[str, Any], what: str) -> None:
     """Raise BackendError for a failure told in the middle of an answer that began with success."""
     if "error" in said or "errorDetail" in said:
         text = str((said.get("errorDetail") or {}).get("message") or said.get("error"))
-        raise BackendError(f"{what}: {plain(text)}")
+        told = refused(text, 500)
+        raise BackendError(f"{what}: {told.message}", hint=told.hint)
 
 
 async def _layers(engine: Engine, id: str, limit: asyncio.Semaphore) -> dict[Chain, int]:

@@ -109,5 +109,6 @@ def _failed(name: str, reference: Reference, error: ConsoleError, *, known: bool
         hint = f"docker login {reference.registry}" if reference.registry != HUB else "docker login"
         return BackendError(f"{reference.registry} refuses {name!r}; {kept}: {error.message}", hint=hint)
     if isinstance(error, Refused):
-        return BackendError(f"{name!r} could not be pulled: {error.message}", hint="see that the engine can reach it")
+        hint = error.hint or "see that the engine can reach it"
+        return BackendError(f"{name!r} could not be pulled: {error.message}", hint=hint)
     return error
