@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sandbox_console.audit import query
+from sandbox_console.audit import verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.model.audit import Outcome
 
@@ -31,7 +31,7 @@ async def journal(folder: Path) -> None:
     print(f"{'journal: attempt + outcome':34} {PAIRS / took:8.0f} /s   p50 {times[PAIRS // 2] * 1e3:.2f} ms   "
           f"p99 {times[PAIRS * 99 // 100] * 1e3:.2f} ms")  # fmt: skip
     begun = time.perf_counter()
-    found = await query.verify(folder / "audit.db")
+    found = await verify.verify(folder / "audit.db")
     took = time.perf_counter() - begun
     assert found.ok
     size = (folder / "audit.db").stat().st_size / found.rows

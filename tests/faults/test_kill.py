@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_console.audit import query
+from sandbox_console.audit import query, verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.model.audit import AuditQuery, Outcome
 
@@ -72,7 +72,7 @@ async def test_kill_9_twenty_times_loses_nothing(home):
     assert len(set(sessions)) == len(sessions), "more than one unknown for one action in flight"
     assert rows[mine.audit_id].end is None, "a live console's attempt was closed"
     await live.finish(mine, Outcome.OK, 1, {})
-    found = await query.verify(db)
+    found = await verify.verify(db)
     assert found.ok, found.problem
     assert found.open_attempts == 0
     await live.close()
@@ -86,7 +86,7 @@ async def test_four_processes_write_one_chain(home, tmp_path):
     seqs = [int(line) for writer in writers for line in writer.communicate(timeout=60)[0].split()]
     assert [writer.returncode for writer in writers] == [0] * 4
     assert len(set(seqs)) == 400
-    found = await query.verify(db)
+    found = await verify.verify(db)
     assert (found.ok, found.rows, found.open_attempts, found.unknown) == (True, 800, 0, 0)
 
 
@@ -111,7 +111,7 @@ async def test_cancelled_begins_leave_no_transaction_open(tmp_path):
         other.execute("ROLLBACK")
     other.close()
     await journal.close()
-    found = await query.verify(db)
+    found = await verify.verify(db)
     assert found.ok
     assert found.open_attempts == 0, "a cancelled attempt has no outcome"
     assert found.rows > 0

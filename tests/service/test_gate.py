@@ -150,7 +150,7 @@ def a_folder_in_the_way(db):
     db.mkdir(parents=True)
 
 
-@pytest.mark.parametrize("spoil", [newer, garbage, a_folder_in_the_way])
+@pytest.mark.parametrize("spoil", [newer, a_folder_in_the_way])
 async def test_without_a_journal_nothing_changes_and_reads_go_on(home, db, box, spoil):
     spoil(db)
     backend = FakeBackend([box])
@@ -170,6 +170,16 @@ async def test_without_a_journal_nothing_changes_and_reads_go_on(home, db, box, 
     async with asyncio.timeout(5):
         while any("connection" in thread.name for thread in threading.enumerate()):
             await asyncio.sleep(0.01)
+
+
+async def test_a_log_that_is_no_database_is_left_for_a_new_segment(home, db, box):
+    garbage(db)
+    async with open_console(Config(), backends=[FakeBackend([box])]) as console:
+        await console.perform(Stop(REF)).result()
+        found = await console.verify()
+        assert not found.ok
+        assert "segment 1 was damaged" in found.problem
+    assert db.read_bytes().startswith(b"this is no database")  # the evidence stays
 
 
 async def test_a_replaced_database_stops_every_change(home, db, box):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 _DOMAIN = b"sandbox-console/audit/1\n"
@@ -24,16 +25,29 @@ def digest(prev: bytes, columns: Sequence[Any]) -> bytes:
     return hashlib.sha256(_DOMAIN + prev + text.encode("utf-8", "surrogatepass")).digest()
 
 
-def first_break(start: bytes, rows: Iterable[Sequence[Any]]) -> tuple[int, bytes, int | None, str]:
-    """Walk rows in order of seq. Returns (rows that hold, head, the first bad seq or None, what is wrong)."""
-    prev, count = start, 0
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How far a chain holds: its last good row, that row's hash, the first bad row or None, what is wrong."""
+
+    last: int
+    head: bytes
+    bad: int | None = None
+    problem: str = ""
+
+
+def walk(start: bytes, last: int, rows: Iterable[Sequence[Any]], anchors: Mapping[int, str]) -> Walk:
+    """Walk rows in order of seq, behind row ``last`` whose hash is ``start``; ``anchors`` are hex hashes by seq."""
+    prev = start
     for row in rows:
         seq, claimed_prev, claimed = row[0], row[-2], row[-1]
-        if seq != count + 1:
-            return count, prev, count + 1, f"row {count + 1} is missing"
+        if seq != last + 1:
+            return Walk(last, prev, last + 1, f"row {last + 1} is missing")
         if claimed_prev != prev:
-            return count, prev, seq, f"row {seq} does not follow row {count}: a row was changed, inserted or moved"
+            problem = f"row {seq} does not follow row {last}: a row was changed, inserted or moved"
+            return Walk(last, prev, seq, problem)
         if digest(prev, row[:-2]) != claimed:
-            return count, prev, seq, f"row {seq} does not match its hash: it was edited"
-        prev, count = claimed, count + 1
-    return count, prev, None, ""
+            return Walk(last, prev, seq, f"row {seq} does not match its hash: it was edited")
+        if seq in anchors and anchors[seq] != claimed.hex():
+            return Walk(last, prev, seq, f"row {seq} is not the one that was anchored: the log was rewritten")
+        prev, last = claimed, seq
+    return Walk(last, prev)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 import sqlite3
 import uuid
 from collections.abc import Callable, Mapping
@@ -12,11 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import aiosqlite
-
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.sessions import Session
-from sandbox_console.audit.store import Draft, Store, unavailable
-from sandbox_console.audit.thread import connect, to_the_end, unit
+from sandbox_console.audit.store import Store, unavailable
+from sandbox_console.audit.thread import Worker, to_the_end
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.audit import Kind, Outcome
@@ -24,54 +24,57 @@ from sandbox_console.model.audit import Kind, Outcome
 T = TypeVar("T")
 
 
+ANCHOR_S = 60.0
+"""How old the newest row may become before it is signed."""
+
+
 class Journal:
     """The writing end of one process. Made by :meth:`open`; every method raises AuditUnavailable when it cannot write.
 
-    Each append is one function on the connection's own thread: cancelling an append of several awaits
+    Each append is one function on a thread of the journal's own: cancelling an append of several awaits
     left the transaction open in 54 of 200 tries, and this in none.
     """
 
-    def __init__(self, db: aiosqlite.Connection, store: Store, session: Session, actor: str) -> None:
-        self._db = db
+    def __init__(self, worker: Worker, store: Store, session: Session, actor: str) -> None:
+        self._worker = worker
         self._store = store
         self._session = session
         self._actor = actor
         self._attempts: dict[int, Draft] = {}
+        self._anchoring = asyncio.create_task(self._anchor())
 
     @classmethod
-    async def open(cls, path: Path, actor: str) -> Self:
+    async def open(cls, path: Path, actor: str, keep: Keep = Keep()) -> Self:  # noqa: B008 - frozen
         """Open or make the log at ``path``, start a session, and end as unknown what dead sessions left open."""
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            db = await connect(path)
-        except (OSError, sqlite3.Error) as error:
-            raise unavailable(error, path) from error
-        store: Store | None = None
+        layout = Layout(path)
+        worker = Worker()
         session: Session | None = None
+        made: list[Store] = []  # also where its maker is cancelled: it must be closed
         try:
-            store = await to_the_end(unit(db, lambda: Store(db._conn, path)))  # noqa: SLF001
-            folder = path.parent / "sessions"
-            session = Session(folder)
-            await unit(db, store.close_dead_sessions, folder, actor, session.id)
+            layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            session = Session(layout.sessions)
+            name = session.id
+            await to_the_end(worker.run(lambda: made.append(Store(layout, keep, actor, name))))
+            await to_the_end(worker.run(made[0].close_dead_sessions))
         except BaseException as error:
-            await db.close()
+            for store in made:
+                await to_the_end(worker.run(store.close))
             if session is not None:
                 session.close()
-            if store is not None:
-                store.release()
+            worker.end()
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise unavailable(error, path) from error
             raise
-        return cls(db, store, session, actor)
+        return cls(worker, made[0], session, actor)
 
     async def close(self) -> None:
         """End the session. Attempts still open become unknown when the next console starts."""
+        self._anchoring.cancel()
         try:
             await to_the_end(self._run(self._store.close))
         finally:
-            await to_the_end(self._db.close())
-            self._session.close()
+            self._session.close(clean=not self._attempts)
+            self._worker.end()
 
     async def begin(self, action: str, backend: str, target: str, body: Mapping[str, Any]) -> Permit:
         """Commit an attempt and permit its effect. Cancelled while it commits, it records that and is cancelled."""
@@ -130,5 +133,11 @@ class Journal:
         return Draft(kind, self._actor, self._session.id, action, backend, target, ref, uuid.uuid4().hex[:16],
                      body=body)  # fmt: skip
 
+    async def _anchor(self) -> None:
+        while True:
+            await asyncio.sleep(ANCHOR_S)
+            with suppress(AuditUnavailable, OSError, sqlite3.Error):  # the next append tells of the trouble
+                await self._run(self._store.anchor, "time")
+
     async def _run(self, function: Callable[..., T], *args: Any) -> T:
-        return await unit(self._db, function, *args)
+        return await self._worker.run(function, *args)

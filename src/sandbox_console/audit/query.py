@@ -1,131 +1,137 @@
-"""The reading end: a snapshot of the log, never a lock on it. Works where the log cannot be written."""
+"""Attempts with their ends, over all segments, newest first."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import aiosqlite
 
 from sandbox_console.audit import schema
-from sandbox_console.audit.chain import first_break
-from sandbox_console.audit.store import unavailable
-from sandbox_console.audit.thread import connect, unit
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.reading import reading
 from sandbox_console.errors import AuditUnavailable, NotFound
-from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind, Verification
+from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind
 
 _FIELDS = ", ".join(name for name in schema.COLUMNS if name != "prev")
-_LIMITS = (
-    "a tail cut off together with the file's own head is not seen",
-    "whoever can write the file can rewrite the whole chain",
-)
+_AT_ONCE = 500
+
+Ends = dict[int, list[AuditRow]]
 
 
 async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
-    """Attempts with their ends, newest first. Raises AuditUnavailable when the file cannot be read."""
-    where, values = _where(query)
-    async with _reading(path) as db:
-        if db is None:
-            return []
-        sql = f"SELECT {_FIELDS} FROM record a WHERE kind = 'attempt'{where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
-        attempts = [_row(found) for found in await db.execute_fetchall(sql, (*values, query.limit))]
-        return await _with_ends(db, attempts)
+    """Attempts with their ends, newest first. Raises AuditUnavailable when a segment cannot be read."""
+    layout = Layout(path)
+    found: list[AuditEntry] = []
+    later: Ends = {}  # ends of attempts that began in an older segment than they ended in
+    for index in reversed(layout.indices()):
+        async with reading(layout.segment(index)) as db:
+            if db is None:
+                continue
+            found += await _of_segment(db, query, query.limit - len(found), later)
+            if len(found) >= query.limit:
+                break
+            await _note_later(db, later)
+    return found
 
 
 async def entry(path: Path, seq: int) -> AuditEntry:
     """One attempt by its seq, or the attempt that the row ``seq`` belongs to. Raises NotFound."""
-    async with _reading(path) as db:
-        found = list(await _rows(db, "seq = ?", seq)) if db else []
-        if db is None or not found:
+    layout = Layout(path)
+    indices = layout.indices()
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(reading(layout.segment(index))) for index in indices]
+        segments = [db for db in opened if db is not None]
+        rows = [row for db in segments for row in await _rows(db, "seq = ?", seq)]
+        if rows and rows[0].ref is not None:
+            rows = [row for db in segments for row in await _rows(db, "seq = ?", rows[0].ref)]
+        if not rows:
             raise NotFound(f"the audit log has no row {seq}", hint="sandbox-console audit ls")
-        if found[0].ref is not None:
-            found = await _rows(db, "seq = ?", found[0].ref)
-        return (await _with_ends(db, found))[0]
+        ends = [row for db in segments for row in await _rows(db, "ref = ?", rows[0].seq)]
+        return _entry(rows[0], ends)
 
 
-async def verify(path: Path) -> Verification:
-    """Walk the whole chain and check the file itself. Raises AuditUnavailable when the file cannot be read."""
-    async with _reading(path) as db:
-        if db is None:
-            return Verification(ok=True, rows=0, head="", limits=_LIMITS)
-        return await unit(db, lambda: _verify(db._conn))  # noqa: SLF001
+async def _of_segment(db: aiosqlite.Connection, query: AuditQuery, limit: int, later: Ends) -> list[AuditEntry]:
+    where, values = _where(query, later)
+    sql = f"SELECT {_FIELDS} FROM record a WHERE kind = 'attempt'{where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
+    attempts = [row(found) for found in await db.execute_fetchall(sql, (*values, limit))]
+    ends: Ends = {}
+    for at in range(0, len(attempts), _AT_ONCE):
+        some = [one.seq for one in attempts[at : at + _AT_ONCE]]
+        for end in await _rows(db, f"ref IN ({','.join('?' * len(some))})", *some):
+            ends.setdefault(end.ref or 0, []).append(end)
+    return [_entry(one, ends.get(one.seq, []) + later.get(one.seq, [])) for one in attempts]
 
 
-def _verify(db: sqlite3.Connection) -> Verification:
-    db.execute("BEGIN")
-    [check] = db.execute("PRAGMA quick_check(1)").fetchone()
-    start = _genesis(db)
-    columns = ", ".join(schema.COLUMNS)
-    rows = db.execute(f"SELECT {columns} FROM record ORDER BY seq")  # noqa: S608
-    count, head, bad, problem = first_break(start, rows)
-    if check != "ok" and bad is None:
-        problem = f"the file is damaged: {check}"
-    [unknown] = db.execute("SELECT count(*) FROM record WHERE kind = 'unknown'").fetchone()
-    [ended] = db.execute("SELECT count(*) FROM record WHERE kind IN ('outcome', 'unknown')").fetchone()
-    [attempts] = db.execute("SELECT count(*) FROM record WHERE kind = 'attempt'").fetchone()
-    db.execute("ROLLBACK")
-    return Verification(not problem, count, head.hex(), bad, problem, attempts - ended, unknown, _LIMITS)
+async def _note_later(db: aiosqlite.Connection, later: Ends) -> None:
+    """Take note of ends here whose attempts are in an older segment."""
+    [[first]] = await db.execute_fetchall("SELECT coalesce(min(seq), 0) FROM record")
+    for one in await _rows(db, "ref < ?", first):
+        later.setdefault(one.ref or 0, []).append(one)
 
 
-def _genesis(db: sqlite3.Connection) -> bytes:
-    """The hash before the first row; where it was taken out, one that no row follows."""
-    found = db.execute("SELECT value FROM meta WHERE key = 'genesis'").fetchone()
-    try:
-        return bytes.fromhex(found[0]) if found else b""
-    except ValueError:
-        return b""
+def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
+    notes = tuple(one for one in rest if one.kind is Kind.NOTE)
+    end = next((one for one in rest if one.kind in (Kind.OUTCOME, Kind.UNKNOWN)), None)
+    return AuditEntry(attempt, end, notes)
 
 
-def _where(query: AuditQuery) -> tuple[str, list[Any]]:
+def _where(query: AuditQuery, later: Ends) -> tuple[str, list[Any]]:
     parts: list[str] = []
     values: list[Any] = []
     if query.target:
         # A create learns its sandbox's ref only in its outcome.
-        parts.append("(a.target = ? OR a.seq IN (SELECT ref FROM record WHERE target = ? AND kind = 'outcome'))")
+        also = _late(later, lambda end: end.target == query.target)
+        parts.append(f"(a.target = ? OR a.seq IN (SELECT ref FROM record WHERE target = ? AND kind = 'outcome'){also})")  # noqa: S608
         values += [query.target, query.target]
     for column in ("action", "backend", "actor"):
         if value := getattr(query, column):
             parts.append(f"a.{column} = ?")
             values.append(value)
     if query.outcome:
-        parts.append("EXISTS (SELECT 1 FROM record e WHERE e.ref = a.seq AND e.outcome = ?)")
+        also = _late(later, lambda end: end.outcome == query.outcome)
+        parts.append(f"(a.seq IN (SELECT ref FROM record WHERE outcome = ? AND outcome <> ''){also})")  # noqa: S608
         values.append(query.outcome)
-    if query.since is not None:
-        parts.append("a.ts_ns >= ?")
-        values.append(int(query.since * 1e9))
+    if query.text:
+        parts.append(f"({' OR '.join(f'a.{column} LIKE ? ESCAPE ?' for column in ('target', 'body', 'action'))})")
+        values += [f"%{_escaped(query.text)}%", "\\"] * 3
+    for column, sign, moment in (("ts_ns", ">=", query.since), ("ts_ns", "<", query.until)):
+        if moment is not None:
+            parts.append(f"a.{column} {sign} ?")
+            values.append(int(moment * 1e9))
     if query.before_seq is not None:
         parts.append("a.seq < ?")
         values.append(query.before_seq)
     return "".join(f" AND {part}" for part in parts), values
 
 
-async def _with_ends(db: aiosqlite.Connection, attempts: list[AuditRow]) -> list[AuditEntry]:
-    ends: dict[int, AuditRow] = {}
-    notes: dict[int, list[AuditRow]] = {}
-    for at in range(0, len(attempts), 500):
-        some = [row.seq for row in attempts[at : at + 500]]
-        for row in await _rows(db, f"ref IN ({','.join('?' * len(some))})", *some):
-            if row.kind is Kind.NOTE:
-                notes.setdefault(row.ref or 0, []).append(row)
-            else:
-                ends[row.ref or 0] = row
-    return [AuditEntry(row, ends.get(row.seq), tuple(notes.get(row.seq, ()))) for row in attempts]
+def _late(later: Ends, fits: Any) -> str:
+    """Attempts whose end, in a newer segment, fits: as another branch of a condition."""
+    seqs = [str(seq) for seq, ends in later.items() if any(fits(end) for end in ends if end.kind is not Kind.NOTE)]
+    return f" OR a.seq IN ({','.join(seqs)})" if seqs else ""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 async def _rows(db: aiosqlite.Connection, where: str, *values: Any) -> list[AuditRow]:
     sql = f"SELECT {_FIELDS} FROM record WHERE {where} ORDER BY seq"  # noqa: S608
-    return [_row(found) for found in await db.execute_fetchall(sql, values)]
+    return [row(found) for found in await db.execute_fetchall(sql, values)]
 
 
-def _row(found: sqlite3.Row | tuple[Any, ...]) -> AuditRow:
+def row(found: sqlite3.Row | tuple[Any, ...]) -> AuditRow:
+    """A row of the table, without ``prev``, as the model has it. Raises AuditUnavailable for one of no known kind."""
     seq, at_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, digest = tuple(found)
-    return AuditRow(seq, at_ns, Kind(kind), ref, actor, session, request, action, backend, target, outcome, dur,
-                    _body(body), bytes(digest).hex())  # fmt: skip
+    try:
+        return AuditRow(seq, at_ns, Kind(kind), ref, actor, session, request, action, backend, target, outcome, dur,
+                        _body(body), bytes(digest).hex())  # fmt: skip
+    except ValueError:
+        raise AuditUnavailable(f"row {seq} of the audit log has the unknown kind {kind!r}") from None
 
 
 def _body(text: str) -> dict[str, Any]:
@@ -135,36 +141,3 @@ def _body(text: str) -> dict[str, Any]:
     except ValueError:
         found = None
     return found if isinstance(found, dict) else {"damaged": text}
-
-
-@asynccontextmanager
-async def _reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
-    """A read-only connection; None where there is no log yet."""
-    try:
-        if not path.exists() or path.stat().st_size == 0:
-            yield None
-            return
-        db = await _connect(path)
-        try:
-            await unit(db, lambda: schema.refuse_newer(db._conn))  # noqa: SLF001
-            yield db
-        finally:
-            await db.close()
-    except (sqlite3.Error, OSError) as error:
-        raise unavailable(error, path) from error
-
-
-async def _connect(path: Path) -> aiosqlite.Connection:
-    # Where the folder is not writable SQLite cannot make its -shm file: an immutable read still works.
-    for mode in ("mode=ro", "mode=ro&immutable=1"):
-        db = await connect(f"file:{quote(str(path))}?{mode}", uri=True)
-        try:
-            await db.execute_fetchall("SELECT 1 FROM sqlite_schema LIMIT 1")
-        except sqlite3.OperationalError:
-            await db.close()
-            continue
-        except BaseException:  # a connection left open keeps its thread, and the thread the process
-            await db.close()
-            raise
-        return db
-    raise AuditUnavailable(f"the audit log {path} cannot be read", hint=f"check the permissions of {path.parent}")

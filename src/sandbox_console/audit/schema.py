@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
+from dataclasses import dataclass
+from typing import Any
 
 from sandbox_console.audit.chain import genesis
 from sandbox_console.errors import AuditUnavailable
 
-VERSION = 1
-"""Stored as SQLite's user_version; a file with a higher one was written by a newer console."""
+VERSION = 2
+"""Stored as SQLite's user_version; a file with a higher one was written by a newer console.
+
+A file of version 1 is written on as it is until it is rotated; sealing it makes it version 2, so that a console
+that knows nothing of segments refuses it.
+"""
 
 COLUMNS = (
     "seq", "ts_ns", "kind", "ref", "actor", "session", "request_id", "action",
@@ -41,10 +47,20 @@ CREATE UNIQUE INDEX one_end ON record (ref) WHERE kind IN ('outcome', 'unknown')
 CREATE INDEX by_ref ON record (ref) WHERE ref IS NOT NULL;
 CREATE INDEX by_target ON record (target, seq);
 CREATE INDEX by_action ON record (action, seq);
+CREATE INDEX by_actor ON record (actor, seq);
+CREATE INDEX by_backend ON record (backend, seq);
+CREATE INDEX by_time ON record (ts_ns);
+CREATE INDEX by_outcome ON record (outcome, seq) WHERE outcome <> '';
+CREATE TABLE carried (
+    seq INTEGER PRIMARY KEY, session TEXT NOT NULL, action TEXT NOT NULL, backend TEXT NOT NULL,
+    target TEXT NOT NULL, request_id TEXT NOT NULL
+) STRICT;
 CREATE TRIGGER no_update BEFORE UPDATE ON record BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER no_delete BEFORE DELETE ON record BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER only_next BEFORE INSERT ON record
-WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM record)
+WHEN NEW.seq IS NOT coalesce(
+        (SELECT max(seq) + 1 FROM record),
+        (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'first_seq'))
   OR lower(hex(NEW.prev)) IS NOT coalesce(
         (SELECT lower(hex(hash)) FROM record ORDER BY seq DESC LIMIT 1),
         (SELECT value FROM meta WHERE key = 'genesis'))
@@ -52,19 +68,97 @@ BEGIN SELECT RAISE(ABORT, 'the audit log takes only its next row'); END;
 """
 
 
+_SEAL = """
+CREATE TRIGGER sealed BEFORE INSERT ON record
+BEGIN SELECT RAISE(ABORT, 'this segment of the audit log is sealed'); END
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a segment begins: the log's identity, its place, and the row before its first one."""
+
+    console: str
+    index: int
+    genesis: bytes
+    first_seq: int
+    carried: tuple[tuple[Any, ...], ...] = ()
+
+
+def new_log() -> Head:
+    """The head of a new log's first segment."""
+    console = uuid.uuid4().hex
+    return Head(console, 1, genesis(console), 1)
+
+
 def prepare(connection: sqlite3.Connection) -> None:
-    """Set the connection's pragmas and make the tables where there are none.
+    """Set a writing connection's pragmas. Raises AuditUnavailable for a newer file.
 
     WAL with synchronous FULL: NORMAL lost 809 records in 213 of 300 simulated power cuts, FULL none.
     Checkpoints are run by the writer under its lock, never by SQLite: versions before 3.51.3 can corrupt
-    a WAL when a checkpoint races a reset. Raises AuditUnavailable for a newer file.
+    a WAL when a checkpoint races a reset.
     """
     refuse_newer(connection)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-        _create(connection)
+
+
+def is_new(connection: sqlite3.Connection) -> bool:
+    """Whether the file has no tables yet."""
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found == 0
+
+
+def create(connection: sqlite3.Connection, head: Head) -> None:
+    """Make a segment's tables, in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in _statements():
+        connection.execute(statement)
+    meta = {"console_uuid": head.console, "genesis": head.genesis.hex(), "first_seq": str(head.first_seq)}
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", (meta | {"index": str(head.index)}).items())
+    connection.executemany("INSERT INTO carried VALUES (?, ?, ?, ?, ?, ?)", head.carried)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")
+
+
+def head_of(connection: sqlite3.Connection) -> Head:
+    """What a segment says of itself; what was taken out or is no longer of its kind is empty."""
+    meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    try:
+        start = bytes.fromhex(meta.get("genesis", ""))
+    except ValueError:
+        start = b""
+    return Head(meta.get("console_uuid", ""), _number(meta.get("index")), start, _number(meta.get("first_seq")))
+
+
+def seal(connection: sqlite3.Connection) -> None:
+    """Close a segment to every writer, inside the caller's transaction."""
+    connection.execute(_SEAL)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def sealed(connection: sqlite3.Connection) -> bool:
+    """Whether the segment takes no more rows."""
+    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sealed'").fetchone() is not None
+
+
+def open_attempts(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """Attempts without an end: (seq, session, action, backend, target, request_id), those carried over first."""
+    columns = "seq, session, action, backend, target, request_id"
+    unended = "NOT EXISTS (SELECT 1 FROM record e WHERE e.ref = a.seq AND e.kind IN ('outcome', 'unknown'))"
+    found: list[tuple[Any, ...]] = []
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'carried'").fetchone():
+        found = connection.execute(f"SELECT {columns} FROM carried a WHERE {unended}").fetchall()  # noqa: S608
+    sql = f"SELECT {columns} FROM record a WHERE kind = 'attempt' AND {unended}"  # noqa: S608
+    return found + connection.execute(sql).fetchall()
+
+
+def _number(text: str | None) -> int:
+    try:
+        return int(text or "1")
+    except ValueError:
+        return 0
 
 
 def refuse_newer(connection: sqlite3.Connection) -> None:
@@ -74,18 +168,6 @@ def refuse_newer(connection: sqlite3.Connection) -> None:
         raise AuditUnavailable(
             f"the audit log has schema {found}; this console knows {VERSION}", hint="use the newer sandbox-console"
         )
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    console = uuid.uuid4().hex
-    connection.execute("BEGIN IMMEDIATE")
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-        for statement in _statements():
-            connection.execute(statement)
-        connection.execute("INSERT INTO meta VALUES ('console_uuid', ?)", (console,))
-        connection.execute("INSERT INTO meta VALUES ('genesis', ?)", (genesis(console).hex(),))
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute("COMMIT")
 
 
 def _statements() -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -15,25 +17,40 @@ class Session:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.id = secrets.token_hex(8)
         self._path = folder / f"{self.id}.lock"
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fresh = folder / f"{self.id}.new"
+        self._fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._fd, fcntl.LOCK_EX)
-        os.write(self._fd, f"{os.getpid()}\n".encode())
+        fresh.rename(self._path)  # locked first, so that nobody ever takes it for a dead one's
+        with suppress(OSError):  # the pid is for people; a full disk takes no byte more, and the lock is what counts
+            os.write(self._fd, f"{os.getpid()}\n".encode())
 
-    def close(self) -> None:
-        """Free the lock and remove the file."""
+    def close(self, *, clean: bool = True) -> None:
+        """Free the lock; a clean end also removes the file, so that nobody looks for attempts left open."""
         if self._fd >= 0:
-            self._path.unlink(missing_ok=True)
+            if clean:
+                self._path.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1
 
 
-def alive(folder: Path, session: str) -> bool:
-    """Whether the session's process still holds its lock; a dead one's file is removed."""
-    path = folder / f"{session}.lock"
+def dead(folder: Path) -> Iterator[str]:
+    """The sessions whose process is gone and left its file."""
+    for path in folder.glob("*.lock"):
+        if not _alive(path):
+            yield path.stem
+
+
+def forget(folder: Path, ids: Iterable[str]) -> None:
+    """Remove dead sessions' files, once all that they left open has its end."""
+    for id_ in ids:
+        (folder / f"{id_}.lock").unlink(missing_ok=True)
+
+
+def _alive(path: Path) -> bool:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return False
+        return True  # it ended cleanly just now
     except OSError:
         return True  # another user's: not ours to judge
     try:
@@ -41,7 +58,6 @@ def alive(folder: Path, session: str) -> bool:
     except BlockingIOError:
         return True
     else:
-        path.unlink(missing_ok=True)
         return False
     finally:
         os.close(fd)

@@ -1,162 +1,286 @@
-"""The SQLite file: an append is one function, under one lock. Synchronous: the journal runs it on a thread."""
+"""The writing end of the log: an append is one function, under one lock. The journal runs it on a thread."""
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from sandbox_console.audit import schema, sessions
-from sandbox_console.audit.chain import digest
+from sandbox_console.audit import rows, schema, segments, sessions
+from sandbox_console.audit.anchors import Anchors
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.lock import Lock
+from sandbox_console.audit.reserve import Reserve
+from sandbox_console.audit.retention import Keep, forget_old
+from sandbox_console.audit.rows import Draft, Row
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
 
-_LOCK_WAIT_S = 10.0
-_CHECKPOINT_EVERY = 500  # appends; a WAL of about 2 MiB
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A row before it has its place in the chain."""
-
-    kind: Kind
-    actor: str
-    session: str
-    action: str
-    backend: str = ""
-    target: str = ""
-    ref: int | None = None
-    request_id: str = ""
-    outcome: str = ""
-    dur_us: int | None = None
-    body: Mapping[str, Any] = field(default_factory=dict)
+CHECKPOINT_EVERY = 500  # appends; a WAL of about 2 MiB
+ANCHOR_EVERY, ANCHOR_S = 100, 60.0
+_ROOM = 1024 * 1024  # less than this free is a full disk
+_SQLITE_IOERR, _SQLITE_FULL, _SQLITE_CANTOPEN = 10, 13, 14
 
 
 class Store:
-    """One process's writing end of the log at ``path``; every method runs on the connection's own thread."""
+    """One process's writing end of the log; every method runs on one thread and raises AuditUnavailable.
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._db = connection
-        self._path = path
-        self._lock_fd = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    Where the disk is full, what is urgent (`Draft.urgent`) goes into the reserve and from there into the
+    database as soon as there is room; nothing else is taken until then.
+    """
+
+    def __init__(self, layout: Layout, keep: Keep, actor: str, session: str) -> None:
+        self._layout, self._keep = layout, keep
+        self._actor, self._session = actor, session
+        self._anchors = Anchors(layout.anchors, layout.key)
+        self._reserve = Reserve(layout.reserve)
+        self._lock = Lock(layout.lock)
         self._appends = 0
+        self._anchored = 0
+        self._anchored_at = time.monotonic()
+        self._db: sqlite3.Connection | None = None
+        self._frozen = False
+        self._index = 0
+        self._identity = (0, 0)
         try:
-            with self._locked():
-                schema.prepare(connection)
-            path.chmod(0o600)
-        except BaseException:
-            os.close(self._lock_fd)
+            with self._lock.held():
+                self._open()
+                self._mend()
+                self._reserve.fill()
+        except BaseException as error:
+            self._let_go()
+            self._lock.release()
+            if isinstance(error, (sqlite3.Error, OSError)):
+                raise unavailable(error, layout.segment(self._index or 1)) from error
             raise
-        self._identity = _identity(path)
 
     def append(self, *drafts: Draft) -> list[int]:
-        """Commit rows in one transaction and give their seqs. Raises AuditUnavailable; then nothing was committed."""
-        with self._locked():
-            self._check_identity()
-            return self._commit(drafts)
+        """Commit rows in one transaction and give their seqs; where it raises, nothing was committed."""
+        with self._lock.held():
+            return self._append(drafts)
 
-    def close_dead_sessions(self, folder: Path, actor: str, session: str) -> int:
+    def close_dead_sessions(self) -> int:
         """End as unknown the attempts of sessions whose process is gone; gives how many."""
-        with self._locked():
-            self._check_identity()
-            open_ = self._open_attempts()
-            dead = {name for name in {row[1] for row in open_} if name != session and not sessions.alive(folder, name)}
+        with self._lock.held():
+            dead = set(sessions.dead(self._layout.sessions)) - {self._session}
+            if not dead:
+                return 0
             drafts = [
-                Draft(Kind.UNKNOWN, actor, session, row[2], row[3], row[4], row[0], row[5], Outcome.UNKNOWN,
+                Draft(Kind.UNKNOWN, self._actor, self._session, row[2], row[3], row[4], row[0], row[5], Outcome.UNKNOWN,
                       body={"reason": "the console's process ended before it could record the outcome"})
-                for row in open_ if row[1] in dead
+                for row in schema.open_attempts(self._there()) if row[1] in dead
             ]  # fmt: skip
-            return len(self._commit(drafts)) if drafts else 0
+            # Each is committed alone: the second of two drafts at once belongs to the first.
+            for draft in drafts:
+                self._append([draft])
+            sessions.forget(self._layout.sessions, dead)
+            return len(drafts)
+
+    def anchor(self, why: str) -> None:
+        """Sign the head now, unless it is signed already."""
+        with self._lock.held():
+            self._follow()
+            self._anchor(why)
 
     def close(self) -> None:
-        """Checkpoint and close under the lock: closing the last connection checkpoints as well."""
+        """Anchor, checkpoint and close under the lock: closing the last connection checkpoints as well."""
         try:
-            with self._locked():
+            with self._lock.held():
+                with suppress(AuditUnavailable, sqlite3.Error):  # what cannot be signed now is signed by the next one
+                    self._follow()
+                    self._anchor("session")
                 self._checkpoint()
-                self._db.close()
+                self._let_go()
         finally:
-            self.release()
+            self._lock.release()
 
-    def release(self) -> None:
-        """Let go of the lock's file."""
-        os.close(self._lock_fd)
+    # Under the lock
 
-    def _open_attempts(self) -> list[tuple[Any, ...]]:
-        return self._db.execute(
-            "SELECT seq, session, action, backend, target, request_id FROM record a WHERE kind = 'attempt'"
-            " AND NOT EXISTS (SELECT 1 FROM record e WHERE e.ref = a.seq AND e.kind IN ('outcome', 'unknown'))"
-        ).fetchall()
-
-    def _commit(self, drafts: tuple[Draft, ...] | list[Draft]) -> list[int]:
+    def _append(self, drafts: Sequence[Draft]) -> list[int]:
+        urgent = all(draft.urgent for draft in drafts)
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            seqs = [self._insert(draft, first=drafts[0]) for draft in drafts]
-            self._db.execute("COMMIT")
+            self._follow()
+            self._thaw()
+            self._drain()
+            made = rows.chained(drafts, rows.head(self._there()))
+            self._commit(made)
         except sqlite3.Error as error:
-            with suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
-            raise unavailable(error, self._path) from error
-        self._appends += len(seqs)
-        if self._appends >= _CHECKPOINT_EVERY:
-            self._checkpoint()
-            self._appends = 0
-        return seqs
+            made = self._after_trouble(error, drafts, urgent=urgent)
+        self._appends += len(made)
+        self._keep_up(made[-1])
+        return [row[0] for row in made]
 
-    def _checkpoint(self) -> None:
-        # The rows are committed by now: a full disk here must not tell the caller that they are not.
-        with suppress(sqlite3.Error):
-            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-    def _insert(self, draft: Draft, first: Draft) -> int:
-        head: tuple[int, bytes] | None = self._db.execute(
-            "SELECT seq, hash FROM record ORDER BY seq DESC LIMIT 1"
-        ).fetchone()
-        if head is None:
-            head = (0, bytes.fromhex(self._db.execute("SELECT value FROM meta WHERE key = 'genesis'").fetchone()[0]))
-        seq, prev = head[0] + 1, head[1]
-        # The second of two rows written at once belongs to the first: its seq is known only here.
-        ref = seq - 1 if draft.ref is None and draft is not first else draft.ref
-        columns = (
-            seq, time.time_ns(), str(draft.kind), ref, draft.actor, draft.session, draft.request_id, draft.action,
-            draft.backend, draft.target, str(draft.outcome), draft.dur_us, _canonical(draft.body),
-        )  # fmt: skip
-        marks = ",".join("?" * len(schema.COLUMNS))
-        self._db.execute(f"INSERT INTO record VALUES ({marks})", (*columns, prev, digest(prev, columns)))  # noqa: S608
-        return seq
-
-    def _check_identity(self) -> None:
-        if _identity(self._path) != self._identity:
+    def _after_trouble(self, error: sqlite3.Error, drafts: Sequence[Draft], *, urgent: bool) -> list[Row]:
+        if segments.is_damage(error):
+            self._leave(str(error))
+            made = rows.chained(drafts, rows.head(self._there()))
+            self._commit(made)
+            return made
+        if urgent and self._full(error):
+            return self._spill(drafts)
+        if self._full(error):
             raise AuditUnavailable(
-                f"the audit log {self._path} was moved or replaced while the console was open",
+                f"the disk of the audit log {self._layout.folder} is full: {error}",
+                hint="free some space; stop, kill, pause and egress deny still work and are recorded",
+            ) from error
+        raise unavailable(error, self._layout.segment(self._index)) from error
+
+    def _spill(self, drafts: Sequence[Draft]) -> list[Row]:
+        waiting = self._reserve.rows()
+        made = rows.chained(drafts, (waiting[-1][0], waiting[-1][-1]) if waiting else rows.head(self._there()))
+        try:
+            self._reserve.add(made)
+        except OSError as error:
+            raise unavailable(error, self._layout.reserve) from error
+        return made
+
+    def _drain(self) -> None:
+        """Move what waits in the reserve into the database; a crash between commit and clear leaves known rows."""
+        if not self._reserve.holding:
+            return
+        last, prev = rows.head(self._there())
+        fresh = [row for row in self._reserve.rows() if row[0] > last]
+        if fresh and fresh[0][-2] == prev:
+            self._commit(fresh)
+        self._reserve.clear()
+
+    def _commit(self, made: Sequence[Row]) -> None:
+        db = self._there()
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            rows.insert(db, made)
+            db.execute("COMMIT")
+        except sqlite3.Error:
+            with suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            raise
+
+    def _keep_up(self, last: Row) -> None:
+        """What follows a commit: its rows are safe by now, so that no trouble here may reach the caller."""
+        with suppress(sqlite3.Error, OSError, AuditUnavailable):
+            if last[0] - self._anchored >= ANCHOR_EVERY or time.monotonic() - self._anchored_at >= ANCHOR_S:
+                self._anchor("count")
+            if self._appends >= CHECKPOINT_EVERY:
+                self._appends = 0
+                self._checkpoint()
+                self._reserve.fill()
+            if self._size() > self._keep.segment_bytes:
+                self._rotate()
+
+    def _anchor(self, why: str) -> None:
+        self._anchored_at = time.monotonic()
+        seq, digest = rows.head(self._there())
+        last = self._anchors.last()
+        self._anchored = max(last.seq if last else 0, 0)
+        if seq > self._anchored and seq > 0:
+            self._anchors.add(schema.head_of(self._there()).console, self._index, seq, digest, why)
+            self._anchored = seq
+
+    def _rotate(self) -> None:
+        db = self._there()
+        draft = Draft(Kind.ROTATE, self._actor, self._session, "rotate", body={"next": self._index + 1})
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            rows.insert(db, rows.chained([draft], rows.head(db)))
+            schema.seal(db)
+            db.execute("COMMIT")
+        except sqlite3.Error:
+            with suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            raise
+        self._anchor("rotate")
+        self._checkpoint()
+        self._follow()
+        gone = forget_old(self._layout, self._keep, self._anchors)
+        if gone:
+            self._append([Draft(Kind.CHECKPOINT, self._actor, self._session, "retention", body={"removed": gone})])
+
+    def _follow(self) -> None:
+        """Be on the newest segment, and on the file that was opened: a renamed one would swallow rows in silence."""
+        if self._db is None:
+            self._open()
+        if self._layout.segment(self._index + 1).exists():
+            self._let_go()
+            self._open()
+        if _identity(self._layout.segment(self._index)) != self._identity:
+            raise AuditUnavailable(
+                f"the audit log {self._layout.segment(self._index)} was moved or replaced while the console was open",
                 hint="put the file back, or restart the console to go on with the new one",
             )
+        if schema.sealed(self._there()):
+            segments.follow_on(self._there(), self._layout, self._index, self._anchors)
+            self._let_go()
+            self._open()
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        deadline, pause = time.monotonic() + _LOCK_WAIT_S, 0.0002
-        while True:
-            try:
-                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise AuditUnavailable(
-                        f"the audit log {self._path} is locked by another process",
-                        hint="find a stopped sandbox-console and end it",
-                    ) from None
-                time.sleep(pause)
-                pause = min(pause * 2, 0.005)
+    def _open(self) -> None:
+        self._index = self._layout.newest()
+        path = self._layout.segment(self._index)
+        if not path.exists() or path.stat().st_size == 0:
+            segments.make(path, schema.new_log())
         try:
-            yield
-        finally:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+            self._db = segments.connect(path)
+        except sqlite3.Error as error:
+            if segments.is_damage(error):
+                self._leave(str(error))
+                return
+            if not self._full(error):
+                raise
+            self._db, self._frozen = segments.connect_frozen(path), True
+        self._identity = _identity(path)
+        path.chmod(0o600)
+
+    def _mend(self) -> None:
+        """After an unclean end: check the file, and leave it for a new segment where it is damaged."""
+        if not any(True for _ in sessions.dead(self._layout.sessions)):
+            return
+        if problem := segments.damage(self._there()):
+            self._leave(problem)
+
+    def _leave(self, problem: str) -> None:
+        self._let_go()
+        try:
+            segments.leave_damaged(self._layout, self._index, problem, self._anchors)
+        except OSError as error:
+            raise unavailable(error, self._layout.segment(self._index)) from error
+        self._open()
+
+    def _thaw(self) -> None:
+        """Be able to write, where the disk was too full to open the segment for it."""
+        if self._frozen:
+            db = segments.connect(self._layout.segment(self._index))
+            self._let_go()
+            self._db = db
+
+    def _full(self, error: sqlite3.Error) -> bool:
+        """Whether the disk is full: SQLite says it, or cannot write or make a file and there is no room for one."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (_SQLITE_IOERR, _SQLITE_CANTOPEN):
+            room = os.statvfs(self._layout.folder)
+            return room.f_bavail * room.f_frsize < _ROOM
+        return code == _SQLITE_FULL
+
+    def _checkpoint(self) -> None:
+        with suppress(sqlite3.Error, AuditUnavailable):
+            self._there().execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _size(self) -> int:
+        [pages] = self._there().execute("PRAGMA page_count").fetchone()
+        [page] = self._there().execute("PRAGMA page_size").fetchone()
+        return int(pages * page)
+
+    def _there(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise AuditUnavailable("the audit log is closed")
+        return self._db
+
+    def _let_go(self) -> None:
+        if self._db is not None:
+            db, self._db, self._frozen = self._db, None, False
+            with suppress(sqlite3.Error):
+                db.close()
 
 
 def unavailable(error: Exception, path: Path) -> AuditUnavailable:
@@ -173,7 +297,3 @@ def _identity(path: Path) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return (found.st_dev, found.st_ino)
-
-
-def _canonical(body: Mapping[str, Any]) -> str:
-    return json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,21 @@ async def connect(database: str | Path, *, uri: bool = False) -> aiosqlite.Conne
     except Exception:
         await to_the_end(asyncio.to_thread(db._thread.join))  # noqa: SLF001
         raise
+
+
+class Worker:
+    """One thread for one writer: what it is given runs whole, in order, whatever becomes of who waits for it."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit")
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Call ``function(*args)`` there."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
+
+    def end(self) -> None:
+        """Let the thread go once it is done."""
+        self._pool.shutdown(wait=False)
 
 
 async def unit(db: aiosqlite.Connection, function: Callable[..., T], *args: Any) -> T:

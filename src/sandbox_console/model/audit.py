@@ -15,6 +15,8 @@ class Kind(StrEnum):
     OUTCOME = "outcome"
     UNKNOWN = "unknown"
     NOTE = "note"
+    CHECKPOINT = "checkpoint"  # of the log itself: segments that were removed, rows that came from the reserve
+    ROTATE = "rotate"  # the last row of a segment
 
 
 class Outcome(StrEnum):
@@ -74,7 +76,10 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """Which attempts, newest first. ``target`` is a sandbox's ref as text; ``since`` is seconds since the epoch."""
+    """Which attempts, newest first. ``target`` is a sandbox's ref as text, ``text`` a part of target, action or body.
+
+    Times are seconds since the epoch; ``until`` is exclusive. ``before_seq`` is the last id of the page before.
+    """
 
     limit: int = 50
     target: str = ""
@@ -82,13 +87,18 @@ class AuditQuery:
     outcome: str = ""
     backend: str = ""
     actor: str = ""
+    text: str = ""
     since: float | None = None
+    until: float | None = None
     before_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a walk over the whole chain found. ``first_bad`` is the first row that does not hold."""
+    """What a walk over the whole log found. ``first_bad`` is the first row that does not hold.
+
+    ``limits`` is what the walk could not know; ``anchored_at`` is when the newest anchor was signed.
+    """
 
     ok: bool
     rows: int
@@ -98,3 +108,6 @@ class Verification:
     open_attempts: int = 0
     unknown: int = 0
     limits: tuple[str, ...] = field(default=())
+    segments: int = 0
+    anchors: int = 0
+    anchored_at: float | None = None

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from sandbox_console.audit import query
+from sandbox_console.audit import query, verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
@@ -77,4 +77,4 @@ class Trail:
 
     async def verify(self) -> Verification:
         """Walk the whole chain."""
-        return await query.verify(self.path)
+        return await verify.verify(self.path)
