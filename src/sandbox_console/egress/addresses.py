@@ -7,9 +7,8 @@ Python versions that a gateway may run on differs from them and from one another
 from __future__ import annotations
 
 import ipaddress
-from typing import Union
 
-Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]  # noqa: UP007 - read at run time by Python 3.10
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _SPECIAL_4 = tuple(
     map(

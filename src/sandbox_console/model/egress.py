@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class Effect(str, Enum):  # noqa: UP042 - a gateway's image may have Python 3.10, which has no StrEnum
+class Effect(StrEnum):
     """What a rule does to what it matches."""
 
     ALLOW = "allow"
     DENY = "deny"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True)

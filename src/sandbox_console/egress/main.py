@@ -1,0 +1,103 @@
+"""The gateway as a program: ``serve`` beside a sandbox, ``ask HOST PORT`` as its client.
+
+Everything is imported before root is given up, as the interpreter may be in a folder of root's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import encodings.idna  # noqa: F401 - getaddrinfo needs it later, and then it may not be readable
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from sandbox_console.egress.ask import ask
+from sandbox_console.egress.records import Recorder
+from sandbox_console.egress.server import Gateway
+
+_RESOLVERS = 8
+_FILES = 16384
+_BIND_S = 20.0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run. The exit code is 0 after SIGTERM."""
+    words = _parser().parse_args(argv)
+    if words.verb == "ask":
+        sys.stdout.write(json.dumps(ask(_address(words.at), words.host, words.port)) + "\n")
+        return 0
+    listener = socket.socket(fileno=words.fd) if words.fd is not None else _bound(_address(words.listen))
+    os.chdir(words.folder)
+    _confine(words.uid)
+    listener.listen(1024)
+    asyncio.run(_serve(Gateway(Path("policy"), Recorder(Path("records")), most=words.most), listener))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("gateway", description="an egress gateway for one sandbox")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    serve = verbs.add_parser("serve")
+    serve.add_argument("--folder", required=True, help="has policy/policy.json, and records/ to write to")
+    door = serve.add_mutually_exclusive_group(required=True)
+    door.add_argument("--fd", type=int, help="a descriptor of a bound socket")
+    door.add_argument("--listen", help="ADDRESS:PORT")
+    serve.add_argument("--uid", type=int, help="become this user once everything is open")
+    serve.add_argument("--most", type=int, default=4096, help="connections at once")
+    asks = verbs.add_parser("ask")
+    asks.add_argument("--at", required=True, help="ADDRESS:PORT of the gateway")
+    asks.add_argument("host")
+    asks.add_argument("port", type=int)
+    return parser
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def _bound(address: tuple[str, int]) -> socket.socket:
+    """A listening address of ours; the network may be attached a moment after the container began."""
+    until = time.monotonic() + _BIND_S
+    while True:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(address)
+            return sock
+        except OSError:
+            sock.close()
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
+def _confine(uid: int | None) -> None:
+    """Give up what a gateway does not need: root, core files, new privileges."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o022)
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+
+
+async def _serve(gateway: Gateway, listener: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, "resolve"))
+    serving = asyncio.ensure_future(gateway.serve(listener))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, serving.cancel)
+    with suppress(asyncio.CancelledError):
+        await serving

@@ -1,0 +1,135 @@
+"""Bytes both ways between two sockets, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+_BUFFER = memoryview(bytearray(256 * 1024))  # one for all: a read is passed on before the next one
+_SMALL = 16 * 1024
+
+
+class Budget:
+    """What is kept for slow readers, in all: once it is passed, only small pieces are read."""
+
+    def __init__(self, limit: int = 32 << 20) -> None:
+        self._limit = limit
+        self.held = 0
+
+    def piece(self) -> memoryview:
+        """Where to read into."""
+        return _BUFFER if self.held < self._limit else _BUFFER[:_SMALL]
+
+
+class _Way:
+    """One direction: reads when the other side takes bytes, keeps at most one piece."""
+
+    def __init__(self, relay: Relay, source: socket.socket, sink: socket.socket) -> None:
+        self._relay, self._source, self._sink = relay, source, sink
+        self._loop = asyncio.get_running_loop()
+        self._pending = b""
+        self.bytes = 0
+        self.ended = False
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._loop.add_reader(self._source, self._readable)
+
+    def stop(self) -> None:
+        """Let go of both sockets."""
+        self._loop.remove_reader(self._source)
+        self._loop.remove_writer(self._sink)
+        self._relay.budget.held -= len(self._pending)
+        self._pending = b""
+
+    def _readable(self) -> None:
+        piece = self._relay.budget.piece()
+        try:
+            size = self._source.recv_into(piece)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._relay.finish()
+            return
+        self._relay.active = True
+        if size:
+            self.bytes += size
+            self._pass_on(piece[:size])
+        else:
+            self._end()
+
+    def _pass_on(self, data: memoryview) -> None:
+        try:
+            sent = self._sink.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._relay.finish()
+            return
+        if sent < len(data):
+            self._pending = bytes(data[sent:])
+            self._relay.budget.held += len(self._pending)
+            self._loop.remove_reader(self._source)
+            self._loop.add_writer(self._sink, self._writable)
+
+    def _writable(self) -> None:
+        try:
+            sent = self._sink.send(self._pending)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._relay.finish()
+            return
+        self._relay.active = True
+        self._relay.budget.held -= sent
+        self._pending = self._pending[sent:]
+        if not self._pending:
+            self._loop.remove_writer(self._sink)
+            self.start()
+
+    def _end(self) -> None:
+        """The source has no more to say; the other direction may go on."""
+        self._loop.remove_reader(self._source)
+        self.ended = True
+        try:
+            self._sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._relay.finish()
+            return
+        self._relay.half_ended()
+
+
+class Relay:
+    """Both directions until both have ended or one fails. ``up`` is from the client, ``down`` to it."""
+
+    def __init__(self, client: socket.socket, server: socket.socket, budget: Budget) -> None:
+        self.budget = budget
+        self.active = True
+        self.up = _Way(self, client, server)
+        self.down = _Way(self, server, client)
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Relay to the end. The sockets stay open, and are the caller's to close."""
+        self.up.start()
+        self.down.start()
+        try:
+            await self._done
+        finally:
+            self.up.stop()
+            self.down.stop()
+
+    @property
+    def half(self) -> bool:
+        """Whether one direction has ended."""
+        return self.up.ended or self.down.ended
+
+    def half_ended(self) -> None:
+        """A direction has ended."""
+        if self.up.ended and self.down.ended:
+            self.finish()
+
+    def finish(self) -> None:
+        """End both."""
+        if not self._done.done():
+            self._done.set_result(None)

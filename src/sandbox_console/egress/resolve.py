@@ -1,0 +1,39 @@
+"""Names to addresses: fixed ones first, then the system's resolver."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from sandbox_console.egress.addresses import Address
+from sandbox_console.model.hosts import parse_address
+
+RESOLVE_S = 10.0
+_MOST = 8
+
+Resolve = Callable[[str, Mapping[str, Sequence[str]]], Awaitable[list[Address]]]
+
+
+async def resolve(name: str, hosts: Mapping[str, Sequence[str]]) -> list[Address]:
+    """The addresses of a name or literal, each once, the first few. Raises OSError where there is none."""
+    if (literal := parse_address(name)) is not None:
+        return [literal]
+    if name in hosts:
+        return [ipaddress.ip_address(one) for one in hosts[name]]
+    async with asyncio.timeout(RESOLVE_S):
+        rows = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    unique = dict.fromkeys(str(row[4][0]).partition("%")[0] for row in rows)
+    return [ipaddress.ip_address(one) for one in list(unique)[:_MOST]]
+
+
+def is_own(address: Address, port: int) -> bool:
+    """Whether a connection to it would stay on this machine: the kernel would choose the address itself as source."""
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting a datagram socket sends nothing
+            probe.connect((str(address), port))
+            return bool(ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address)
+    except OSError:
+        return False

@@ -1,0 +1,40 @@
+"""The rules that a gateway goes by, as they change on disk."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from sandbox_console.egress.flow import Refused
+from sandbox_console.egress.policy import FILE, Policy, in_force, load
+from sandbox_console.model.egress import EgressRule
+
+
+class Rules:
+    """A policy file, read again when it was replaced. ``generation`` grows with each change."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamp: tuple[int, int, int] | None = None
+        self.policy: Policy | None = None
+        self.generation = 0
+
+    def look(self) -> int:
+        """Read it if it changed; gives the generation. Without a readable one ``policy`` is None: nothing passes."""
+        try:
+            stat = (self._folder / FILE).stat()
+            stamp = stat.st_ino, stat.st_mtime_ns, stat.st_size
+            if stamp != self._stamp:
+                self.policy, self._stamp = load(self._folder), stamp
+                self.generation += 1
+        except (OSError, ValueError):
+            self.generation += self.policy is not None
+            self.policy = self._stamp = None
+        return self.generation
+
+    def current(self) -> tuple[Policy, tuple[EgressRule, ...]]:
+        """The policy, and its rules that are in force now. Raises Refused where there is none to read."""
+        self.look()
+        if self.policy is None:
+            raise Refused("no_policy")
+        return self.policy, in_force(self.policy.rules, time.time())

@@ -1,0 +1,214 @@
+"""The gateway: a listening socket in, decided connections out."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+from sandbox_console.egress import answers, tunnel
+from sandbox_console.egress.decide import address_verdict, verdict
+from sandbox_console.egress.dial import dial
+from sandbox_console.egress.flow import Books, Flow, Refused
+from sandbox_console.egress.forward import HALF_OPEN_S, forward
+from sandbox_console.egress.policy import in_force, next_expiry
+from sandbox_console.egress.records import Recorder
+from sandbox_console.egress.relay import Budget
+from sandbox_console.egress.request import HEAD_MOST, BadRequest, Request, parse
+from sandbox_console.egress.resolve import Resolve, is_own, resolve
+from sandbox_console.egress.rules import Rules
+from sandbox_console.egress.stream import Stream, TooLong, reset, tune
+
+HEAD_S = 20.0
+LOOK_S = 0.25
+"""How often the rules are looked at while something is open; every new connection looks by itself."""
+MOST = 4096
+_SPARE = 256  # connections above MOST that are still told so; more wait in the kernel
+_ACCEPTS = 64
+_PAUSE_S = 0.05
+
+
+class Gateway:
+    """Serves one sandbox. ``folder`` has its policy, ``recorder`` takes its records, ``most`` connections at once."""
+
+    def __init__(self, folder: Path, recorder: Recorder, *, most: int = MOST, resolver: Resolve = resolve) -> None:
+        self._rules = Rules(folder)
+        self._books = Books(recorder.write)
+        self._most, self._resolver = most, resolver
+        self._budget = Budget()
+        self._clients: set[asyncio.Task[None]] = set()
+        self._flows: set[Flow] = set()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve until cancelled; then every connection is cut."""
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        loop.add_reader(listener, self._accept, listener)
+        try:
+            await loop.create_future()
+        finally:
+            loop.remove_reader(listener)
+            tasks = [*self._clients, *([self._watch] if self._watch else [])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_ACCEPTS):
+            try:
+                if len(self._clients) >= self._most + _SPARE:
+                    raise OSError  # noqa: TRY301 - the same as no descriptor left
+                sock, _peer = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:  # what waits is taken when others have closed
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listener)
+                loop.call_later(_PAUSE_S, self._again, listener)
+                return
+            task = asyncio.ensure_future(self._client(sock))
+            self._clients.add(task)
+            task.add_done_callback(self._clients.discard)
+
+    def _again(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    async def _client(self, sock: socket.socket) -> None:
+        try:
+            tune(sock)
+            await self._serve(Stream(sock))
+        except (OSError, EOFError):
+            return  # the client went away
+        except asyncio.CancelledError:
+            reset(sock)
+            raise
+        finally:
+            sock.close()
+
+    async def _serve(self, client: Stream) -> None:
+        request: Request | None = None
+        try:
+            request = await self._request(client)
+            if request.query is not None:
+                _, rules = self._rules.current()
+                await client.send(answers.told(verdict(rules, request.host, request.port)))
+            else:
+                await self._pass(request, client)
+        except BadRequest as error:
+            host, port = (request.host, request.port) if request else (error.host, error.port)
+            refused = Refused(error.reason, detail=str(error))
+            await self._refuse(client, host, port, request.method if request else "", refused)
+        except Refused as refused:
+            host, port, method = (request.host, request.port, request.method) if request else ("", 0, "")
+            await self._refuse(client, host, port, method, refused)
+
+    async def _request(self, client: Stream) -> Request:
+        if len(self._clients) > self._most:
+            raise Refused("too_many")
+        try:
+            async with asyncio.timeout(HEAD_S):
+                return parse(await client.until(b"\r\n\r\n", HEAD_MOST))
+        except TooLong:
+            raise BadRequest("the request's head is too long") from None
+        except TimeoutError:
+            raise Refused("timeout") from None
+
+    async def _refuse(self, client: Stream, host: str, port: int, method: str, refused: Refused) -> None:
+        self._rules.look()
+        self._books.sandbox = sandbox = self._rules.policy.sandbox if self._rules.policy else ""
+        self._books.refused(host, port, method, refused)
+        if refused.reason in {"sni_mismatch", "no_sni"}:
+            await client.send(answers.UNRECOGNIZED_NAME)
+        else:
+            await client.send(answers.refusal(sandbox, host, port, refused.reason, refused.detail))
+        if refused.reason != "too_many":
+            await _linger(client)
+
+    async def _pass(self, request: Request, client: Stream) -> None:
+        policy, rules = self._rules.current()
+        said = verdict(rules, request.host, request.port)
+        if not said.allowed:
+            raise Refused(said.reason, rule=said.rule, detail=said.hint)
+        self._books.sandbox = policy.sandbox
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        flow = Flow(request.host, request.port, request.method, said.rule, task)
+        self._open(flow)
+        server: socket.socket | None = None
+        try:
+            server = await dial(flow, rules, policy.hosts, self._resolver)
+            await (self._tunnel if request.method == "CONNECT" else self._forward)(request, client, server, flow)
+        except asyncio.CancelledError:
+            if server is not None:
+                reset(server)
+            raise
+        finally:
+            if server is not None:
+                server.close()
+            self._flows.discard(flow)
+            self._books.ended(flow)
+
+    async def _forward(self, request: Request, client: Stream, server: socket.socket, flow: Flow) -> None:
+        self._books.allowed(flow)
+        await forward(request, client, Stream(server), flow)
+
+    async def _tunnel(self, _request: Request, client: Stream, server: socket.socket, flow: Flow) -> None:
+        await client.send(answers.CONNECTED)
+        await tunnel.handshake(client, flow)
+        self._books.allowed(flow)
+        await tunnel.relay(client, server, flow, self._budget)
+
+    # -- taking back
+
+    def _open(self, flow: Flow) -> None:
+        self._flows.add(flow)
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.ensure_future(self._look())
+
+    async def _look(self) -> None:
+        """Cut what is no longer allowed, for as long as anything is open: an idle gateway never wakes."""
+        seen, expiry = -1, 0.0
+        while self._flows:
+            await asyncio.sleep(LOOK_S)
+            generation, now = self._rules.look(), time.time()
+            if generation != seen or expiry <= now:
+                seen, expiry = generation, self._cut_disallowed(now)
+            self._cut_quiet()
+        self._watch = None
+
+    def _cut_disallowed(self, now: float) -> float:
+        """Gives when to look again at the latest: when the next rule runs out."""
+        rules = in_force(self._rules.policy.rules, now) if self._rules.policy else ()
+        for flow in list(self._flows):
+            said = verdict(rules, flow.host, flow.port)
+            if said.allowed and flow.address is not None:
+                own = is_own(flow.address, flow.port)
+                said = address_verdict(rules, flow.address, flow.port, own=own)
+            if not said.allowed:
+                flow.cut("revoked")
+        return next_expiry(rules, now) or float("inf")
+
+    def _cut_quiet(self) -> None:
+        """Cut tunnels that have ended on one side and say nothing on the other."""
+        now = time.monotonic()
+        for flow in list(self._flows):
+            if flow.relay is None or not flow.relay.half:
+                continue
+            if flow.relay.active:
+                flow.relay.active, flow.quiet_since = False, now
+            elif now - flow.quiet_since > HALF_OPEN_S:
+                flow.cut("timeout")
+
+
+async def _linger(client: Stream) -> None:
+    """Let the client read the answer: closing with unread input would reset the connection under it."""
+    with suppress(OSError, EOFError):
+        client.sock.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(2.0):
+            while True:
+                client.rest = b""
+                await client.more()

@@ -1,0 +1,78 @@
+"""Reading a socket in pieces of a protocol, and sending on it, without asyncio's transports.
+
+A transport copies what it cannot send at once and has a buffer a connection; a relay takes over the bare socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+
+_READ = 64 * 1024
+
+
+class TooLong(ValueError):
+    """What was looked for did not come in the bytes that it may take."""
+
+
+class Stream:
+    """A non-blocking socket and what was read of it and not used yet."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.rest = b""
+        self.read_bytes = 0
+        self._loop = asyncio.get_running_loop()
+
+    async def until(self, mark: bytes, most: int) -> bytes:
+        """Bytes up to and with ``mark``. Raises TooLong, EOFError."""
+        start = 0
+        while (at := self.rest.find(mark, start)) < 0:
+            if len(self.rest) >= most:
+                raise TooLong
+            start = max(0, len(self.rest) - len(mark) + 1)
+            await self.more()
+        if at + len(mark) > most:
+            raise TooLong
+        return self.take(at + len(mark))
+
+    def take(self, size: int) -> bytes:
+        """The next bytes of what was read."""
+        data, self.rest = self.rest[:size], self.rest[size:]
+        return data
+
+    async def some(self, most: int = _READ) -> bytes:
+        """The next bytes, at least one. Raises EOFError."""
+        if not self.rest:
+            await self.more()
+        return self.take(most)
+
+    async def more(self) -> None:
+        """Read once. Raises EOFError."""
+        data = await self._loop.sock_recv(self.sock, _READ)
+        if not data:
+            raise EOFError
+        self.read_bytes += len(data)
+        self.rest += data
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it."""
+        await self._loop.sock_sendall(self.sock, data)
+
+
+def tune(sock: socket.socket) -> None:
+    """What every connection is given: no delay of small writes, and an end where the other side is gone."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+def reset(sock: socket.socket) -> None:
+    """Close so that the other side sees a failure, not an end: half a download must not look whole."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    sock.close()

@@ -1,0 +1,57 @@
+"""A CONNECT tunnel: TLS for the host that was asked for, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from sandbox_console.egress import hello
+from sandbox_console.egress.decide import named
+from sandbox_console.egress.flow import Flow, Refused
+from sandbox_console.egress.relay import Budget, Relay
+from sandbox_console.egress.stream import Stream
+from sandbox_console.model.hosts import parse_address
+
+HANDSHAKE_S = 20.0
+_READS = 200  # a ClientHello in more pieces is no client's; each is read from the start again
+
+
+async def handshake(client: Stream, flow: Flow) -> None:
+    """Read the ClientHello, which stays in the stream. Raises Refused where it is not for the flow's host."""
+    try:
+        async with asyncio.timeout(HANDSHAKE_S):
+            name = await _server_name(client)
+    except TimeoutError:
+        raise _refused("raw", flow, "no TLS handshake came") from None
+    except hello.NotTLS as error:
+        raise _refused("raw", flow, str(error)) from None
+    if not name and parse_address(flow.host) is None:
+        raise _refused("no_sni", flow)
+    if name and named(name) != flow.host:  # a client names no address in its handshake (RFC 6066)
+        raise _refused("sni_mismatch", flow, f"the handshake names {name[:253]}")
+
+
+async def _server_name(client: Stream) -> str:
+    for _ in range(_READS):
+        name = hello.server_name(client.rest)
+        if name is not None:
+            return name
+        try:
+            await client.more()
+        except EOFError:
+            if client.rest:
+                raise hello.NotTLS("it ended in its handshake") from None
+            raise
+    raise hello.NotTLS("the ClientHello comes in too many pieces")
+
+
+async def relay(client: Stream, server: socket.socket, flow: Flow, budget: Budget) -> None:
+    """Pass bytes both ways, what was read before first, until both sides have ended."""
+    flow.sent += len(client.rest)
+    await asyncio.get_running_loop().sock_sendall(server, client.take(len(client.rest)))
+    flow.relay = Relay(client.sock, server, budget)
+    await flow.relay.run()
+
+
+def _refused(reason: str, flow: Flow, detail: str = "") -> Refused:
+    return Refused(reason, rule=flow.rule, detail=detail, address=str(flow.address))
