@@ -347,13 +347,13 @@ def test_what_is_no_longer_allowed_is_cut(gateway, outside, ca, kind, how):
 def test_asking_what_would_decide(gateway, outside):
     secure, _ = outside
     said = ask.ask(gateway.address, "good.example.com", secure.port)
-    assert (said["allowed"], said["rule"]) == (True, f"good.example.com:{secure.port}")
+    assert (said.allowed, said.rule) == (True, f"good.example.com:{secure.port}")
     said = ask.ask(gateway.address, "good.example.com", 22)
-    assert (said["allowed"], said["reason"]) == (False, "not_allowed")
-    assert ask.ask(gateway.address, "a&port=1", 443)["reason"] == "bad_host"
+    assert (said.allowed, said.reason) == (False, "not_allowed")
+    assert ask.ask(gateway.address, "a&port=1", 443).reason == "bad_host"
     assert secure.connections == 0
     (gateway.folder / "policy/policy.json").unlink()
-    assert ask.ask(gateway.address, "good.example.com", 443)["reason"] == "no_policy"
+    assert ask.ask(gateway.address, "good.example.com", 443).reason == "no_policy"
 
 
 def test_too_many_connections_are_told_so_and_leave_room_again(gateway, outside):

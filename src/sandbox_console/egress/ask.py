@@ -7,17 +7,19 @@ import socket
 from typing import Any
 from urllib.parse import urlencode
 
+from sandbox_console.model.egress import EgressVerdict
+
 ANSWER_S = 5.0
 _MOST = 65536
 
 
-def ask(address: tuple[str, int], host: str, port: int) -> dict[str, Any]:
-    """The verdict as plain data. Raises OSError where nobody answers, ValueError for another answer."""
+def ask(address: tuple[str, int], host: str, port: int) -> EgressVerdict:
+    """The verdict. Raises OSError where nobody answers, ValueError for another answer."""
     with socket.create_connection(address, ANSWER_S) as sock:
         return exchange(sock, host, port)
 
 
-def exchange(sock: socket.socket, host: str, port: int) -> dict[str, Any]:
+def exchange(sock: socket.socket, host: str, port: int) -> EgressVerdict:
     """The same over a connection that is there."""
     sock.settimeout(ANSWER_S)
     query = urlencode({"host": host, "port": port})
@@ -25,8 +27,12 @@ def exchange(sock: socket.socket, host: str, port: int) -> dict[str, Any]:
     data = b""
     while len(data) < _MOST and (part := sock.recv(_MOST)):
         data += part
-    head, _, body = data.partition(b"\r\n\r\n")
-    status, answer = head.split(b" ", 2)[1:2], json.loads(body)
-    if not isinstance(answer, dict) or (status != [b"200"] and "reason" not in answer):
+    return parse(json.loads(data.partition(b"\r\n\r\n")[2] or b"{}"))
+
+
+def parse(answer: Any) -> EgressVerdict:
+    """A verdict from the gateway's JSON, a refusal to tell one included. Raises ValueError."""
+    if not isinstance(answer, dict) or "reason" not in answer:
         raise ValueError("the gateway's answer cannot be understood")
-    return {"allowed": False, **answer}
+    texts = {name: str(answer.get(name, "")) for name in ("reason", "rule", "hint")}
+    return EgressVerdict(answer.get("allowed") is True, **texts)

@@ -17,6 +17,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from sandbox_console.egress.ask import ask
@@ -25,6 +26,7 @@ from sandbox_console.egress.server import Gateway
 
 _RESOLVERS = 8
 _FILES = 16384
+_FILE_MOST = 16 << 20  # bytes; records are cut far below it, and nothing else may fill the disk
 _BIND_S = 20.0
 
 
@@ -32,13 +34,14 @@ def main(argv: list[str] | None = None) -> int:
     """Run. The exit code is 0 after SIGTERM."""
     words = _parser().parse_args(argv)
     if words.verb == "ask":
-        sys.stdout.write(json.dumps(ask(_address(words.at), words.host, words.port)) + "\n")
+        sys.stdout.write(json.dumps(asdict(ask(_address(words.at), words.host, words.port))) + "\n")
         return 0
     listener = socket.socket(fileno=words.fd) if words.fd is not None else _bound(_address(words.listen))
     os.chdir(words.folder)
     _confine(words.uid)
     listener.listen(1024)
-    asyncio.run(_serve(Gateway(Path("policy"), Recorder(Path("records")), most=words.most), listener))
+    gateway = Gateway(Path("policy"), Recorder(Path("records")), most=words.most)
+    asyncio.run(_serve(gateway, listener, words.life))
     return 0
 
 
@@ -52,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     door.add_argument("--listen", help="ADDRESS:PORT")
     serve.add_argument("--uid", type=int, help="become this user once everything is open")
     serve.add_argument("--most", type=int, default=4096, help="connections at once")
+    serve.add_argument("--life", type=int, help="a descriptor that ends when the gateway has to")
     asks = verbs.add_parser("ask")
     asks.add_argument("--at", required=True, help="ADDRESS:PORT of the gateway")
     asks.add_argument("host")
@@ -86,6 +90,7 @@ def _confine(uid: int | None) -> None:
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_MOST, _FILE_MOST))
     os.umask(0o022)
     if uid is not None:
         os.setgroups([])
@@ -93,11 +98,13 @@ def _confine(uid: int | None) -> None:
         os.setresuid(uid, uid, uid)
 
 
-async def _serve(gateway: Gateway, listener: socket.socket) -> None:
+async def _serve(gateway: Gateway, listener: socket.socket, life: int | None) -> None:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, "resolve"))
     serving = asyncio.ensure_future(gateway.serve(listener))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)
+    if life is not None:
+        loop.add_reader(life, os._exit, 0)  # its keeper is gone: whoever waits in a thread for a name is not waited for
     with suppress(asyncio.CancelledError):
         await serving

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,49 @@ def save(folder: Path, policy: Policy) -> None:
         file.flush()
         os.fsync(file.fileno())  # after a power cut an empty policy would deny all without a word of why
     fresh.replace(folder / FILE)
+
+
+def prepare(folder: Path, sandbox: str, patterns: Iterable[str], hosts: Mapping[str, tuple[str, ...]]) -> None:
+    """Make a gateway's folder: ``policy`` for the console to write, ``records`` for the gateway.
+
+    Rules that are there stay. The gateway may be any user: what keeps others out is the closed folder above.
+    """
+    for name, mode in (("", 0o755), ("policy", 0o755), ("records", 0o777)):
+        path = folder / name
+        path.mkdir(exist_ok=True, parents=True)
+        path.chmod(mode)
+    try:
+        change(folder, hosts=hosts)
+    except FileNotFoundError:
+        save(folder / "policy", Policy(sandbox, tuple(map(EgressRule, patterns)), hosts))
+
+
+def change(folder: Path, **fields: Any) -> None:
+    """Replace fields of the policy in a gateway's folder. Raises OSError, ValueError."""
+    now = load(folder / "policy")
+    after = replace(now, **fields)
+    if after != now:
+        save(folder / "policy", after)
+
+
+def rules_now(folder: Path, patterns: Iterable[str]) -> tuple[EgressRule, ...]:
+    """The rules of a gateway's folder that have not run out; those of the spec before it was first started."""
+    try:
+        return in_force(load(folder / "policy").rules, time.time())
+    except FileNotFoundError:
+        return tuple(map(EgressRule, patterns))
+
+
+def variables(proxy: str) -> dict[str, str]:
+    """The environment by which programs find a proxy; both cases, as curl reads http_proxy and others HTTP_PROXY."""
+    local = "localhost,127.0.0.1,::1"
+    found = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "NO_PROXY": local}
+    return found | {name.lower(): value for name, value in found.items()} | {"NODE_USE_ENV_PROXY": "1"}
+
+
+def read_hosts(path: str) -> dict[str, tuple[str, ...]]:
+    """The names of a hosts file that the configuration names; none where it names none. Raises OSError."""
+    return parse_hosts(Path(path).read_text()) if path else {}
 
 
 def in_force(rules: Iterable[EgressRule], now: float) -> tuple[EgressRule, ...]:

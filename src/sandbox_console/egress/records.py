@@ -96,7 +96,7 @@ class Follower:
         found: list[tuple[int, _Identity]] = []
         for number in range(self._keep + 1):
             try:
-                fd = os.open(path_of(self._folder, number), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                fd = os.open(path_of(self._folder, number), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             except OSError:
                 if number:
                     break

@@ -8,12 +8,13 @@ import asyncio
 import signal as signals
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
-from sandbox_console.backends.bubblewrap import binary, jail, launch, logfile, owner, show, stats, watch
+from sandbox_console.backends.bubblewrap import binary, egress, jail, launch, logfile, owner, show, stats, watch
 from sandbox_console.backends.bubblewrap import limits as limiting
 from sandbox_console.backends.bubblewrap.client import Connection
 from sandbox_console.backends.bubblewrap.facts import capabilities, problems, refuse
@@ -26,6 +27,7 @@ from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, ConsoleError, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
@@ -239,6 +241,7 @@ class BubblewrapBackend:
             record = self._store.get(ref.id)
             self._free(name, [one for one in self._store.all() if one.id != ref.id])
             self._store.change(record, replace(record.spec, name=name))
+            egress.renamed(record, name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         record = await self._record(ref)
@@ -279,6 +282,24 @@ class BubblewrapBackend:
     def _change(self, ref: SandboxRef, spec: SandboxSpec) -> None:
         with self._store.locked():
             self._store.change(self._store.get(ref.id), spec)
+
+    # -- egress
+
+    async def egress(self, ref: SandboxRef) -> EgressState:
+        return await egress.state(await self._record(ref))
+
+    async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
+        await egress.put(await self._record(ref), rules, self._options)
+
+    async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
+        return await egress.probe(await self._running(ref), host, port)
+
+    async def egress_records(
+        self, ref: SandboxRef, *, since: float | None, follow: bool
+    ) -> AsyncIterator[EgressRecord]:
+        async with aclosing(egress.records(await self._record(ref), since, follow)) as found:
+            async for record in found:
+                yield record
 
     # -- entering
 

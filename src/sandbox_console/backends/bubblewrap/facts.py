@@ -15,8 +15,7 @@ from sandbox_console.model.spec import SandboxSpec
 _NEVER = {
     Capability.EXEC_USER: "a bubblewrap sandbox has a single user; it is chosen when it is created",
     Capability.RUNTIME: "bubblewrap has one runtime: the kernel",
-    Capability.EGRESS_ALLOWLIST: "no egress gateway yet: a bubblewrap sandbox has no network at all",
-    Capability.SECRET_PLACEHOLDER: "placeholders need an egress gateway; inject as env or file",
+    Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",
     Capability.COPY: "not provided yet; use the workspace",
     Capability.SNAPSHOT: "bubblewrap has no snapshots",
     Capability.FORK: "bubblewrap has no snapshots to fork from",
@@ -76,11 +75,6 @@ def _workspace(path: Path) -> str:
 
 def refuse(spec: SandboxSpec, limiter: Limiter) -> None:
     """Raises Unsupported for what is asked for and cannot be had."""
-    if spec.egress:
-        raise Unsupported(
-            f"{Capability.EGRESS_ALLOWLIST}: {_NEVER[Capability.EGRESS_ALLOWLIST]}",
-            hint="leave egress empty, or use the docker backend",
-        )
     if spec.runtime:
         raise Unsupported(f"{Capability.RUNTIME}: {_NEVER[Capability.RUNTIME]}", hint="leave runtime empty")
     limiter.refuse(spec)

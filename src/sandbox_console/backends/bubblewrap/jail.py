@@ -9,7 +9,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox_console.backends.bubblewrap import etc
+from sandbox_console.backends.bubblewrap import egress, etc
 from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.model.secret import ResolvedSecret
@@ -18,7 +18,8 @@ from sandbox_console.model.spec import SandboxSpec
 Word = str | dict[str, str]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 IDLE = ("sleep", "2147483647")  # `infinity` is not known to every sleep; this is 68 years
-_OURS = {"proc", "dev", "tmp", "run", "sys", "home", "root", "workspace", "mnt", "media", "lost+found"}
+IN_MEMORY = {"proc", "dev", "tmp", "run", "sys", "home", "root", "workspace", "mnt", "media", "lost+found"}
+"""Top-level folders that are the sandbox's own, not the image's."""
 _MIB = 1 << 20
 _SMALL_MIB = 64
 USER = "sandbox"
@@ -73,10 +74,15 @@ def workdir_of(spec: SandboxSpec) -> str:
 
 
 def environment(spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
-    """The variables of every command: a few usual ones, the spec's, the secrets'."""
+    """The variables of every command: a few usual ones, the gateway's, the spec's, the secrets'."""
     name = identity(spec.user, root_of(spec.image))[0]
     usual = {"PATH": PATH, "HOME": home_of(spec), "USER": name, "LOGNAME": name, "LANG": "C.UTF-8"}
-    return usual | dict(spec.env) | {one.name: one.value for one in secrets if one.inject == "env"}
+    return (
+        usual
+        | egress.variables(spec)
+        | dict(spec.env)
+        | {one.name: one.value for one in secrets if one.inject == "env"}
+    )
 
 
 def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, options: Options) -> list[Word]:
@@ -136,7 +142,7 @@ def _folder(root: Path) -> list[Word]:
     """Each top-level entry of the tree, read-only: so the mount points need not be in it."""
     out: list[Word] = []
     for at in sorted(root.iterdir()):
-        if at.name in _OURS:
+        if at.name in IN_MEMORY:
             continue
         if at.is_symlink():
             out += ["--symlink", str(at.readlink()), f"/{at.name}"]

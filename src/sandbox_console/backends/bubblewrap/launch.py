@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.bubblewrap import jail, limits, state
+from sandbox_console.backends.bubblewrap import egress, jail, limits, state
 from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
@@ -35,6 +35,7 @@ def order(
         "command": list(spec.command or jail.IDLE),
         "env": jail.environment(spec, secrets),
         "uid": record.uid,
+        "egress": egress.prepare(record, options),
         "rlimits": limiter.rlimits(spec, options),
         "limits": limits.wanted(spec, options),
         "max_duration_s": spec.max_duration_s,

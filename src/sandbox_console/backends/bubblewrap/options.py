@@ -17,7 +17,8 @@ class Options:
     ``bwrap``: the program; empty finds the system's, then the wheel's. ``uid_base`` and ``uid_count``:
     user ids that root's console gives its sandboxes, one each; systemd's and distributions' ranges end
     below the default. ``log_mib`` in all is kept of one sandbox's output, in ``log_files`` files.
-    ``tmp_mib`` bounds /tmp and the home folder, each.
+    ``tmp_mib`` bounds /tmp and the home folder, each. ``egress_hosts``: a file as /etc/hosts, of names that
+    gateways do not ask the resolver for.
     """
 
     bwrap: str = ""
@@ -28,6 +29,7 @@ class Options:
     log_files: int = 4
     tmp_mib: int = 512
     grace_s: int = 10
+    egress_hosts: str = ""
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Options:

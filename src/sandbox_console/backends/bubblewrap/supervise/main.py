@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from . import cgroup, enter, kernel, segments, tree, wire
+from . import cgroup, enter, gateway, kernel, segments, tree, wire
 from .guests import Guest
 from .jail import Jail, StartFailed
 
@@ -58,6 +58,7 @@ class Supervisor:
         self._main_status: int | None = None
         self._group = cgroup.Group(1, {})
         self._began = False
+        self._gateway: gateway.Gateway | None = None
         os.chdir(order["dir"])
 
     # -- start
@@ -140,6 +141,8 @@ class Supervisor:
         self._listen()
         self._jail = Jail(self.order, self._joiners)
         self._began = True
+        if order := self.order.get("egress"):
+            self._gateway = gateway.Gateway(self, order, self.order["uid"], self._jail.init)
         self._jail.release()
         self._init_fd = self._pidfd(self._jail.init)
         if not self._jail.main and (failure := self._jail.failed()):
@@ -186,6 +189,7 @@ class Supervisor:
         if self._began:
             self._kill(self._jail.init, signal.SIGKILL)
             self._kill(self._jail.pid, signal.SIGKILL)
+        self._stop_gateway()
         self._group.remove()
         self._log.write(segments.STDERR, f"{error}\n".encode())
         self._drop_socket()
@@ -193,6 +197,10 @@ class Supervisor:
             status="failed", finished_at=time.time(), detail=str(error), exit={"code": code, "reason": str(error)}
         )
         self._say({"error": str(error), "code": code})
+
+    def _stop_gateway(self) -> None:
+        if self._gateway is not None:
+            self._gateway.stop()
 
     def _drop_socket(self) -> None:
         try:
@@ -284,6 +292,8 @@ class Supervisor:
                 self._kill(pid, signal.SIGCONT)
             elif pid == self._jail.pid:
                 self._main_status = status
+            elif self._gateway is not None and pid == self._gateway.pid:
+                self._gateway.ended()
 
     def _accept(self, server: socket.socket) -> None:
         try:
@@ -317,6 +327,8 @@ class Supervisor:
         match message.get("op"):
             case "exec":
                 self._exec(conn, fds)
+            case "spaces":
+                self._lend(conn)
             case "stop":
                 self._stop(conn, float(str(message["grace"])))
             case "signal":
@@ -324,6 +336,8 @@ class Supervisor:
             case "freeze":
                 self._freeze(bool(message["frozen"]))
                 wire.send(conn, {"ok": True})
+            case "door":
+                self._door(conn)
             case "limits":
                 self._group.limit(**message["limits"])  # type: ignore[arg-type]
                 wire.send(conn, {"ok": True})
@@ -338,6 +352,20 @@ class Supervisor:
         order = enter.Order(asked, self.order)
         self._guests.add(Guest(self, conn, *enter.start(order, self._spaces, self._joiners, fds or [0, 0, 0])))
         self.touch()
+
+    def _lend(self, conn: socket.socket) -> None:
+        """Descriptors of the namespaces in which the sandbox's files are seen."""
+        if self._spaces is None:
+            wire.send(conn, {"error": "it has ended"})
+        else:
+            wire.send(conn, {"spaces": True}, self._spaces.for_files)
+            self.touch()
+
+    def _door(self, conn: socket.socket) -> None:
+        if self._gateway is None:
+            raise ValueError("the sandbox has no gateway")
+        with self._gateway.door() as door:
+            wire.send(conn, {"ok": True}, (door.fileno(),))
 
     def forget(self, guest: Guest) -> None:
         """A command and all that it started are gone."""
@@ -431,6 +459,7 @@ class Supervisor:
 
     def _finish(self) -> None:
         self._kill(self._jail.init, signal.SIGKILL)
+        self._stop_gateway()
         self._await_init()
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             while self._output(fd, kind):

@@ -1,0 +1,104 @@
+"""The egress of a sandbox: its rules and records on disk, and its gateway asked at the sandbox's own door."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sandbox_console import egress
+from sandbox_console.backends.bubblewrap.client import Connection
+from sandbox_console.backends.bubblewrap.options import Options
+from sandbox_console.backends.bubblewrap.state import Record
+from sandbox_console.backends.bubblewrap.supervise.gateway import PORT
+from sandbox_console.egress import ask, follow, policy
+from sandbox_console.errors import BackendError, ConsoleError, Unsupported
+from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
+from sandbox_console.model.spec import SandboxSpec
+
+_PROGRAM = Path(egress.__file__).with_name("__main__.py")
+
+
+def variables(spec: SandboxSpec) -> dict[str, str]:
+    """What every command is told of the gateway; nothing where there is no network at all."""
+    return policy.variables(f"http://127.0.0.1:{PORT}") if spec.egress else {}
+
+
+def folder(record: Record) -> Path:
+    """Where the gateway's rules and records are."""
+    return record.folder / "egress"
+
+
+def prepare(record: Record, options: Options) -> dict[str, Any] | None:
+    """What the supervisor is told of the gateway; None where there is none. Makes the folder where it is missing."""
+    if not record.spec.egress:
+        return None
+    hosts = policy.read_hosts(options.egress_hosts)
+    policy.prepare(folder(record), record.spec.name, record.spec.egress, hosts)
+    # A user of its own: neither the guest, who is another, nor another sandbox's gateway can touch it.
+    uid = None if record.uid is None else record.uid + options.uid_count
+    return {"program": str(_PROGRAM), "folder": str(folder(record)), "uid": uid}
+
+
+def renamed(record: Record, name: str) -> None:
+    """Write the new name into the rules: records carry it from now on."""
+    if record.spec.egress:
+        policy.change(folder(record), sandbox=name)
+
+
+async def state(record: Record) -> EgressState:
+    """The rules in force, and whether the gateway answers."""
+    if not record.spec.egress:
+        return EgressState()
+    rules = await asyncio.to_thread(policy.rules_now, folder(record), record.spec.egress)
+    if not record.status.live:
+        return EgressState(rules, f"{record.spec.name} does not run: it is {record.status}")
+    try:
+        await probe(record, "gateway.invalid", 443)
+    except ConsoleError as error:
+        return EgressState(rules, error.message)
+    return EgressState(rules)
+
+
+async def put(record: Record, rules: Sequence[EgressRule], options: Options) -> None:
+    """Put rules in force. Raises Unsupported where there is no gateway to do so."""
+    _needs_gateway(record)
+    await asyncio.to_thread(prepare, record, options)
+    await asyncio.to_thread(policy.change, folder(record), rules=tuple(rules))
+
+
+async def probe(record: Record, host: str, port: int) -> EgressVerdict:
+    """Ask the gateway from inside the sandbox's network. Raises Unsupported, Conflict, BackendError."""
+    _needs_gateway(record)
+    connection = await Connection.open(record.folder, record.spec.name)
+    try:
+        connection.send({"op": "door"})
+        message, fds = await connection.receive()
+    finally:
+        connection.close()
+    if not message or "error" in message or not fds:
+        why = (message or {}).get("error", "its supervisor does not answer")
+        raise BackendError(f"the door of {record.spec.name} to its gateway cannot be opened: {why}")
+    with socket.socket(fileno=fds[0]) as door:
+        for fd in fds[1:]:
+            os.close(fd)
+        try:
+            return await asyncio.to_thread(ask.exchange, door, host, port)
+        except (OSError, ValueError) as error:
+            raise BackendError(f"the gateway of {record.spec.name} does not answer: {error or 'no answer'}") from error
+
+
+def records(record: Record, since: float | None, following: bool) -> AsyncGenerator[EgressRecord, None]:
+    """The decisions on record."""
+    return follow.follow(folder(record) / "records", since, following)
+
+
+def _needs_gateway(record: Record) -> None:
+    if not record.spec.egress:
+        raise Unsupported(
+            f"{record.spec.name} was made without egress: it has no network and no gateway",
+            hint="recreate it with at least one egress pattern",
+        )
