@@ -11,7 +11,8 @@ from time import perf_counter
 
 from textual.app import App
 
-from sandbox_console.logs.index import LineIndex, compile_pattern
+from sandbox_console.logs.index import LineIndex
+from sandbox_console.logs.pattern import compile_pattern
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.tui.widgets.log_view import LogView
 

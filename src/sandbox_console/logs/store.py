@@ -1,4 +1,4 @@
-"""The log lines that a view holds: raw bytes in chunks, capped, each line with its time and stream."""
+"""The log lines that a view holds: raw bytes in chunks, capped, each line with its time, stream and source."""
 
 from __future__ import annotations
 
@@ -14,20 +14,27 @@ LINE_BYTES = 256 * 1024
 """A line longer than this is stored in pieces: a guest that never writes a newline fills no memory."""
 DEFAULT_CAP = 64 * 1024 * 1024
 
-STDOUT, STDERR, TTY, GAP = range(4)
+STDOUT, STDERR, TTY, GAP, MARK = range(5)
 _SPAN = 21
 """A chunk's offsets fit in this many bits; a line's position is ``chunk << _SPAN | offset``."""
+_OFFSET = (1 << _SPAN) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line as it was written, newline included; of a gap, its description."""
+    """One line as it was written, newline included; of a gap or a mark, its description."""
 
     number: int
     at_ns: int
     kind: int
     data: bytes
     partial: bool = False
+    source: int = 0
+
+    @property
+    def marked(self) -> bool:
+        """Whether it is the reader's own and no output."""
+        return self.kind == MARK
 
 
 @dataclass(slots=True)
@@ -39,24 +46,29 @@ class _Partial:
 class LineStore:
     """Lines in the order in which they ended, the oldest dropped by whole chunks past ``cap_bytes``.
 
-    Lines are numbered from 0 for ever: ``first`` is the oldest that is kept, ``end`` one past the newest. A record
-    without its newline waits for the rest of its stream; until then it is in ``partials()``.
+    Each line keeps its number for ever: ``first`` is the oldest that is kept (below 0 once older ones were put
+    before those of the beginning), ``end`` one past the newest. A record without its newline waits for the rest of
+    its stream; until then it is in ``partials()``. ``source`` tells several sandboxes apart.
     """
 
     def __init__(self, cap_bytes: int = DEFAULT_CAP) -> None:
         self.cap_bytes = max(cap_bytes, 2 * CHUNK_BYTES)
+        self.holding = False
         self.clear()
 
     def clear(self) -> None:
         """Forget everything; numbering begins anew."""
         self.first = 0
-        self._starts = array("Q")
+        self.dropped = 0
+        self._starts = array("q")
         self._times = array("q")
         self._kinds = bytearray()
+        self._sources = array("H")
         self._chunks: dict[int, bytearray] = {0: bytearray()}
         self._last = 0
         self._bytes = 0
-        self._partials: dict[int, _Partial] = {}
+        self._partials: dict[tuple[int, int], _Partial] = {}
+        self.marks: list[int] = []
 
     @property
     def end(self) -> int:
@@ -71,24 +83,58 @@ class LineStore:
         """Bytes of output held."""
         return self._bytes
 
-    def append(self, items: Sequence[LogItem]) -> None:
-        """Add what a sandbox wrote. 1 us a line; a part of a line is joined to the next part of its stream."""
+    @property
+    def room_bytes(self) -> int:
+        """How much older output may still be put before the oldest: as much again as the cap while it is read."""
+        return max(0, 2 * self.cap_bytes - self._bytes)
+
+    def append(self, items: Sequence[LogItem], source: int = 0) -> None:
+        """Add what a sandbox wrote. 1 us a line; a part of a line is joined to the next part of its stream.
+
+        While ``holding`` (somebody reads old lines) nothing is dropped until twice the cap.
+        """
         partials = self._partials
         for item in items:
             if isinstance(item, LogGap):
-                self._gap(item)
+                self._gap(item, source)
                 continue
             data = item.data
             stream = item.stream
             kind = STDOUT if stream is Stream.STDOUT else STDERR if stream is Stream.STDERR else TTY
-            if kind not in partials and data.find(b"\n") == len(data) - 1 and 0 < len(data) <= LINE_BYTES:
-                self._add(kind, item.at_ns, data)
+            if data.find(b"\n") == len(data) - 1 and 0 < len(data) <= LINE_BYTES and (source, kind) not in partials:
+                self._add(kind, item.at_ns, data, source)
             else:
-                self._join(kind, item)
-        if self._bytes > self.cap_bytes:
-            self._drop()
+                self._join(kind, item, source)
+        limit = self.cap_bytes * (2 if self.holding else 1)
+        if self._bytes > limit:
+            self._drop(limit)
 
-    def _add(self, kind: int, at_ns: int, data: bytes | bytearray) -> None:
+    def mark(self, at_ns: int, text: str) -> None:
+        """Add a line of the reader's own."""
+        self.marks.append(self.end)
+        self._add(MARK, at_ns, f"{text}\n".encode("utf-8", "replace"), 0)
+
+    def prepend(self, items: Sequence[LogItem], source: int = 0) -> int:
+        """Put older output before the oldest line; gives how many lines that were."""
+        older = LineStore(1 << 62)
+        older.append(items, source)
+        for part in older.partials():
+            older._add(part.kind, part.at_ns, part.data, source)
+        self._graft(older)
+        return len(older)
+
+    def _graft(self, older: LineStore) -> None:
+        shift = next(iter(self._chunks)) - 1 - older._last
+        self._starts = array("q", (start + (shift << _SPAN) for start in older._starts)) + self._starts
+        self._times = older._times + self._times
+        self._kinds = older._kinds + self._kinds
+        self._sources = older._sources + self._sources
+        self._chunks = {at + shift: chunk for at, chunk in older._chunks.items()} | self._chunks
+        self._bytes += older._bytes
+        self.first -= len(older)
+        self.dropped = max(0, self.dropped - len(older))
+
+    def _add(self, kind: int, at_ns: int, data: bytes | bytearray, source: int) -> None:
         chunk = self._chunks[self._last]
         at = len(chunk)
         if at + len(data) > CHUNK_BYTES:
@@ -100,31 +146,34 @@ class LineStore:
         self._starts.append(self._last << _SPAN | at)
         self._times.append(at_ns)
         self._kinds.append(kind)
+        self._sources.append(source)
 
-    def _join(self, kind: int, item: LogRecord) -> None:
+    def _join(self, kind: int, item: LogRecord, source: int) -> None:
         """Add a record that is not one whole line: parts of one, or several."""
         for piece in item.data.splitlines(keepends=True) if b"\n" in item.data else [item.data]:
             for at in range(0, len(piece), LINE_BYTES):
-                self._piece(kind, item.at_ns, piece[at : at + LINE_BYTES])
+                self._piece((source, kind), item.at_ns, piece[at : at + LINE_BYTES])
 
-    def _piece(self, kind: int, at_ns: int, piece: bytes) -> None:
-        waiting = self._partials.setdefault(kind, _Partial(at_ns, bytearray()))
+    def _piece(self, key: tuple[int, int], at_ns: int, piece: bytes) -> None:
+        waiting = self._partials.setdefault(key, _Partial(at_ns, bytearray()))
         waiting.data += piece
         if piece.endswith(b"\n") or len(waiting.data) >= LINE_BYTES:
-            del self._partials[kind]
-            self._add(kind, waiting.at_ns, waiting.data)
+            del self._partials[key]
+            self._add(key[1], waiting.at_ns, waiting.data, key[0])
 
-    def _gap(self, gap: LogGap) -> None:
+    def _gap(self, gap: LogGap, source: int) -> None:
         lost = "output" if gap.lines is None else f"{gap.lines:,} line{'s' if gap.lines != 1 else ''}"
-        self._add(GAP, gap.at_ns, f"[{lost} lost: {gap.reason}]\n".encode("utf-8", "replace")[:LINE_BYTES])
+        self._add(GAP, gap.at_ns, f"[{lost} lost: {gap.reason}]\n".encode("utf-8", "replace")[:LINE_BYTES], source)
 
-    def _drop(self) -> None:
-        while self._bytes > self.cap_bytes and len(self._chunks) > 1:
+    def _drop(self, limit: int) -> None:
+        while self._bytes > limit and len(self._chunks) > 1:
             oldest = next(iter(self._chunks))
             gone = bisect_left(self._starts, (oldest + 1) << _SPAN)
             self._bytes -= len(self._chunks.pop(oldest))
             self.first += gone
-            del self._starts[:gone], self._times[:gone], self._kinds[:gone]
+            self.dropped += gone
+            del self._starts[:gone], self._times[:gone], self._kinds[:gone], self._sources[:gone]
+        self.marks = [number for number in self.marks if number >= self.first]
 
     def line(self, number: int) -> Line:
         """A line by its number. Raises IndexError for one that is not kept."""
@@ -133,28 +182,42 @@ class LineStore:
             raise IndexError(number)
         start, end = self._bounds(at)
         chunk = self._chunks[self._starts[at] >> _SPAN]
-        return Line(number, self._times[at], self._kinds[at], bytes(chunk[start:end]))
+        return Line(number, self._times[at], self._kinds[at], bytes(chunk[start:end]), source=self._sources[at])
 
     def _bounds(self, at: int) -> tuple[int, int]:
         start = self._starts[at]
         chunk = start >> _SPAN
         following = self._starts[at + 1] if at + 1 < len(self._starts) else (chunk + 1) << _SPAN
-        end = following & ((1 << _SPAN) - 1) if following >> _SPAN == chunk else len(self._chunks[chunk])
-        return start & ((1 << _SPAN) - 1), end
+        end = following & _OFFSET if following >> _SPAN == chunk else len(self._chunks[chunk])
+        return start & _OFFSET, end
 
     def partials(self) -> list[Line]:
         """The lines that have no end yet, numbered on from ``end``; at most one a stream."""
         waiting = sorted(self._partials.items(), key=lambda pair: pair[1].at_ns)
         return [
-            Line(self.end + at, part.at_ns, kind, bytes(part.data), partial=True)
-            for at, (kind, part) in enumerate(waiting)
+            Line(self.end + at, part.at_ns, kind, bytes(part.data), partial=True, source=source)
+            for at, ((source, kind), part) in enumerate(waiting)
         ]
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """The time of the oldest line kept."""
+        return self._times[0] if self._times else None
+
+    @property
+    def newest_ns(self) -> int | None:
+        """The time of the newest whole line."""
+        return self._times[-1] if self._times else None
+
+    def at_oldest(self) -> int:
+        """How many lines at the beginning have the oldest one's very time."""
+        return bisect_right(self._times, self._times[0]) if self._times else 0
 
     def since(self, at_ns: int) -> int:
         """The number of the first line at or after a time, taking times as rising."""
         return self.first + bisect_left(self._times, at_ns)
 
-    def chunks(self, start: int = 0) -> Iterator[tuple[int, int, bytearray]]:
+    def chunks(self, start: int | None = None) -> Iterator[tuple[int, int, bytearray]]:
         """Each chunk with the numbers of its first line and one past its last, from line ``start`` on.
 
         The bytearray is the store's own: read it before the next append.
@@ -164,7 +227,7 @@ class LineStore:
                 continue  # dropped while the caller paused between two chunks
             first = self.first + bisect_left(self._starts, chunk_id << _SPAN)
             end = self.first + bisect_left(self._starts, (chunk_id + 1) << _SPAN)
-            if end > max(first, start):
+            if end > max(first, first if start is None else start):
                 yield first, end, self._chunks[chunk_id]
 
     def line_at(self, first: int, end: int, offset: int) -> tuple[int, int]:
@@ -175,4 +238,8 @@ class LineStore:
 
     def start_of(self, number: int) -> int:
         """Where a line begins in its chunk."""
-        return self._starts[number - self.first] & ((1 << _SPAN) - 1)
+        return self._starts[number - self.first] & _OFFSET
+
+    def stop_of(self, number: int) -> int:
+        """Where a line ends in its chunk."""
+        return self._bounds(number - self.first)[1]

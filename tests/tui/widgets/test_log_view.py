@@ -45,11 +45,11 @@ async def logs():
 
 
 def lines(view):
-    return [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+    return [view.render_line(y).text.rstrip().replace("▸", " ") for y in range(view.size.height)]
 
 
 async def until(pilot, view, check):
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not check(lines(view)):
         assert time.monotonic() < deadline, lines(view)
         await pilot.pause(0.01)
@@ -105,7 +105,7 @@ async def test_held_still_while_old_lines_are_dropped():
         view._move(1500)
         view._redraw()
         top = lines(view)[0]
-        view.append([out(f"{at:06} {body}\n") for at in range(2000, 2600)])
+        view.append([out(f"{at:06} {body}\n") for at in range(2000, 4600)])
         await until(pilot, view, lambda shown: "older dropped" in shown[-1])
         assert view.store.first > 0
         assert lines(view)[0] == top
@@ -159,7 +159,7 @@ async def test_a_filter_shows_only_what_matches_also_of_what_comes(logs):
     await until(pilot, view, last_is("line 117"))
     view.append([out("x" * 4000 + f" {at}7\n") for at in range(20_000)])
     await until(pilot, view, lambda shown: "older dropped" in shown[-1] and shown[-1].startswith("FOLLOWING"))
-    await until(pilot, view, lambda shown: len(view._filter.lines) == len(view.store))
+    await until(pilot, view, lambda shown: len(view.lines.filter.lines) == len(view.store))
     view.append(numbered(0, 120))
     view.set_filter(None)
     await until(pilot, view, last_is("line 119"))

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from sandbox_console.errors import UsageError
-from sandbox_console.logs.index import LineIndex, compile_pattern
+from sandbox_console.logs.index import LineIndex
+from sandbox_console.logs.pattern import compile_pattern
 from sandbox_console.logs.store import CHUNK_BYTES, GAP, LINE_BYTES, STDERR, STDOUT, LineStore
 from sandbox_console.model.log import LogGap, LogRecord, Stream
 
@@ -142,7 +143,7 @@ def test_the_index_agrees_with_asking_every_line():
             index.update()
     index.update()
     assert store.first > 0
-    expected = [n for n in range(store.first, store.end) if index.pattern.search(store.line(n).data)]
+    expected = [n for n in range(store.first, store.end) if index.pattern.matches(store.line(n).data)]
     assert list(index.lines) == expected
     assert index.after(expected[3]) == expected[4]
     assert index.before(expected[3]) == expected[2]

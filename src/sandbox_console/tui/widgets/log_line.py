@@ -1,9 +1,11 @@
-"""One log line as segments: cleaned, its colours kept, its stream marked, matches shown."""
+"""One log line as segments: cleaned, its colours kept, its level and matches shown."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from rich.ansi import AnsiDecoder
 from rich.cells import cell_len
@@ -11,15 +13,29 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from sandbox_console.logs.store import GAP, STDERR, Line
+from sandbox_console.logs.fields import Folded, fold, parse, spread
+from sandbox_console.logs.level import Level, level_of
+from sandbox_console.logs.store import GAP, MARK, STDERR, Line
 from sandbox_console.model.text import clean
 
-MARKS = {STDERR: "E", GAP: "~"}
+MARKS = {STDERR: "E", GAP: "~", MARK: "="}
 """Told by a letter, not by colour alone."""
 TAB = 8
+NAME_WIDTH = 16
 # A guest must not hide text from the reader, nor blink at them.
 _SHOWN = Style(conceal=False, blink=False, blink2=False)
 _MATCH = Style(reverse=True, bold=True)
+_LEVELS = {Level.TRACE: "quiet", Level.DEBUG: "quiet", Level.WARN: "warn", Level.ERROR: "error", Level.FATAL: "fatal"}
+
+StyleOf = Callable[[str], Style]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A highlight rule: what it finds, and the name of the style that it gets."""
+
+    pattern: Any
+    style: str
 
 
 def line_text(line: Line) -> Text:
@@ -34,6 +50,56 @@ def line_text(line: Line) -> Text:
     return text
 
 
+def body_text(line: Line, *, folded: bool, style_of: StyleOf) -> Text:
+    """A line's text in the colour of its level; a JSON line in short where ``folded``."""
+    if line.kind in (GAP, MARK):
+        return _styled(line_text(line), style_of("gap" if line.kind == GAP else "mark"))
+    if folded and (record := parse(line.data)) is not None:
+        return _folded_text(fold(record), style_of)
+    text = line_text(line)
+    if text.spans:  # it has colours of its own
+        return text
+    name = _LEVELS.get(level_of(text.plain), "error" if line.kind == STDERR else "")
+    return _styled(text, style_of(name)) if name else text
+
+
+def _styled(text: Text, style: Style) -> Text:
+    text.stylize(style)
+    return text
+
+
+def _folded_text(record: Folded, style_of: StyleOf) -> Text:
+    text = Text(end="")
+    level = _LEVELS.get(record.level, "info")
+    for words, name in ((record.at, "quiet"), (record.level_word.upper(), level)):
+        if words:
+            text.append(clean(words, cap=40), style_of(name)).append(" ")
+    text.append(clean(record.message), style_of(level) if level in ("error", "fatal", "warn") else Style.null())
+    for key, value in record.rest:
+        text.append(f"  {clean(key, cap=80)}=", style_of("key")).append(clean(value, cap=400))
+    text.expand_tabs(TAB)
+    return text
+
+
+def spread_texts(line: Line, style_of: StyleOf) -> list[Text]:
+    """The rows of a JSON line that is spread out; empty for any other."""
+    record = parse(line.data)
+    return [] if record is None else [_spread_row(row, style_of) for row in spread(record)]
+
+
+def _spread_row(row: str, style_of: StyleOf) -> Text:
+    text = Text(clean(row), end="")
+    key, colon, _ = text.plain.partition('": ')
+    if colon and key.lstrip().startswith('"'):
+        text.stylize(style_of("key"), len(key) - len(key.lstrip()), len(key) + 1)
+    return text
+
+
+def is_json(line: Line) -> bool:
+    """Whether a line can be spread out."""
+    return line.kind not in (GAP, MARK) and parse(line.data) is not None
+
+
 def prefix(line: Line, *, timestamps: bool) -> str:
     """What stands before a line: the time of day it was written (local), and the mark of its stream."""
     mark = MARKS.get(line.kind, " ")
@@ -43,14 +109,18 @@ def prefix(line: Line, *, timestamps: bool) -> str:
     return f"{at:%H:%M:%S}.{line.at_ns // 1_000_000 % 1000:03} {mark} "
 
 
-def highlight(text: Text, pattern: re.Pattern[bytes]) -> None:
-    """Mark what a search finds, as far as it stands in the text that is shown."""
-    try:
-        shown = re.compile(pattern.pattern.decode("utf-8", "surrogatepass"), pattern.flags & re.IGNORECASE)
-    except (re.error, UnicodeDecodeError):  # bytes that are no text, such as \\xff
-        return
-    for match in shown.finditer(text.plain):
-        text.stylize(_MATCH, match.start(), match.end())
+def highlight(text: Text, search: Any, rules: Sequence[Rule], style_of: StyleOf) -> None:
+    """Colour what the rules find, then mark what a search finds, as far as it stands in the text that is shown."""
+    for rule in rules:
+        _stylize(text, rule.pattern, style_of(rule.style))
+    if search is not None:
+        _stylize(text, search, _MATCH)
+
+
+def _stylize(text: Text, pattern: Any, style: Style) -> None:
+    for match in pattern.finditer(text.plain):
+        if match.end() > match.start():
+            text.stylize(style, match.start(), match.end())
 
 
 def segments(text: Text, base: Style) -> list[Segment]:

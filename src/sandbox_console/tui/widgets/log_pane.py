@@ -8,7 +8,13 @@ from textual.events import Key
 from textual.widgets import Input
 
 from sandbox_console.errors import UsageError
+from sandbox_console.tui.safety import plain
 from sandbox_console.tui.widgets.log_view import LogView
+
+_TITLES = {
+    "search": "Search (regular expression)",
+    "filter": "Show only lines that match; !pattern: that do not",
+}
 
 
 class LogPane(Vertical):
@@ -45,7 +51,7 @@ class LogPane(Vertical):
     def _ask(self, what: str) -> None:
         self._asked_for = what
         line = self.query_one(Input)
-        line.border_title = "Search (regular expression)" if what == "search" else "Show only lines that match"
+        line.border_title = _TITLES[what]
         line.border_subtitle = "Enter applies, Esc closes"
         line.remove_class("-wrong").add_class("-asking")
         line.focus()
@@ -55,8 +61,8 @@ class LogPane(Vertical):
         apply = self.view.search if self._asked_for == "search" else self.view.set_filter
         try:
             apply(event.value or None)
-        except UsageError:
-            event.input.border_subtitle = "that is not a regular expression"
+        except UsageError as error:
+            event.input.border_subtitle = plain(f"{error.message}; {error.hint}")
             event.input.add_class("-wrong")
             return
         self._close()

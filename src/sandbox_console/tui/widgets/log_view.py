@@ -1,82 +1,44 @@
-"""Logs: follows what comes, holds still when read, searches, filters; parses only the lines in view."""
+"""Logs: follows what comes, holds still when read, searches, filters."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from time import perf_counter, time_ns
+from time import time_ns
 from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
-from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual import events
+from textual.binding import BindingType
 from textual.message import Message
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
 
-from sandbox_console.logs.index import LineIndex, compile_pattern
-from sandbox_console.logs.store import DEFAULT_CAP, GAP, STDERR, Line, LineStore
-from sandbox_console.model.log import LogItem
-from sandbox_console.tui.widgets.log_line import highlight, line_text, prefix, segments, wrapped
+from sandbox_console.logs.store import Line
+from sandbox_console.tui.widgets.log_canvas import LogCanvas
+from sandbox_console.tui.widgets.log_keys import LOG_KEYS
+from sandbox_console.tui.widgets.log_line import is_json
+from sandbox_console.tui.widgets.log_save import save_new
 
-TICK_S = 0.05
-SCAN_S = 0.01
-STATUS_ROWS = 1
 _SIDE_STEP = 8
-_STRIP_CACHE = 1024
 
 
-class LogView(ScrollView, can_focus=True):
-    """The log of a sandbox.
+class LogView(LogCanvas, can_focus=True):
+    """The log of a sandbox, or of several.
 
     ::
 
         view = LogView()
         view.append(items)             # Sequence[LogItem], as the console's logs() yields them; batches are cheap
-        view.set_filter("error|warn")  # only lines that match; None shows all; raises UsageError
-        view.search("timeout")         # then n and N; raises UsageError
+        view.set_filter("error|warn")  # only lines that match, !... those that do not; None shows all
+        view.search("timeout")         # then n and N; both raise UsageError
         await view.save(Path("x.log")) # the raw bytes, to a file that must not exist
 
     Scrolling up pauses, ``G`` follows again; the last row says which, and how many lines of how many. stderr lines
-    begin with ``E``, lost output with ``~``. Posts `SearchAsked` on ``/`` and `FilterAsked` on ``&``, which `LogPane`
-    answers with an input line, and `SaveAsked` on Ctrl+S.
+    begin with ``E``, lost output with ``~``, the reader's marks with ``=``. Posts `SearchAsked` and `FilterAsked`,
+    which `LogPane` answers with an input line; `SaveAsked`, `OlderAsked` and `GoneAsked`, which the pane around it
+    answers.
     """
 
-    DEFAULT_CSS = """
-    LogView { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
-    LogView > .log--status { background: $panel; color: $text-muted; }
-    LogView > .log--following { color: $text-success; text-style: bold; }
-    LogView > .log--paused { color: $text-warning; text-style: bold; }
-    LogView > .log--error { color: $text-error; }
-    LogView > .log--gap { color: $text-warning; text-style: italic; }
-    LogView > .log--prefix { color: $text-muted; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"log--{name}" for name in ("status", "following", "paused", "error", "gap", "prefix")
-    }
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "line(-1)", "Up", show=False),
-        Binding("down,j", "line(1)", "Down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("left,h", "side(-1)", "Left", show=False),
-        Binding("right,l", "side(1)", "Right", show=False),
-        Binding("home,g,1", "head", "First line", show=False),
-        Binding("end,G,0", "tail", "Follow", show=False),
-        Binding("s", "autoscroll", "Follow on/off", show=False),
-        Binding("t", "timestamps", "Timestamps", show=False),
-        Binding("w", "wrap", "Wrap", show=False),
-        Binding("slash", "ask_search", "Search"),
-        Binding("ampersand", "ask_filter", "Filter"),
-        Binding("n", "next(1)", "Next match", show=False),
-        Binding("N", "next(-1)", "Previous match", show=False),
-        Binding("ctrl+s", "ask_save", "Save"),
-        *(Binding(key, f"ago({minutes})", f"Last {minutes} min", show=False) for key, minutes in
-          (("2", 1), ("3", 5), ("4", 15), ("5", 30), ("6", 60))),
-    ]  # fmt: skip
+    BINDINGS: ClassVar[list[BindingType]] = LOG_KEYS
 
     class _Asked(Message):
         def __init__(self, view: LogView) -> None:
@@ -96,188 +58,55 @@ class LogView(ScrollView, can_focus=True):
     class SaveAsked(_Asked):
         """The key that saves was pressed."""
 
-    def __init__(self, *, cap_bytes: int = DEFAULT_CAP, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self.store = LineStore(cap_bytes)
-        self.follow = True
-        self.timestamps = False
-        self.wrap = False
-        self._filter: LineIndex | None = None
-        self._search: LineIndex | None = None
-        self._match: int | None = None
-        self._seek = False
-        self._side = 0
-        self._anchor: int | None = None
-        self._moving = False
-        self._ticking = False
-        self._page_strips: list[Strip] | None = None
-        self._line_strips: dict[int, list[Segment]] = {}
+    class GoneAsked(_Asked):
+        """The key of removed sandboxes' logs was pressed."""
 
-    # --- what is shown
+    class OlderAsked(_Asked):
+        """The reader came to the oldest line, or asked for a time before it (``since_ns``)."""
 
-    def append(self, items: Sequence[LogItem]) -> None:
-        """Add output; it is drawn within 50 ms."""
-        self.store.append(items)
-        for index in filter(None, self._indexes):
-            index.forget()
-        self._schedule(TICK_S)
-
-    def clear(self) -> None:
-        """Forget all lines; the filter and the search stay."""
-        self.store.clear()
-        self._line_strips.clear()
-        self._filter, self._search = (index and LineIndex(self.store, index.pattern) for index in self._indexes)
-        self._anchor = None
-        self._schedule(0)
-
-    def set_filter(self, pattern: str | None) -> None:
-        """Show only lines that match a regular expression; case counts once it has a capital. Raises UsageError."""
-        self._filter = LineIndex(self.store, compile_pattern(pattern)) if pattern else None
-        self._schedule(0)
-
-    def search(self, pattern: str | None) -> None:
-        """Mark what matches and go to the nearest match in view or above. Raises UsageError."""
-        self._search = LineIndex(self.store, compile_pattern(pattern)) if pattern else None
-        self._match = None
-        self._seek = True
-        self._line_strips.clear()
-        self._schedule(0)
+        def __init__(self, view: LogView, since_ns: int | None = None) -> None:
+            super().__init__(view)
+            self.since_ns = since_ns
 
     async def save(self, path: Path) -> int:
         """Write the lines, or those the filter shows, as raw bytes to a new file (0600); returns the bytes written.
 
         Raises OSError, FileExistsError among them. Lost output is written as its ``[... lost: ...]`` line.
         """
-        if self._filter:
-            parts = [self.store.line(number).data for number in self._filter.lines if number >= self.store.first]
-        else:
-            parts = [bytes(chunk) for _, _, chunk in self.store.chunks()]
-            parts += [line.data for line in self.store.partials()]
-        return await asyncio.to_thread(_write_new, path, parts)
-
-    # --- rows: places among the lines that are shown
-
-    @property
-    def shown(self) -> int:
-        """How many lines there are to scroll through."""
-        return len(self._filter.lines) if self._filter else len(self.store) + len(self.store.partials())
-
-    @property
-    def total(self) -> int:
-        """How many lines there are, filtered or not."""
-        return len(self.store) + len(self.store.partials())
-
-    def _line_at(self, row: int) -> Line:
-        if self._filter:
-            return self.store.line(self._filter.lines[row])
-        if row < len(self.store):
-            return self.store.line(self.store.first + row)
-        return self.store.partials()[row - len(self.store)]
-
-    def _row_of(self, number: int) -> int:
-        return self._filter.row_of(number) if self._filter else max(0, number - self.store.first)
-
-    @property
-    def _page(self) -> int:
-        return max(1, self.size.height - STATUS_ROWS)
-
-    @property
-    def _top(self) -> int:
-        return min(self.scroll_offset.y, max(0, self.shown - 1))
-
-    # --- time passes
-
-    def _schedule(self, delay_s: float) -> None:
-        if not self._ticking and self.is_attached:
-            self._ticking = True
-            self.set_timer(max(delay_s, 0.001), self._tick)
-
-    def _tick(self) -> None:
-        self._ticking = False
-        done = self._scan()
-        self.virtual_size = Size(
-            self.scrollable_size.width, self.shown + STATUS_ROWS + (self._page - 1 if self.wrap else 0)
-        )
-        if self.follow:
-            self._move(self.shown - (1 if self.wrap else self._page))
-        elif self._anchor is not None:
-            self._move(self._row_of(self._anchor))
-        self._redraw()
-        if not done:
-            self._schedule(0)
-        elif self._search and self._seek:
-            self._seek = False
-            above = self._search.before(self._bottom_line + 1)
-            self._go_to_match(self._search.after(-1) if above is None else above)
-
-    @property
-    def _indexes(self) -> tuple[LineIndex | None, LineIndex | None]:
-        return self._filter, self._search
-
-    def _scan(self) -> bool:
-        """Look through new lines for at most 10 ms; whether that was all."""
-        until = perf_counter() + SCAN_S
-        for index in filter(None, self._indexes):
-            for _ in index.advance():
-                if perf_counter() > until:
-                    return False
-        return True
-
-    def _redraw(self) -> None:
-        self._page_strips = None
-        self.refresh()
+        return await save_new(path, self.lines.raw())
 
     # --- moving
 
-    def _move(self, row: int) -> None:
-        """Go to a row without taking that for the reader's scrolling."""
-        self._moving = True
-        self.scroll_to(y=max(0, row), animate=False, force=True, immediate=True)
-        self._moving = False
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
-        self._page_strips = None
-        if not self._moving and round(new_value) < round(old_value):
-            self._pause()
-        if self.shown:
-            self._anchor = self._line_at(self._top).number
-
-    def _pause(self) -> None:
-        self.follow = False
-        if self.shown:
-            self._anchor = self._line_at(self._top).number
-        self._redraw()
-
-    def _resume(self) -> None:
-        self.follow = True
-        self._schedule(0)
-
-    def _scroll_rows(self, rows: int) -> None:
-        if self.follow and rows < 0:
-            top = self._wrapped_top() if self.wrap else self._top
-            self._pause()
-            self._move(top)
-        self._move(min(self._top + rows, self.shown - 1 if self.wrap else max(0, self.shown - self._page)))
-        self._redraw()
-
     def action_line(self, step: int) -> None:
         """Scroll by lines."""
-        self._scroll_rows(step)
+        self._scroll(step)
 
     def action_page(self, step: int) -> None:
         """Scroll by pages."""
-        self._scroll_rows(step * max(1, self._page - 1))
+        self._scroll(step * max(1, self._height - 1))
+
+    def _scroll(self, rows: int) -> None:
+        at_top = rows < 0 and not self.follow and self._top == 0
+        self._scroll_rows(rows)
+        if at_top:
+            self.post_message(self.OlderAsked(self))
+
+    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
+        if self._top == 0 and not self.follow:
+            self.post_message(self.OlderAsked(self))
 
     def action_side(self, step: int) -> None:
         """Scroll sideways."""
-        self._side = max(0, self._side + step * _SIDE_STEP)
+        self.look.side = max(0, self.look.side + step * _SIDE_STEP)
         self._redraw()
 
     def action_head(self) -> None:
-        """Go to the oldest line."""
+        """Go to the oldest line; there, ask for older ones."""
+        was_there = not self.follow and self._top == 0
         self._pause()
         self._move(0)
+        if was_there:
+            self.post_message(self.OlderAsked(self))
 
     def action_tail(self) -> None:
         """Follow."""
@@ -285,8 +114,18 @@ class LogView(ScrollView, can_focus=True):
 
     def action_ago(self, minutes: int) -> None:
         """Go to the first line of the last minutes."""
+        since = time_ns() - minutes * 60 * 10**9
         self._pause()
-        self._move(self._row_of(self.store.since(time_ns() - minutes * 60 * 10**9)))
+        oldest = self.store.oldest_ns
+        if oldest is not None and oldest > since:
+            self.post_message(self.OlderAsked(self, since))
+        self.go_to_time(since)
+
+    def go_to_time(self, at_ns: int) -> None:
+        """Put the first line at or after a time on top."""
+        self._anchor = self.store.since(at_ns)
+        self._move(self.lines.row_of(self._anchor))
+        self._redraw()
 
     def action_autoscroll(self) -> None:
         """Follow or hold still."""
@@ -295,16 +134,113 @@ class LogView(ScrollView, can_focus=True):
         else:
             self._resume()
 
+    def action_next(self, step: int) -> None:
+        """Go to the next match below, or above; round the end to the other side."""
+        found = self.lines.search
+        if found and found.lines:
+            at = self._match if self._match is not None else self._bottom_line
+            number = found.after(at) if step > 0 else found.before(at)
+            self._go_to_match(found.lines[0 if step > 0 else -1] if number is None else number)
+
+    # --- looks
+
     def action_timestamps(self) -> None:
         """Show or hide the time of each line."""
-        self.timestamps = not self.timestamps
+        self.look.timestamps = not self.look.timestamps
         self._redraw()
 
     def action_wrap(self) -> None:
         """Fold long lines, or cut them."""
-        self.wrap = not self.wrap
-        self._side = 0
+        self.look.wrap = not self.look.wrap
+        self.look.side = 0
         self._schedule(0)
+
+    def action_json(self) -> None:
+        """Tell JSON lines in short, or show them as they are."""
+        self.look.json = not self.look.json
+        self._look_anew()
+
+    # --- one line
+
+    def action_select(self, step: int) -> None:
+        """Choose the line above or below; the first time the last one in view."""
+        drawn = self.drawn()
+        if not drawn:
+            return
+        chosen = self.look.selected
+        if chosen is None or not drawn[0][0] <= chosen <= drawn[-1][0]:
+            self.look.selected = drawn[-1][0]
+        else:
+            row = self.lines.row_of(chosen) + step
+            self.look.selected = self.lines.line_at(min(max(row, 0), self.shown - 1)).number
+        self._go_to(self.look.selected)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose a line; a second click spreads JSON, or folds it."""
+        drawn = self.drawn()
+        if event.y < len(drawn):
+            again = self.look.selected == drawn[event.y][0]
+            self.look.selected = drawn[event.y][0]
+            self._pause()
+            if again:
+                self.action_expand()
+
+    @property
+    def _chosen(self) -> Line | None:
+        """The chosen line; without one the last in view."""
+        drawn = self.drawn()
+        numbers = [number for number, _ in drawn]
+        number = self.look.selected if self.look.selected in numbers else numbers[-1] if numbers else None
+        return None if number is None else self.lines.line_at(self.lines.row_of(number))
+
+    def action_expand(self) -> None:
+        """Spread the chosen JSON line over rows, or fold it again."""
+        line = self._chosen
+        if line is None:
+            return
+        if line.number not in self.look.expanded and not is_json(line):
+            self.notify("This line is not JSON. Shift+Up and Shift+Down choose another.", severity="warning")
+            return
+        self._pause()
+        self.look.selected = line.number
+        self.look.expanded ^= {line.number}
+        self._look_anew()
+
+    def action_copy_line(self) -> None:
+        """Copy the chosen line as the sandbox wrote it, without controls."""
+        if (line := self._chosen) is not None:
+            self.app.copy_to_clipboard(_text(line))
+            self.notify("Copied a line.")
+
+    def action_copy_page(self) -> None:
+        """Copy the lines in view."""
+        lines = list(self._lines_in_view())
+        self.app.copy_to_clipboard("\n".join(map(_text, lines)))
+        self.notify(f"Copied {len(lines)} lines.")
+
+    def _lines_in_view(self) -> Iterator[Line]:
+        for number in dict.fromkeys(number for number, _ in self.drawn()):
+            yield self.lines.line_at(self.lines.row_of(number))
+
+    def action_mark(self) -> None:
+        """Draw a line under what has come so far."""
+        self.store.mark(time_ns(), f"──── marked {datetime.now().astimezone():%H:%M:%S} ────────────────")
+        self._schedule(0)
+
+    def action_next_mark(self) -> None:
+        """Go to the mark above, round the top to the last one."""
+        if not self.store.marks:
+            self.notify("There is no mark; m makes one.", severity="warning")
+            return
+        top = self.lines.line_at(self._top).number if self.shown else 0
+        above = [number for number in self.store.marks if number < top]
+        self._pause()
+        self._anchor = above[-1] if above else self.store.marks[-1]
+        self.look.selected = self._anchor
+        self._move(self.lines.row_of(self._anchor))
+        self._redraw()
+
+    # --- asking
 
     def action_ask_search(self) -> None:
         """Ask for a pattern to search."""
@@ -318,124 +254,10 @@ class LogView(ScrollView, can_focus=True):
         """Ask for a file to save to."""
         self.post_message(self.SaveAsked(self))
 
-    def action_next(self, step: int) -> None:
-        """Go to the next match below, or above; round the end to the other side."""
-        if self._search and self._search.lines:
-            at = self._match if self._match is not None else self._bottom_line
-            found = self._search.after(at) if step > 0 else self._search.before(at)
-            self._go_to_match(self._search.lines[0 if step > 0 else -1] if found is None else found)
-
-    @property
-    def _bottom_line(self) -> int:
-        row = min(self._top + self._page, self.shown) - 1
-        return self._line_at(row).number if row >= 0 else -1
-
-    def _go_to_match(self, number: int | None) -> None:
-        self._match = number
-        if number is None:
-            return
-        row = self._row_of(number)
-        self._pause()
-        if not self._top <= row < self._top + self._page:
-            self._move(max(0, row - self._page // 2))
-        self._redraw()
-
-    # --- drawing
-
-    def on_resize(self) -> None:
-        self._schedule(0)
-
-    def render_line(self, y: int) -> Strip:
-        if y == self.size.height - 1:
-            return self._status()
-        if self._page_strips is None:
-            self._page_strips = list(self._wrapped_page() if self.wrap else self._cut_page())
-        if y < len(self._page_strips):
-            return self._page_strips[y]
-        return Strip.blank(self.scrollable_size.width, self.rich_style)
-
-    def _cut_page(self) -> Iterator[Strip]:
-        width, base = self.scrollable_size.width, self.rich_style
-        for row in range(self._top, min(self._top + self._page, self.shown)):
-            head, body = self._runs(self._line_at(row))
-            strip = Strip(head + list(Strip(body).crop(self._side))) if self._side else Strip(head + body)
-            yield strip.adjust_cell_length(width, base)
-
-    def _wrapped_rows(self, row: int) -> list[Strip]:
-        head, body = self._runs(self._line_at(row))
-        indent = len(head[0].text)
-        folded = wrapped(body, max(1, self.scrollable_size.width - indent))
-        blank = Segment(" " * indent, self.rich_style)
-        rows = [Strip([*(head if at == 0 else [blank]), *runs]) for at, runs in enumerate(folded)]
-        return [strip.adjust_cell_length(self.scrollable_size.width, self.rich_style) for strip in rows]
-
-    def _wrapped_page(self) -> list[Strip]:
-        """A page of folded lines: up from the newest while following, else down from the line on top."""
-        strips: list[Strip] = []
-        if not self.follow:
-            for row in range(self._top, self.shown):
-                strips += self._wrapped_rows(row)
-                if len(strips) >= self._page:
-                    break
-            return strips[: self._page]
-        for row in range(self.shown - 1, -1, -1):
-            strips = self._wrapped_rows(row) + strips
-            if len(strips) >= self._page:
-                break
-        return strips[-self._page :]
-
-    def _wrapped_top(self) -> int:
-        """The row whose line is the first in view while following folded lines."""
-        height = 0
-        for row in range(self.shown - 1, -1, -1):
-            height += len(self._wrapped_rows(row))
-            if height >= self._page:
-                return row
-        return 0
-
-    def _runs(self, line: Line) -> tuple[list[Segment], list[Segment]]:
-        """What stands before a line, and the line; only lines in view come here, and the last ones are kept."""
-        name = {STDERR: "log--error", GAP: "log--gap"}.get(line.kind)
-        base = self.rich_style
-        mark = Segment(prefix(line, timestamps=self.timestamps), base + self._part("log--prefix"))
-        body = self._line_strips.get(line.number)
-        if body is None or line.partial:
-            text = line_text(line)
-            if self._search:
-                highlight(text, self._search.pattern)
-            body = segments(text, base + self._part(name) if name else base)
-            if len(self._line_strips) >= _STRIP_CACHE:
-                self._line_strips.clear()
-            if not line.partial:
-                self._line_strips[line.number] = body
-        return [mark], body
-
-    def _part(self, name: str) -> Style:
-        return self.get_component_rich_style(name)
-
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self._line_strips.clear()
-        self._page_strips = None
-
-    def _status(self) -> Strip:
-        base = self.get_component_rich_style("log--status")
-        word, style = ("FOLLOWING", "log--following") if self.follow else ("PAUSED", "log--paused")
-        last = min(self._top + self._page, self.shown) if not self.follow else self.shown
-        parts = [f" [{last:,}/{self.shown:,}]"]
-        if self._filter:
-            parts.append(f"filtered from {self.total:,}")
-        if self._search:
-            at = self._search.row_of(self._match) + 1 if self._match is not None else 0
-            parts.append(f"match {at:,}/{len(self._search.lines):,}")
-        if self.store.first:
-            parts.append(f"{self.store.first:,} older dropped")
-        parts.append("E = stderr")
-        strip = Strip([Segment(word, base + self._part(style)), Segment("  ".join(parts), base)])
-        return strip.adjust_cell_length(self.scrollable_size.width, base)
+    def action_ask_gone(self) -> None:
+        """Ask for the logs of sandboxes that are gone."""
+        self.post_message(self.GoneAsked(self))
 
 
-def _write_new(path: Path, parts: Sequence[bytes]) -> int:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        return sum(file.write(part) for part in parts)
+def _text(line: Line) -> str:
+    return line.data.rstrip(b"\r\n").decode("utf-8", "replace")

@@ -1,0 +1,70 @@
+"""Regular expressions for text that a sandbox chose and a pattern that a person types, both without limits.
+
+Python's ``re`` backtracks: ``(a+)+$`` on 30 letters takes minutes, holds the interpreter's lock, and cannot be
+stopped. RE2 runs in time linear in the text whatever the pattern, so it may run on the event loop chunk by chunk.
+What it cannot do in linear time (look-around, backreferences) it refuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import re2
+
+from sandbox_console.errors import UsageError
+
+MEMORY_BYTES = 8 << 20
+"""What one compiled pattern may take; past it RE2 forgets states and goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern: ``lines`` for raw chunks, where a match never crosses a line, ``shown`` for drawn text."""
+
+    text: str
+    inverse: bool
+    lines: Any
+    shown: Any
+
+    def matches(self, data: bytes) -> bool:
+        """Whether a line is one of those wanted."""
+        return (self.lines.search(data) is not None) != self.inverse
+
+
+def compile_pattern(text: str, *, invertible: bool = False) -> Pattern:
+    """A regular expression over lines; in lower case it ignores case. Raises UsageError.
+
+    With ``invertible`` a leading ``!`` means the lines that do not match; ``[!]`` is the sign itself.
+    """
+    inverse = invertible and text.startswith("!")
+    body = text[1:] if inverse else text
+    try:
+        raw = body.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{text!r} is not valid text", hint="type it anew") from None
+    return Pattern(text, inverse, _compiled(raw, text, never_nl=True), _compiled(body, text, never_nl=False))
+
+
+def _compiled(body: bytes | str, text: str, *, never_nl: bool) -> Any:
+    options = re2.Options()
+    options.case_sensitive = any(char.isupper() for char in text)
+    options.never_nl = never_nl
+    options.log_errors = False  # RE2 would print them over the screen
+    options.max_mem = MEMORY_BYTES
+    prefix = b"(?m)" if isinstance(body, bytes) else "(?m)"
+    try:
+        return re2.compile(prefix + body, options)  # type: ignore[operator]
+    except re2.error as error:
+        raise UsageError(f"{text!r} is not a regular expression here: {_why(error)}", hint=_hint(error)) from None
+
+
+def _why(error: Exception) -> str:
+    reason = error.args[0] if error.args else ""
+    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+
+
+def _hint(error: Exception) -> str:
+    if "perl operator" in _why(error) or "escape sequence" in _why(error):
+        return "look-around and backreferences are left out: with them a pattern may run for ever"
+    return "escape . * + ? ( [ { \\ | ^ $ with a backslash"

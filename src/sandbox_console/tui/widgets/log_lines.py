@@ -1,0 +1,83 @@
+"""Which lines a log view scrolls through: all of a store, or those that a filter lets through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+from sandbox_console.logs.index import LineIndex
+from sandbox_console.logs.pattern import compile_pattern
+from sandbox_console.logs.store import Line, LineStore
+
+
+class ShownLines:
+    """Rows 0.. over a store; a row is a line's place among those shown, a number is the line's own."""
+
+    def __init__(self, store: LineStore) -> None:
+        self.store = store
+        self.filter: LineIndex | None = None
+        self.search: LineIndex | None = None
+
+    def use(self, store: LineStore) -> None:
+        """Show another store by the same filter and search."""
+        self.store = store
+        self.filter = self.filter and LineIndex(store, self.filter.pattern)
+        self.search = self.search and LineIndex(store, self.search.pattern)
+
+    def set_filter(self, pattern: str | None) -> None:
+        """Let through only what matches; ``!`` before it turns it round. Raises UsageError."""
+        self.filter = LineIndex(self.store, compile_pattern(pattern, invertible=True)) if pattern else None
+
+    def set_search(self, pattern: str | None) -> None:
+        """Look for a pattern. Raises UsageError."""
+        self.search = LineIndex(self.store, compile_pattern(pattern)) if pattern else None
+
+    def forget(self) -> None:
+        """Let go of lines that the store has dropped."""
+        for index in (self.filter, self.search):
+            if index is not None:
+                index.forget()
+
+    def scan(self, budget_s: float, clock: Callable[[], float] = perf_counter) -> bool:
+        """Look through new lines for about ``budget_s``; whether that was all."""
+        until = clock() + budget_s
+        for index in (self.filter, self.search):
+            for _ in index.advance() if index is not None else ():
+                if clock() > until:
+                    return False
+        return True
+
+    @property
+    def shown(self) -> int:
+        """How many lines there are to scroll through."""
+        return len(self.filter.lines) if self.filter else self.total
+
+    @property
+    def total(self) -> int:
+        """How many lines there are, filtered or not."""
+        return len(self.store) + len(self.store.partials())
+
+    def line_at(self, row: int) -> Line:
+        """The line of a row."""
+        if self.filter:
+            return self.store.line(self.filter.lines[row])
+        if row < len(self.store):
+            return self.store.line(self.store.first + row)
+        return self.store.partials()[row - len(self.store)]
+
+    def row_of(self, number: int) -> int:
+        """The row of a line, or of the next one shown past it."""
+        return self.filter.row_of(number) if self.filter else max(0, number - self.store.first)
+
+    def raw(self) -> list[bytes]:
+        """The bytes of what is shown as the sandbox wrote them; the reader's own marks are left out."""
+        store = self.store
+        if self.filter:
+            lines = [store.line(number) for number in self.filter.lines if number >= store.first]
+            return [line.data for line in lines if not line.marked]
+        if store.marks:
+            lines = [store.line(number) for number in range(store.first, store.end)]
+            parts = [line.data for line in lines if not line.marked]
+        else:
+            parts = [bytes(chunk) for _, _, chunk in store.chunks()]
+        return parts + [line.data for line in store.partials()]

@@ -1,0 +1,32 @@
+"""The last row of a log: whether it follows, how much of what is shown, what memory it takes."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from rich.style import Style
+
+from sandbox_console.tui.widgets.log_line import StyleOf
+from sandbox_console.tui.widgets.log_lines import ShownLines
+from sandbox_console.tui.words import size
+
+
+def status_segments(
+    lines: ShownLines, *, follow: bool, last: int, match: int | None, older: str, style_of: StyleOf
+) -> list[Segment]:
+    """``FOLLOWING [n/shown]`` and what else a reader must know, the most important first."""
+    base: Style = style_of("status")
+    word, style = ("FOLLOWING", "following") if follow else ("PAUSED", "paused")
+    store = lines.store
+    parts = [f" [{last:,}/{lines.shown:,}]"]
+    if lines.filter:
+        parts.append(f"filtered from {lines.total:,}")
+    if lines.search:
+        at = lines.search.row_of(match) + 1 if match is not None else 0
+        parts.append(f"match {at:,}/{len(lines.search.lines):,}")
+    if older:
+        parts.append(older)
+    if store.dropped:
+        parts.append(f"{store.dropped:,} older dropped")
+    parts.append(f"{size(store.size_bytes)} of {size(store.cap_bytes)}")
+    parts.append("E = stderr")
+    return [Segment(word, base + style_of(style)), Segment("  ".join(parts), base)]
