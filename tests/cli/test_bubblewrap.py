@@ -209,10 +209,10 @@ def test_all_problems_are_told_at_once(cli: Cli) -> None:
 
 
 def test_an_unenforceable_wish_is_exit_8_and_named(cli: Cli) -> None:
-    done = cli("create", "n", "--image", "host", "--egress", "pypi.example", "--json")
+    done = cli("create", "n", "--image", "host", "--runtime", "runsc", "--json")
     error = json.loads(done.stderr)
     assert (done.returncode, error["code"]) == (8, "unsupported")
-    assert "egress" in error["message"]
+    assert "runtime" in error["message"]
     assert error["audit_id"] is not None
 
 
@@ -278,7 +278,7 @@ def test_a_dry_run_tells_and_does_nothing(cli: Cli) -> None:
     assert told["problems"] == {}
     assert "runtime" in told["missing"]
     assert cli("create", "a b", "--image", "host", "--dry-run").returncode == 2
-    assert cli("create", "n", "--image", "host", "--egress", "a.example", "--dry-run").returncode == 8
+    assert cli("create", "n", "--image", "host", "--runtime", "runsc", "--dry-run").returncode == 8
     assert cli("create", "n", "--image", "host", "--dry-run", "--read-only").returncode == 4
     assert cli.json("ls", "--all") == []
     assert cli.json("audit", "ls") == []
@@ -328,7 +328,7 @@ def test_an_update_shows_its_plan_then_does_it(cli: Cli, box: str) -> None:
 
 def test_an_unsupported_update_changes_nothing(cli: Cli, box: str) -> None:
     before = cli.json("show", box)[0]["ref"]
-    assert cli("update", box, "--egress", "a.example").returncode == 8
+    assert cli("update", box, "--runtime", "runsc").returncode == 8
     assert cli.json("show", box)[0]["ref"] == before
 
 

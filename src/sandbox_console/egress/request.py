@@ -122,8 +122,8 @@ def _check_host(fields: list[tuple[bytes, bytes]], name: str, port: int, version
     found = [value for key, value in fields if key.lower() == b"host"]
     if len(found) > 1 or (not found and version == b"HTTP/1.1" and not connect):
         raise BadRequest("it needs exactly one Host header")
-    if found:
-        host, other, _ = _authority(found[0], port if connect else 80)
+    if found and not connect:  # of a CONNECT it goes nowhere, and clients name the proxy in it
+        host, other, _ = _authority(found[0], 80)
         if named(host) != name or other != port:
             raise BadRequest(f"the Host header names {host}, not {name}", "host_mismatch")
 
