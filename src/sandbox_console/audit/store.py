@@ -14,14 +14,14 @@ from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.lock import Lock
 from sandbox_console.audit.reserve import Reserve
-from sandbox_console.audit.retention import Keep, forget_old
+from sandbox_console.audit.retention import Keep, take_away, too_old
 from sandbox_console.audit.rows import Draft, Row
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
 
 CHECKPOINT_EVERY = 500  # appends; a WAL of about 2 MiB
 ANCHOR_EVERY, ANCHOR_S = 100, 60.0
-_ROOM = 1024 * 1024  # less than this free is a full disk
+_ROOM = 2 * 1024 * 1024  # less free space than this is a full disk
 _SQLITE_IOERR, _SQLITE_FULL, _SQLITE_CANTOPEN = 10, 13, 14
 
 
@@ -50,6 +50,10 @@ class Store:
                 self._open()
                 self._mend()
                 self._reserve.fill()
+                with suppress(OSError):  # a full disk: the next one to write has it
+                    self._anchors.prepare()
+                    if self._anchors.last() is None:
+                        self._anchor("first")
         except BaseException as error:
             self._let_go()
             self._lock.release()
@@ -129,8 +133,8 @@ class Store:
         raise unavailable(error, self._layout.segment(self._index)) from error
 
     def _spill(self, drafts: Sequence[Draft]) -> list[Row]:
-        waiting = self._reserve.rows()
-        made = rows.chained(drafts, (waiting[-1][0], waiting[-1][-1]) if waiting else rows.head(self._there()))
+        waiting = self._reserve.last()
+        made = rows.chained(drafts, (waiting[0], waiting[-1]) if waiting else rows.head(self._there()))
         try:
             self._reserve.add(made)
         except OSError as error:
@@ -141,6 +145,10 @@ class Store:
         """Move what waits in the reserve into the database; a crash between commit and clear leaves known rows."""
         if not self._reserve.holding:
             return
+        if self._room() < _ROOM:
+            full = sqlite3.OperationalError("database or disk is full")
+            full.sqlite_errorcode = _SQLITE_FULL
+            raise full
         last, prev = rows.head(self._there())
         fresh = [row for row in self._reserve.rows() if row[0] > last]
         if fresh and fresh[0][-2] == prev:
@@ -194,9 +202,11 @@ class Store:
         self._anchor("rotate")
         self._checkpoint()
         self._follow()
-        gone = forget_old(self._layout, self._keep, self._anchors)
-        if gone:
-            self._append([Draft(Kind.CHECKPOINT, self._actor, self._session, "retention", body={"removed": gone})])
+        if old := too_old(self._layout, self._keep, self._anchors):
+            # On record first: a segment that is missing without a row that tells of it was taken by somebody else.
+            self._append([Draft(Kind.CHECKPOINT, self._actor, self._session, "retention", body={"removed": old})])
+            for told in old:
+                take_away(self._layout.segment(told["segment"]), self._keep.archive)
 
     def _follow(self) -> None:
         """Be on the newest segment, and on the file that was opened: a renamed one would swallow rows in silence."""
@@ -258,9 +268,12 @@ class Store:
         """Whether the disk is full: SQLite says it, or cannot write or make a file and there is no room for one."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (_SQLITE_IOERR, _SQLITE_CANTOPEN):
-            room = os.statvfs(self._layout.folder)
-            return room.f_bavail * room.f_frsize < _ROOM
+            return self._room() < _ROOM
         return code == _SQLITE_FULL
+
+    def _room(self) -> int:
+        found = os.statvfs(self._layout.folder)
+        return found.f_bavail * found.f_frsize
 
     def _checkpoint(self) -> None:
         with suppress(sqlite3.Error, AuditUnavailable):

@@ -1,0 +1,75 @@
+"""Where the parts of the log are: segments, their manifests, anchors, the reserve, the lock, the sessions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The log whose first segment is ``first``; the segment with the highest index is the one that is written."""
+
+    first: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of all parts."""
+        return self.first.parent
+
+    @property
+    def lock(self) -> Path:
+        """The file whose flock every append takes."""
+        return self.first.with_suffix(".lock")
+
+    @property
+    def sessions(self) -> Path:
+        """The folder of the sessions' locks."""
+        return self.folder / "sessions"
+
+    @property
+    def anchors(self) -> Path:
+        """Signed heads of the chain, a JSON line each."""
+        return self.folder / "anchors.jsonl"
+
+    @property
+    def key(self) -> Path:
+        """The anchors' key, 0600."""
+        return self.folder / "anchor.key"
+
+    @property
+    def reserve(self) -> Path:
+        """Space set aside for outcomes and for stopping things when the disk is full."""
+        return self.folder / "reserve"
+
+    @property
+    def cursor(self) -> Path:
+        """How far the log was shipped."""
+        return self.folder / "shipped.json"
+
+    def segment(self, index: int) -> Path:
+        """The file of a segment; the first has index 1."""
+        return self.first if index == 1 else self.first.with_name(f"{self.first.stem}-{index:06d}.db")
+
+    def manifest(self, index: int) -> Path:
+        """What is known of a sealed segment, kept when the segment goes."""
+        return self.first.with_name(f"{self.first.stem}-{index:06d}.manifest.json")
+
+    def quarantine(self, index: int) -> Path:
+        """Why a damaged segment was left, and where the next one begins."""
+        return self.first.with_name(f"{self.first.stem}-{index:06d}.quarantine.json")
+
+    def indices(self) -> list[int]:
+        """The segments that are there, oldest first."""
+        pattern = re.compile(re.escape(self.first.stem) + r"-([0-9]{6,})\.db\Z")
+        found = [1] if self.first.exists() else []
+        try:
+            names = [path.name for path in self.folder.iterdir()]
+        except FileNotFoundError:
+            return found
+        return sorted(found + [int(match[1]) for name in names if (match := pattern.match(name))])
+
+    def newest(self) -> int:
+        """The index of the segment to write; 1 where there is none yet."""
+        return max(self.indices(), default=1)

@@ -1,0 +1,49 @@
+"""The reading end: snapshots of the segments, never a lock on them. Works where the log cannot be written."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import aiosqlite
+
+from sandbox_console.audit import schema
+from sandbox_console.audit.store import unavailable
+from sandbox_console.audit.thread import connect, unit
+from sandbox_console.errors import AuditUnavailable
+
+
+@asynccontextmanager
+async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
+    """A read-only connection to one segment; None where it is not there or empty. Raises AuditUnavailable."""
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            yield None
+            return
+        db = await _connect(path)
+        try:
+            await unit(db, lambda: schema.refuse_newer(db._conn))  # noqa: SLF001
+            yield db
+        finally:
+            await db.close()
+    except (sqlite3.Error, OSError) as error:
+        raise unavailable(error, path) from error
+
+
+async def _connect(path: Path) -> aiosqlite.Connection:
+    # Where the folder is not writable SQLite cannot make its -shm file: an immutable read still works.
+    for mode in ("mode=ro", "mode=ro&immutable=1"):
+        db = await connect(f"file:{quote(str(path))}?{mode}", uri=True)
+        try:
+            await db.execute_fetchall("SELECT 1 FROM sqlite_schema LIMIT 1")
+        except sqlite3.OperationalError:
+            await db.close()
+            continue
+        except BaseException:  # a connection left open keeps its thread, and the thread the process
+            await db.close()
+            raise
+        return db
+    raise AuditUnavailable(f"the audit log {path} cannot be read", hint=f"check the permissions of {path.parent}")

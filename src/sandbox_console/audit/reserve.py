@@ -1,0 +1,128 @@
+"""Space set aside on disk, so that what stops things, and every outcome, is recorded when the disk is full.
+
+The file is written full once, so that overwriting it needs no block of the disk, whoever else fills it. Rows go
+into it as they will stand in the database, and move there when there is room again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+BYTES = 8 * 1024 * 1024
+"""About 20,000 rows."""
+
+EMERGENCY = frozenset({"stop", "kill", "pause", "egress-deny"})
+"""Verbs that may spend it: each takes something away from a sandbox."""
+
+_ROW_MOST = 1024 * 1024  # a longer row's arguments would have been refused by the kernel
+
+Row = tuple[Any, ...]
+
+
+class Reserve:
+    """The file. Its holder has the log's lock. The rows' blobs are hex in it, a JSON line each, ended by a NUL."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def fill(self) -> bool:
+        """Make it where it is missing or short; whether it is whole. A full disk is no error here."""
+        with suppress(OSError):
+            if self._path.stat().st_size >= BYTES:
+                return True
+        fresh = self._path.with_suffix(".new")
+        try:
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                for _ in range(BYTES // 65536):
+                    file.write(bytes(65536))  # blocks that fallocate(2) only promises would be converted when written
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.rename(self._path)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            return False
+        return True
+
+    @property
+    def holding(self) -> bool:
+        """Whether rows wait in it."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return os.pread(fd, 1, 0) == b"{"
+        finally:
+            os.close(fd)
+
+    def rows(self) -> list[Row]:
+        """The rows that wait, oldest first; a last one that was cut off by a crash was never acknowledged."""
+        try:
+            held = self._path.read_bytes().split(b"\0", 1)[0]
+        except FileNotFoundError:
+            return []
+        return list(takewhile(bool, map(_parsed, held.splitlines())))  # type: ignore[arg-type]
+
+    def last(self) -> Row | None:
+        """The newest row that waits."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            end = self._end(fd)
+            tail = os.pread(fd, min(end, _ROW_MOST), max(0, end - _ROW_MOST))
+        finally:
+            os.close(fd)
+        return next((row for line in reversed(tail.splitlines()) if (row := _parsed(line))), None)
+
+    def add(self, rows: list[Row]) -> None:
+        """Append rows, on disk when this returns. Raises OSError where it is full or missing."""
+        lines = b"".join(
+            json.dumps({"row": [*row[:-2], row[-2].hex(), row[-1].hex()]}, separators=(",", ":")).encode() + b"\n"
+            for row in rows
+        )
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            at = self._end(fd)
+            if at + len(lines) >= os.fstat(fd).st_size:
+                raise OSError("the reserve is spent")
+            # The NUL ends them: what stands behind it may be rows that moved to the database long ago.
+            if os.pwrite(fd, lines + b"\0", at) != len(lines) + 1:
+                raise OSError("the reserve was written in part")
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+    def clear(self) -> None:
+        """Forget the rows; the space stays."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.pwrite(fd, b"\0", 0)
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+    @staticmethod
+    def _end(fd: int) -> int:
+        at = 0
+        while block := os.pread(fd, 65536, at):
+            found = block.find(b"\0")
+            if found >= 0:
+                return at + found
+            at += len(block)
+        return at
+
+
+def _parsed(line: bytes) -> Row | None:
+    try:
+        columns = json.loads(line)["row"]
+    except (ValueError, KeyError):
+        return None
+    return (*columns[:-2], bytes.fromhex(columns[-2]), bytes.fromhex(columns[-1]))

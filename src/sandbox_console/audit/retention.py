@@ -1,0 +1,53 @@
+"""How large a segment may grow, and how long old ones are kept: whole segments, whose manifests stay."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.audit.anchors import Anchors
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.segments import read_signed
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """``segment_bytes`` is when a segment is sealed; ``days`` and ``segments`` are how much is kept, None for all.
+
+    ``archive`` is a folder that old segments are moved to; without one they are removed.
+    """
+
+    segment_bytes: int = 64 * MIB
+    days: float | None = None
+    segments: int | None = None
+    archive: Path | None = None
+
+
+def too_old(layout: Layout, keep: Keep, anchors: Anchors) -> list[dict[str, Any]]:
+    """What the manifests say of sealed segments that are too old or too many, oldest first."""
+    sealed = layout.indices()[:-1]
+    too_many = set(sealed[: max(0, len(sealed) + 1 - keep.segments)]) if keep.segments else set()
+    before_ns = time.time_ns() - int(keep.days * 86400e9) if keep.days else 0
+    found: list[dict[str, Any]] = []
+    for index in sealed:
+        told, _ = read_signed(layout.manifest(index), anchors)
+        if told is None or not (index in too_many or told["sealed_at_ns"] < before_ns):
+            break  # oldest first, without a hole: what is kept is one chain
+        found.append({name: told[name] for name in ("segment", "first_seq", "last_seq", "last_hash")})
+    return found
+
+
+def take_away(path: Path, archive: Path | None) -> None:
+    """Remove a segment's files, or move them to the archive. Raises OSError."""
+    for part in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+        if not part.exists():
+            continue
+        if archive is None:
+            part.unlink()
+        else:
+            archive.mkdir(mode=0o700, parents=True, exist_ok=True)
+            part.replace(archive / part.name)

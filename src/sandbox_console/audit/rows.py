@@ -1,0 +1,78 @@
+"""A row before and after it has its place in the chain."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox_console.audit import schema
+from sandbox_console.audit.chain import digest
+from sandbox_console.audit.reserve import EMERGENCY
+from sandbox_console.model.audit import Kind
+
+Row = tuple[Any, ...]
+Place = tuple[int, bytes]
+"""A row's seq and hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A row before it has its place in the chain."""
+
+    kind: Kind
+    actor: str
+    session: str
+    action: str
+    backend: str = ""
+    target: str = ""
+    ref: int | None = None
+    request_id: str = ""
+    outcome: str = ""
+    dur_us: int | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def urgent(self) -> bool:
+        """Whether it may spend the reserve: an end of something, or what takes something from a sandbox."""
+        return self.kind is not Kind.ATTEMPT or self.action in EMERGENCY
+
+
+def chained(drafts: Sequence[Draft], head: Place) -> list[Row]:
+    """The drafts as rows behind ``head``. The second of two at once belongs to the first, whose seq is known now."""
+    rows: list[Row] = []
+    seq, prev = head
+    for draft in drafts:
+        seq += 1
+        ref = seq - 1 if draft.ref is None and draft is not drafts[0] else draft.ref
+        columns = (
+            seq, time.time_ns(), str(draft.kind), ref, draft.actor, draft.session, draft.request_id, draft.action,
+            draft.backend, draft.target, str(draft.outcome), draft.dur_us, canonical(draft.body),
+        )  # fmt: skip
+        made = digest(prev, columns)
+        rows.append((*columns, prev, made))
+        prev = made
+    return rows
+
+
+def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Insert rows inside the caller's transaction."""
+    marks = ",".join("?" * len(schema.COLUMNS))
+    connection.executemany(f"INSERT INTO record VALUES ({marks})", rows)  # noqa: S608
+
+
+def head(connection: sqlite3.Connection) -> Place:
+    """The place behind which a segment's next row comes."""
+    found: Place | None = connection.execute("SELECT seq, hash FROM record ORDER BY seq DESC LIMIT 1").fetchone()
+    if found is not None:
+        return found
+    begin = schema.head_of(connection)
+    return begin.first_seq - 1, begin.genesis
+
+
+def canonical(body: Mapping[str, Any]) -> str:
+    """The body as it is hashed and stored: ASCII JSON, keys sorted, no spaces."""
+    return json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,138 @@
+"""Segments: how one is opened, sealed and followed by the next, and how a damaged one is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sandbox_console.audit import rows, schema
+from sandbox_console.audit.anchors import Anchors, sign
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.rows import Place
+
+_SQLITE_CORRUPT, _SQLITE_NOTADB = 11, 26
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A writing connection to a segment that is there. Raises sqlite3.Error, AuditUnavailable."""
+    db = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, check_same_thread=False)
+    try:
+        schema.prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def connect_frozen(path: Path) -> sqlite3.Connection:
+    """A reading connection that needs no file beside the segment: for a disk too full to make one.
+
+    Raises sqlite3.Error where a WAL is left, whose rows it would not see.
+    """
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size:
+        raise sqlite3.OperationalError("rows wait in the write-ahead log, and there is no room to read it")
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
+    )
+
+
+def make(path: Path, head: schema.Head) -> None:
+    """Write a segment's file whole or not at all; what a killed maker left half done is overwritten."""
+    fresh = path.with_name(path.name + ".new")
+    for leftover in (fresh, fresh.with_name(fresh.name + "-journal")):
+        leftover.unlink(missing_ok=True)
+    os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = FULL")
+        schema.create(db, head)
+    fresh.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have a rename survive a power cut."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def follow_on(db: sqlite3.Connection, layout: Layout, index: int, anchors: Anchors) -> None:
+    """Make the segment behind a sealed one, and the sealed one's manifest."""
+    head = schema.head_of(db)
+    last, digest = rows.head(db)
+    [count] = db.execute("SELECT count(*) FROM record").fetchone()
+    told = {"segment": index, "console": head.console, "first_seq": head.first_seq, "last_seq": last, "rows": count,
+            "genesis": head.genesis.hex(), "last_hash": digest.hex(), "sealed_at_ns": time.time_ns()}  # fmt: skip
+    write_signed(layout.manifest(index), told, anchors)
+    carried = tuple(schema.open_attempts(db))
+    make(layout.segment(index + 1), schema.Head(head.console, index + 1, digest, last + 1, carried))
+
+
+def leave_damaged(layout: Layout, index: int, problem: str, anchors: Anchors) -> None:
+    """Leave a damaged segment where it is and begin the next one at the last anchor, or behind what can be read."""
+    anchor = anchors.last()
+    readable = _readable_place(layout.segment(index))
+    last = max(readable[0] if readable else 0, anchor.seq if anchor else 0)
+    link = bytes.fromhex(anchor.hash) if anchor else b""
+    console = anchor.console if anchor else schema.new_log().console
+    told = {"segment": index, "problem": problem, "at_ns": time.time_ns(), "last_seq": last, "link": link.hex(),
+            "anchored_seq": anchor.seq if anchor else 0, "console": console}  # fmt: skip
+    write_signed(layout.quarantine(index), told, anchors)
+    make(layout.segment(index + 1), schema.Head(console, index + 1, link, last + 1))
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether SQLite says that the file itself is broken."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return isinstance(error, sqlite3.DatabaseError) and code & 0xFF in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
+
+
+def damage(db: sqlite3.Connection) -> str:
+    """What SQLite's quick check finds wrong with the file; empty where it is sound."""
+    try:
+        [found] = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "" if found == "ok" else str(found)
+
+
+def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
+    """Write a manifest, signed by the anchors' key, whole or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    text = json.dumps(told | {"mac": sign(told, anchors)}, indent=1) + "\n"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    sync_folder(path.parent)
+
+
+def read_signed(path: Path, anchors: Anchors) -> tuple[dict[str, Any] | None, str]:
+    """A manifest, and what is wrong with it; None where there is none."""
+    try:
+        told = json.loads(path.read_text())
+        mac = told.pop("mac", "")
+    except FileNotFoundError:
+        return None, ""
+    except (OSError, ValueError, AttributeError):
+        return None, f"{path.name} cannot be read"
+    if sign(told, anchors) != mac:
+        return None, f"{path.name} was changed: its signature does not hold"
+    return told, ""
+
+
+def _readable_place(path: Path) -> Place | None:
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as db:
+        return rows.head(db)
+    return None

@@ -1,0 +1,197 @@
+"""Does the log hold? Every row of every segment, the anchors outside it, the manifests of what is gone."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.audit import chain, schema, segments
+from sandbox_console.audit.anchors import Anchor, Anchors
+from sandbox_console.audit.chain import Walk
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.reading import reading
+from sandbox_console.audit.reserve import Reserve
+from sandbox_console.audit.store import ANCHOR_EVERY
+from sandbox_console.audit.thread import unit
+from sandbox_console.errors import AuditUnavailable
+from sandbox_console.model.audit import Verification
+
+LIMITS = (
+    "whoever can read anchor.key can rewrite log and anchors together; only a copy in journald or elsewhere shows it",
+    "rows behind the last anchor can be cut off unseen",
+    "what was done past this console is in no row",
+)
+_COLUMNS = ", ".join(schema.COLUMNS)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the walk has found so far."""
+
+    rows: int = 0
+    last: int = 0
+    head: bytes = b""
+    first_bad: int | None = None
+    problem: str = ""
+    attempts: int = 0
+    ends: int = 0
+    unknown: int = 0
+    segments: int = 0
+    warnings: list[str] = field(default_factory=list)
+    retired: set[int] = field(default_factory=set)
+
+    def fail(self, problem: str, bad: int | None = None) -> None:
+        """Keep the first problem."""
+        if not self.problem:
+            self.problem, self.first_bad = problem, bad
+
+
+async def verify(path: Path) -> Verification:
+    """Walk the whole log. A segment that cannot be read is a problem of the log, not an error of the walk.
+
+    Raises AuditUnavailable where the newest segment cannot be read at all, or was written by a newer console.
+    """
+    layout = Layout(path)
+    anchors = Anchors(layout.anchors, layout.key)
+    # Anchors are read first: a row is committed before it is anchored, so each of these has its row by now.
+    signed, problem = anchors.read()
+    found = _Found()
+    indices = layout.indices()
+    for index in indices:
+        await _segment(
+            layout, index, anchors, {one.seq: one.hash for one in signed}, found, newest=index == indices[-1]
+        )
+    if problem:
+        found.fail(problem)
+    if indices and indices[0] > 1 and indices[0] - 1 not in found.retired:
+        found.fail(f"segment {indices[0] - 1} is missing, and no row tells that the retention took it")
+    _against_anchors(layout, signed, found)
+    _reserve(layout, found)
+    head = found.head.hex() if found.rows else ""
+    return Verification(not found.problem, found.rows, head, found.first_bad, found.problem,
+                        max(0, found.attempts - found.ends), found.unknown, (*found.warnings, *LIMITS),
+                        segments=found.segments, anchors=len(signed),
+                        anchored_at=signed[-1].at_ns / 1e9 if signed else None)  # fmt: skip
+
+
+async def _segment(
+    layout: Layout, index: int, anchors: Anchors, signed: Mapping[int, str], found: _Found, *, newest: bool
+) -> None:
+    try:
+        async with reading(layout.segment(index)) as db:
+            if db is None:
+                return
+            told, walked = await unit(db, lambda: _walk(db._conn, layout, index, anchors, signed, found))  # noqa: SLF001
+    except AuditUnavailable as error:
+        if newest:
+            raise
+        if not layout.quarantine(index).exists():  # else the next segment's beginning tells of it
+            found.fail(f"segment {index}: {error.message}")
+        return
+    found.segments += 1
+    found.rows += told["rows"]
+    found.attempts += told["attempts"]
+    found.ends += told["ends"]
+    found.unknown += told["unknown"]
+    found.last, found.head = walked.last, walked.head
+    if walked.problem:
+        found.fail(walked.problem, walked.bad)
+    if told["damage"]:
+        found.fail(f"segment {index} is damaged: {told['damage']}")
+
+
+def _walk(
+    db: sqlite3.Connection, layout: Layout, index: int, anchors: Anchors, signed: Mapping[int, str], found: _Found
+) -> tuple[dict[str, Any], Walk]:
+    db.execute("BEGIN")
+    try:
+        head = schema.head_of(db)
+        if problem := _link(layout, index, head, anchors, found):
+            found.fail(problem, head.first_seq)
+        told: dict[str, Any] = {"damage": segments.damage(db), "rows": 0, "attempts": 0, "ends": 0, "unknown": 0}
+        rows = db.execute(f"SELECT {_COLUMNS} FROM record ORDER BY seq")  # noqa: S608
+        try:
+            walked = chain.walk(head.genesis, head.first_seq - 1, rows, signed)
+            told |= _counts(db)
+            found.retired |= _retired(db)
+        except sqlite3.DatabaseError as error:
+            walked = Walk(head.first_seq - 1, head.genesis, None, f"segment {index} cannot be read: {error}")
+        return told, walked
+    finally:
+        db.execute("ROLLBACK")
+
+
+def _counts(db: sqlite3.Connection) -> dict[str, int]:
+    kinds = dict(db.execute("SELECT kind, count(*) FROM record GROUP BY kind").fetchall())
+    unknown = kinds.get("unknown", 0)
+    return {"rows": sum(kinds.values()), "attempts": kinds.get("attempt", 0),
+            "ends": kinds.get("outcome", 0) + unknown, "unknown": unknown}  # fmt: skip
+
+
+def _retired(db: sqlite3.Connection) -> set[int]:
+    """The segments that rows here say the retention took."""
+    rows = db.execute("SELECT body FROM record WHERE action = 'retention' AND kind = 'checkpoint'").fetchall()
+    with suppress(ValueError, TypeError, KeyError):
+        return {told["segment"] for [body] in rows for told in json.loads(body)["removed"]}
+    return set()
+
+
+def _link(layout: Layout, index: int, head: schema.Head, anchors: Anchors, found: _Found) -> str:
+    """What is wrong with how a segment follows the one before it; empty where nothing is."""
+    if index == 1:
+        return "" if head.genesis == chain.genesis(head.console) else "the log's beginning was changed"
+    left, problem = segments.read_signed(layout.quarantine(index - 1), anchors)
+    if problem:
+        return problem
+    if left is not None:
+        return _after_damage(layout, index, head, left, found)
+    if layout.segment(index - 1).exists():
+        follows = (found.last + 1, found.head) == (head.first_seq, head.genesis)
+        return "" if follows or found.problem else f"segment {index} does not follow segment {index - 1}"
+    told, problem = segments.read_signed(layout.manifest(index - 1), anchors)
+    if found.segments:
+        return f"segment {index - 1} is missing"
+    if told is None:
+        return problem or f"segment {index - 1} is missing, and no manifest tells of it"
+    if (told["last_seq"] + 1, told["last_hash"]) != (head.first_seq, head.genesis.hex()):
+        return f"segment {index} does not follow segment {index - 1} as its manifest tells"
+    found.warnings.append(f"rows up to {told['last_seq']} were taken away by the retention; their manifests remain")
+    return ""
+
+
+def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[str, Any], found: _Found) -> str:
+    if (left["last_seq"] + 1, left["link"]) != (head.first_seq, head.genesis.hex()):
+        return f"segment {index} does not follow the damaged segment {index - 1} as was written down"
+    if layout.segment(index - 1).exists():
+        return f"segment {index - 1} was damaged and left: {left['problem']}"
+    found.warnings.append(f"segment {index - 1} was damaged ({left['problem']}) and is not here any more")
+    return ""
+
+
+def _against_anchors(layout: Layout, signed: list[Anchor], found: _Found) -> None:
+    if signed and signed[-1].seq > found.last and not found.problem:
+        last = signed[-1]
+        found.fail(
+            f"the tail was cut: row {last.seq} was anchored, and the log ends at row {found.last}", found.last + 1
+        )
+    gone = layout.key.exists() and (not layout.anchors.exists() or found.rows > 2 * ANCHOR_EVERY)
+    if not signed and gone:
+        found.fail("the anchors are missing, though this log has been anchored")
+    elif not signed and found.rows:
+        found.warnings.append("no anchors: a cut tail is not seen")
+
+
+def _reserve(layout: Layout, found: _Found) -> None:
+    waiting = [row for row in Reserve(layout.reserve).rows() if row[0] > found.last]
+    if waiting and not found.problem:
+        walked = chain.walk(found.head, found.last, waiting, {})
+        found.warnings.append(f"{len(waiting)} rows wait in the reserve for room on the disk")
+        if walked.problem:
+            found.fail(f"in the reserve: {walked.problem}", walked.bad)
+        found.rows += len(waiting)
+        found.head = walked.head
