@@ -17,6 +17,7 @@ from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.bubblewrap import binary, egress, jail, launch, logfile, owner, show, stats, watch
 from sandbox_console.backends.bubblewrap import limits as limiting
 from sandbox_console.backends.bubblewrap.client import Connection
+from sandbox_console.backends.bubblewrap.deeper import Deeper
 from sandbox_console.backends.bubblewrap.facts import capabilities, problems, refuse
 from sandbox_console.backends.bubblewrap.guest import Command, Shell
 from sandbox_console.backends.bubblewrap.limits import Limiter
@@ -24,7 +25,8 @@ from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.settle import settled
 from sandbox_console.backends.bubblewrap.state import Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
-from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, ConsoleError, Unsupported, UsageError
+from sandbox_console.backends.bubblewrap.supervise.happened import note
+from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
@@ -38,7 +40,7 @@ Listing = list[Sandbox]  # inside the class `list` is the method
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/ash", "/bin/sh", "/usr/bin/sh")
 
 
-class BubblewrapBackend:
+class BubblewrapBackend(Deeper):
     """Sandboxes of this machine, each with a supervisor of its own; see the package's modules for the parts."""
 
     name = show.NAME
@@ -87,9 +89,6 @@ class BubblewrapBackend:
         record = await self._record(ref)
         return await asyncio.to_thread(show.sandbox, record, self._limiter, self._options)
 
-    async def _record(self, ref: SandboxRef) -> Record:
-        return await asyncio.to_thread(self._store.get, ref.id)
-
     async def watch(self) -> AsyncIterator[BackendEvent]:
         yield HealthChanged(await self.health())
         async for event in watch.changes(self._store, self._list):
@@ -99,12 +98,6 @@ class BubblewrapBackend:
         record = await self._record(ref)
         async for batch in logfile.read(record.folder, query, lambda: self._live(ref.id)):
             yield batch
-
-    def _live(self, identity: str) -> bool:
-        try:
-            return self._store.get(identity).status.live
-        except ConsoleError:
-            return False
 
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
         before: stats.Sample | None = None
@@ -141,7 +134,9 @@ class BubblewrapBackend:
             self._free(spec.name, others)
             uid = owner.choose(spec.workspace, (one.uid for one in others), self._options)
             self._check_folders(spec, uid)
-            return self._store.add(spec, time.time(), uid)
+            identity = self._store.add(spec, time.time(), uid)
+            note(str(self._store.folder / identity), "create", image=spec.image or "host")
+            return identity
 
     @staticmethod
     def _check_folders(spec: SandboxSpec, uid: int | None) -> None:
@@ -241,6 +236,7 @@ class BubblewrapBackend:
             record = self._store.get(ref.id)
             self._free(name, [one for one in self._store.all() if one.id != ref.id])
             self._store.change(record, replace(record.spec, name=name))
+            note(str(record.folder), "rename", oldName=record.spec.name)
             egress.renamed(record, name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
@@ -281,7 +277,9 @@ class BubblewrapBackend:
 
     def _change(self, ref: SandboxRef, spec: SandboxSpec) -> None:
         with self._store.locked():
-            self._store.change(self._store.get(ref.id), spec)
+            record = self._store.get(ref.id)
+            self._store.change(record, spec)
+            note(str(record.folder), "update")
 
     # -- egress
 
@@ -307,7 +305,7 @@ class BubblewrapBackend:
         record = await self._running(request.ref)
         self._check_image(record)
         env = jail.environment(record.spec, secrets) | dict(request.env)
-        asked = self._request(record, [list(request.argv)], env, request.user, request.workdir)
+        asked = self._request(record, [list(request.argv)], env, request.user, request.workdir, secrets)
         connection = await Connection.open(record.folder, record.spec.name)
         return await Command.start(connection, asked, record.spec.name)
 
@@ -316,15 +314,16 @@ class BubblewrapBackend:
         self._check_image(record)
         shells = [[request.shell]] if request.shell else [[path] for path in _SHELLS]
         env = jail.environment(record.spec, secrets) | {"TERM": request.term}
-        asked = self._request(record, shells, env, request.user, None)
+        asked = self._request(record, shells, env, request.user, None, secrets)
         asked["tty"] = [request.cols, request.rows]
         connection = await Connection.open(record.folder, record.spec.name)
         return await Shell.start(connection, asked, record.spec.name)
 
     @staticmethod
     def _request(
-        record: Record, candidates: Sequence[Sequence[str]], env: dict[str, str], user: str | None, workdir: str | None
-    ) -> dict[str, Any]:
+        record: Record, candidates: Sequence[Sequence[str]], env: dict[str, str], user: str | None,
+        workdir: str | None, secrets: Secrets,
+    ) -> dict[str, Any]:  # fmt: skip
         root = show.jail_root(record)
         mine = jail.identity(record.spec.user, root)
         if user and user not in (mine[0], str(mine[1]), f"{mine[1]}:{mine[2]}"):
@@ -332,7 +331,9 @@ class BubblewrapBackend:
                 f"exec.user: {record.spec.name} has one user, {mine[0]} ({mine[1]})",
                 hint="bubblewrap maps a single user; create a sandbox with user set",
             )
-        return {"candidates": candidates, "env": env, "workdir": workdir or jail.workdir_of(record.spec)}
+        files = {one.name: one.value for one in secrets if one.inject == "file"}
+        workdir = workdir or jail.workdir_of(record.spec)
+        return {"candidates": candidates, "env": env, "workdir": workdir, "secrets": files}
 
 
 def _signal(name: str) -> int:

@@ -16,7 +16,10 @@ _NEVER = {
     Capability.EXEC_USER: "a bubblewrap sandbox has a single user; it is chosen when it is created",
     Capability.RUNTIME: "bubblewrap has one runtime: the kernel",
     Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",
-    Capability.COPY: "not provided yet; use the workspace",
+    Capability.DIFF: "its root is read-only folders and memory, not an image and a layer; list what was written",
+    Capability.COMMIT: "its root is read-only folders and memory; copy files out, and use a folder as dir:PATH",
+    Capability.IMAGES: "it keeps no images: they are 'host' and folders (dir:PATH)",
+    Capability.IMAGE_FILES: "it keeps no images: unpack a root filesystem into a folder and use dir:PATH",
     Capability.SNAPSHOT: "bubblewrap has no snapshots",
     Capability.FORK: "bubblewrap has no snapshots to fork from",
 }

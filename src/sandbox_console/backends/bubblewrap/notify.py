@@ -11,10 +11,12 @@ from pathlib import Path
 
 # linux/inotify.h
 MODIFY, CLOSE_WRITE, MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x2, 0x8, 0x40, 0x80, 0x100, 0x200
+DELETE_SELF, MOVE_SELF = 0x400, 0x800
 _OVERFLOW = 0x4000
 _HEAD = struct.Struct("iIII")
 STATE = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE
 LOG = MODIFY | CREATE
+EVENTS = MODIFY | CREATE | DELETE_SELF | MOVE_SELF
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

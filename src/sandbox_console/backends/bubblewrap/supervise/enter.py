@@ -6,6 +6,7 @@ namespace, adopts every orphan of the command (so that a daemon does not escape 
 command ended; the command is its child. Middle and helper are not dumpable: the guest cannot trace them.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -17,6 +18,7 @@ import termios
 
 from . import kernel, wire
 
+_SECRETS = "/run/secrets"
 _FD_MOST = 1 << 20
 _JOINED = ("mnt", "net", "ipc", "uts", "cgroup", "pid")
 
@@ -44,6 +46,11 @@ class Namespaces:
             kernel.setns(self._inner)
 
     @property
+    def for_files(self) -> tuple[int, ...]:
+        """What it takes to see the sandbox's files as its user: the owner, the mounts, the user namespace."""
+        return self._fds[0], self._fds[1], self._inner
+
+    @property
     def fds(self) -> list[int]:
         """All descriptors."""
         return [*self._fds, self._inner]
@@ -57,6 +64,7 @@ class Order:
         self.env: dict[str, str] = message["env"]
         self.workdir: str = message["workdir"]
         self.tty: list[int] | None = message.get("tty")
+        self.secrets: dict[str, str] = message.get("secrets") or {}
         self.uid: int | None = defaults["uid"]
         self.rlimits: dict[str, int] = defaults["rlimits"]
 
@@ -110,7 +118,13 @@ def _middle(order: Order, spaces: Namespaces, joiners: list[int], stdio: list[in
     become(order.uid)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     spaces.join()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        if error.errno == errno.ENOMEM:  # as fork(2) says it of a PID namespace whose first process has ended
+            wire.send(report, {"error": "it has ended"})
+            os._exit(0)
+        raise
     if pid == 0:
         try:
             _helper(order, spaces, joiners, report)
@@ -173,6 +187,10 @@ def _command(order: Order, spaces: Namespaces, joiners: list[int]) -> tuple[int,
         resource.setrlimit(getattr(resource, name), (value, value))
     plain_signals()
     try:
+        _put_secrets(order.secrets)
+    except OSError as error:
+        return 125, f"a secret's file cannot be written in {_SECRETS}: {os.strerror(error.errno or 0)}"
+    try:
         os.chdir(order.workdir)
     except OSError as error:
         return 126, f"workdir {order.workdir}: {os.strerror(error.errno or 0)}"
@@ -180,6 +198,18 @@ def _command(order: Order, spaces: Namespaces, joiners: list[int]) -> tuple[int,
     for argv in order.candidates:
         outcome = _execute(argv, order.env)
     return outcome
+
+
+def _put_secrets(secrets: dict[str, str]) -> None:
+    """Files as they were at the start: a guest may have removed one, and its value may have changed since."""
+    if secrets and not os.path.isdir(_SECRETS):
+        os.mkdir(_SECRETS, 0o700)
+    for name, value in secrets.items():
+        fresh = f"{_SECRETS}/.{name}.{os.getpid()}"
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o400)
+        os.write(fd, os.fsencode(value))
+        os.close(fd)
+        os.rename(fresh, f"{_SECRETS}/{name}")
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> tuple[int, str]:

@@ -10,6 +10,7 @@ PR_SET_DUMPABLE = 4
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWUSER = 0x10000000  # linux/sched.h
 _NS_GET_USERNS = 0xB701  # linux/nsfs.h: _IO(0xb7, 1)
 _CAP_VERSION_3 = 0x20080522  # linux/capability.h
 _PIDFD_GET_INFO = 0xC040FF0B  # linux/pidfd.h: _IOWR(0xFF, 11, struct pidfd_info), 64 bytes; Linux 6.13
@@ -27,6 +28,15 @@ def _check(result: int, what: str) -> None:
 def setns(fd: int) -> None:
     """Join the namespace that ``fd`` is open on."""
     _check(_libc.setns(fd, 0), "setns")
+
+
+def own_user_namespace() -> None:
+    """Enter a new user namespace in which this user is mapped to itself, and may change its root."""
+    uid, gid = os.geteuid(), os.getegid()
+    _check(_libc.unshare(_CLONE_NEWUSER), "unshare")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
 
 
 def prctl(option: int, value: int) -> None:

@@ -1,5 +1,6 @@
 """The supervisor's loop: one sandbox's main command, its output, its time limits, and who asks at its socket."""
 
+import errno
 import fcntl
 import json
 import os
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from . import cgroup, enter, gateway, kernel, segments, tree, wire
+from . import cgroup, enter, gateway, happened, kernel, segments, status, tree, wire
 from .guests import Guest
 from .jail import Jail, StartFailed
 
@@ -161,6 +162,7 @@ class Supervisor:
             cgroups=self._group.folders,
             cgroup_version=self._group.version,
         )
+        happened.note(".", "start")
         self.touch()
         if self.order["max_duration_s"]:
             self.after("duration", self.order["max_duration_s"], lambda: self._end("max_duration_s ran out"))
@@ -196,6 +198,7 @@ class Supervisor:
         self._write_status(
             status="failed", finished_at=time.time(), detail=str(error), exit={"code": code, "reason": str(error)}
         )
+        happened.note(".", "die", str(error), exitCode=str(code))
         self._say({"error": str(error), "code": code})
 
     def _stop_gateway(self) -> None:
@@ -351,6 +354,7 @@ class Supervisor:
             return
         order = enter.Order(asked, self.order)
         self._guests.add(Guest(self, conn, *enter.start(order, self._spaces, self._joiners, fds or [0, 0, 0])))
+        happened.note(".", "exec_start", os.path.basename(order.candidates[0][0]))
         self.touch()
 
     def _lend(self, conn: socket.socket) -> None:
@@ -374,6 +378,7 @@ class Supervisor:
 
     def _stop(self, conn: socket.socket, grace: float) -> None:
         self._waiting.append(conn)
+        happened.note(".", "stop")
         self._write_status(status="stopping")
         self._thaw()
         self._asked = int(signal.SIGTERM)
@@ -381,6 +386,7 @@ class Supervisor:
         self.after("grace", grace, self._kill_all)
 
     def _signal(self, conn: socket.socket, number: int) -> None:
+        happened.note(".", "kill", signal=str(number))
         if number == signal.SIGKILL:
             self._waiting.append(conn)
             self._asked = int(signal.SIGKILL)
@@ -399,6 +405,7 @@ class Supervisor:
 
     def _end(self, reason: str) -> None:
         self._reason = reason
+        happened.note(".", "stop", reason)
         self._write_status(status="stopping", detail=reason)
         self._thaw()
         self._asked = int(signal.SIGTERM)
@@ -418,6 +425,7 @@ class Supervisor:
         else:
             tree.signal_all(self._paused or [], signal.SIGCONT)
             self._paused = None
+        happened.note(".", "pause" if frozen else "unpause")
         self._write_status(status="paused" if frozen else "running")
         self.touch()
 
@@ -469,6 +477,9 @@ class Supervisor:
         result = self._result()
         self._drop_socket()
         self._group.remove()
+        if result["oom"]:
+            happened.note(".", "oom")
+        happened.note(".", "die", self._reason, exitCode=str(result["code"]), signal=str(result["signal"] or ""))
         self._write_status(status="exited", finished_at=time.time(), exit=result, pid=None, cgroups={})
         for conn in self._waiting:
             wire.send(conn, {"ended": result})
@@ -503,6 +514,9 @@ class Supervisor:
 
     def _write_status(self, **changes: object) -> None:
         self._status.update(changes)
-        with open("status.new", "w") as file:
-            json.dump(self._status, file)
-        os.rename("status.new", "status.json")
+        try:
+            status.write("status.json", "status.new", self._status)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self._log.write(segments.STDERR, b"the disk is full: the sandbox's status could not be written\n")

@@ -1,0 +1,78 @@
+"""The abilities of ``backends.abilities``, each a call into the module that has it; mixed into the backend."""
+
+# ruff: noqa: ARG002 - a permit is taken as proof that the attempt is on record; nothing in here reads it
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from sandbox_console.backends.base import Process
+from sandbox_console.backends.bubblewrap import files, happenings, logfile, peek
+from sandbox_console.backends.bubblewrap.attaching import Attached
+from sandbox_console.backends.bubblewrap.state import Record, Store
+from sandbox_console.errors import Conflict, ConsoleError
+from sandbox_console.model.action import Permit
+from sandbox_console.model.inside import FileInfo, GuestProcess, Happening
+from sandbox_console.model.log import LogQuery
+from sandbox_console.model.sandbox import Exit, SandboxRef
+
+
+class Deeper:
+    """Files, processes, what is on disk, happenings, the main process's output."""
+
+    _store: Store
+
+    async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
+        return await files.stat(await self._record(ref), path)
+
+    async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
+        return await files.list_dir(await self._record(ref), path)
+
+    async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncIterator[bytes]:
+        async with aclosing(files.download(await self._record(ref), path)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
+        await files.upload(await self._record(ref), path, archive)
+
+    async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
+        return await asyncio.to_thread(peek.processes, await self._record(ref))
+
+    async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
+        return await asyncio.to_thread(peek.raw, await self._record(ref))
+
+    async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
+        record = await self._record(ref)
+        async with aclosing(happenings.read(record.folder, since=since, follow=follow)) as found:
+            async for happening in found:
+                yield happening
+
+    async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
+        record = await self._record(ref)
+        if not record.status.live:
+            raise Conflict(f"{record.spec.name} is {record.status}", hint=f"sandbox-console start {record.spec.name}")
+        query = LogQuery(follow=True, since=time.time())
+        return Attached(logfile.read(record.folder, query, lambda: self._live(ref.id)), lambda: self._end_of(ref))
+
+    async def _end_of(self, ref: SandboxRef) -> Exit:
+        """How the main process ended; the supervisor writes it down an instant after the output's end."""
+        while True:
+            record = await self._record(ref)
+            if not record.status.live:
+                end = record.raw.get("exit") or {}
+                return Exit(end.get("code"), end.get("signal"), end.get("oom"), end.get("reason", ""))
+            await asyncio.sleep(0.01)
+
+    async def _record(self, ref: SandboxRef) -> Record:
+        return await asyncio.to_thread(self._store.get, ref.id)
+
+    def _live(self, identity: str) -> bool:
+        try:
+            return self._store.get(identity).status.live
+        except ConsoleError:
+            return False

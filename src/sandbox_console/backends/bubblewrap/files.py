@@ -1,0 +1,205 @@
+"""Files of a sandbox, by a carrier process of their own (``carrier.py``); any size, in constant memory.
+
+What the carrier writes into a folder that is in memory (/tmp, the home) counts against that folder's size, and not
+against the sandbox's memory limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sandbox_console.backends.bubblewrap import jail
+from sandbox_console.backends.bubblewrap.client import Connection
+from sandbox_console.backends.bubblewrap.state import Record
+from sandbox_console.backends.bubblewrap.supervise import wire
+from sandbox_console.backends.tarscan import guarded
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
+from sandbox_console.model.inside import FileInfo, FileKind
+
+_PROGRAM = Path(__file__).with_name("carrier.py")
+_CHUNK = 256 * 1024
+_CONFLICTS = {
+    "no_directory": "",
+    "denied": "it is the sandbox's user who reads and writes",
+    "read_only": "/workspace, /tmp and the home folder can be written",
+    "full": "folders in memory have a size: tmp_mib of [backends.bubblewrap]",
+}
+_MOST_BYTES = 64 * 1024 * 1024
+"""Of a listing: some 400,000 entries."""
+
+
+async def stat(record: Record, path: str) -> FileInfo:
+    """One path, links followed. Raises NotFound, Conflict."""
+    [found] = await _ask(record, "stat", path)
+    return found
+
+
+async def list_dir(record: Record, path: str) -> Sequence[FileInfo]:
+    """A directory's entries by name. Raises NotFound, Conflict."""
+    return sorted(await _ask(record, "list", path), key=lambda one: one.name)
+
+
+async def download(record: Record, path: str) -> AsyncGenerator[bytes, None]:
+    """A tar of the path. Raises NotFound, Conflict."""
+    carrier = await _Carrier.start(record, "download", path)
+    try:
+        while chunk := await carrier.out.read(_CHUNK):
+            yield chunk
+        await carrier.judge()
+    finally:
+        await carrier.end()
+
+
+async def upload(record: Record, path: str, archive: AsyncIterator[bytes]) -> None:
+    """Unpack a tar. Raises NotFound, Conflict, UsageError for an archive that is none or would escape."""
+    carrier = await _Carrier.start(record, "upload", path)
+    try:
+        async for chunk in guarded(archive):
+            if not await carrier.give(chunk):
+                break
+        await carrier.judge()
+    finally:
+        await carrier.end()
+
+
+async def _ask(record: Record, op: str, path: str) -> list[FileInfo]:
+    carrier = await _Carrier.start(record, op, path)
+    try:
+        answer = bytearray()
+        while chunk := await carrier.out.read(_CHUNK):
+            answer += chunk
+            if len(answer) > _MOST_BYTES:
+                raise BackendError(f"{path} has too many entries to list")
+        await carrier.judge()
+        return [_info(json.loads(line)) for line in answer.splitlines()]
+    finally:
+        await carrier.end()
+
+
+def _info(said: dict[str, Any]) -> FileInfo:
+    return FileInfo(**{**said, "kind": FileKind(said["kind"])})
+
+
+class _Carrier:
+    """The process. ``end`` is safe to call at any time, and leaves nothing."""
+
+    def __init__(self, process: asyncio.subprocess.Process, path: str) -> None:
+        self._process, self._path = process, path
+        assert process.stdin is not None  # noqa: S101 - all three are pipes
+        assert process.stdout is not None  # noqa: S101
+        assert process.stderr is not None  # noqa: S101
+        self.out = process.stdout
+        self._in = process.stdin
+        self._said = asyncio.ensure_future(process.stderr.read())
+
+    @classmethod
+    async def start(cls, record: Record, op: str, path: str) -> _Carrier:
+        """Start it where the path is. Raises Conflict where that cannot be reached now."""
+        if not path.startswith("/") or "\0" in path:
+            raise UsageError(f"{path!r} is not an absolute path in the sandbox")
+        spaces = await _spaces(record) if record.status.live else []
+        try:
+            root, inner = ("", path) if spaces else _stopped(record, op, path)
+            name = PurePosixPath(path).name or ("/" if op == "stat" else ".")
+            order = {"op": op, "path": inner, "name": name, "uid": record.uid, "spaces": spaces, "root": root}
+            memory = wire.to_memfd("order", json.dumps(order).encode())
+            try:
+                return cls(await _run(memory, spaces), path)
+            finally:
+                os.close(memory)
+        finally:
+            for fd in spaces:
+                os.close(fd)
+
+    async def give(self, chunk: bytes) -> bool:
+        """Pass bytes on; False where it takes no more, having failed."""
+        try:
+            self._in.write(chunk)
+            await self._in.drain()
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        return True
+
+    async def judge(self) -> None:
+        """Wait for its end. Raises what went wrong."""
+        self._in.close()
+        said = (await asyncio.shield(self._said)).decode("utf-8", "replace")
+        if await self._process.wait() != 0:
+            raise _failure(said, self._path)
+
+    async def end(self) -> None:
+        """Make sure that it is gone."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        self._in.close()
+        while await self.out.read(_CHUNK):  # what waits in the pipe keeps the transport open
+            pass
+        await asyncio.gather(self._said, return_exceptions=True)
+        await self._process.wait()
+
+
+async def _run(memory: int, spaces: Sequence[int]) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", "-X", "utf8", str(_PROGRAM), str(memory),
+        stdin=pipe, stdout=pipe, stderr=pipe, cwd="/", env={}, pass_fds=(memory, *spaces), start_new_session=True,
+        limit=2 * _CHUNK,
+    )  # fmt: skip
+
+
+async def _spaces(record: Record) -> list[int]:
+    """Descriptors of the running sandbox's namespaces."""
+    connection = await Connection.open(record.folder, record.spec.name)
+    try:
+        connection.send({"op": "spaces"})
+        message, fds = await connection.receive()
+    finally:
+        connection.close()
+    if message is None or len(fds) != 3:
+        for fd in fds:
+            os.close(fd)
+        why = (message or {}).get("error", "it has ended")
+        raise Conflict(f"{record.spec.name}: {why}", hint="if an older console started it: restart it")
+    return fds
+
+
+def _stopped(record: Record, op: str, path: str) -> tuple[str, str]:
+    """The folder of this host and the path in it, where a sandbox does not run. Raises Conflict."""
+    name, parts = record.spec.name, PurePosixPath(os.path.normpath(path)).parts
+    if record.spec.workspace and parts[1:2] == ("workspace",):
+        return record.spec.workspace, "/" + "/".join(parts[2:])
+    root = jail.root_of(record.spec.image)
+    if root is not None and op != "upload" and parts[1:2] and parts[1] not in jail.IN_MEMORY:
+        return str(root), path
+    if op == "upload":
+        why = (
+            "all but /workspace is in memory"
+            if record.spec.workspace
+            else "all of it is in memory: it has no workspace"
+        )
+    else:
+        why = f"{path} is there only while it runs"
+    raise Conflict(f"{name} is {record.status}: {why}", hint=f"sandbox-console start {name}")
+
+
+def _failure(said: str, path: str) -> ConsoleError:
+    try:
+        told = json.loads(said)
+        word, text = str(told["word"]), str(told["text"])
+    except (ValueError, LookupError, TypeError):
+        last = said.strip().splitlines()
+        return BackendError(f"{path} could not be carried: {last[-1] if last else 'the carrier was ended'}")
+    if word == "missing":
+        return NotFound(f"there is no {path} in the sandbox", hint="list its folder to see what there is")
+    if word in ("bad_member", "bad_archive"):
+        return UsageError(text)
+    if word in _CONFLICTS:
+        return Conflict(f"{path}: {text}", hint=_CONFLICTS[word])
+    return BackendError(f"{path} could not be carried: {text}")
