@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
-from sandbox_console.service.config import Config, TuiOptions
+from sandbox_console.service.config import Config, HighlightRule, LogOptions, TuiOptions
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))
@@ -23,10 +23,12 @@ def _defaults(kind: type, prefix: str) -> dict[str, object]:
 
 def test_every_key_is_listed_with_its_default() -> None:
     known = _defaults(Rules, "policy.") | _defaults(TuiOptions, "tui.") | _defaults(SecretSource, "secrets.NAME.")
+    known |= {key: value for key, value in _defaults(LogOptions, "logs.").items() if key != "logs.highlight"}
+    known |= {f"logs.highlight.NAME.{item.name}": item.default for item in dataclasses.fields(HighlightRule)}
     known |= {"backend": Config().backend, "backends.NAME.enabled": True}
     assert ROWS.keys() == known.keys()
     for key, cell in ROWS.items():
-        if key == "secrets.NAME.from":
+        if key in ("secrets.NAME.from", "logs.highlight.NAME.pattern"):
             continue
         expected = known[key]
         if cell.strip() == "none":

@@ -12,12 +12,12 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import platformdirs
 
-from sandbox_console.errors import ConfigError
+from sandbox_console.errors import ConfigError, UsageError
 from sandbox_console.model import hosts
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource, problem
@@ -36,6 +36,25 @@ class TuiOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HighlightRule:
+    """What to colour in log lines: a regular expression, and how."""
+
+    pattern: str
+    style: Literal["accent", "ok", "warn", "error", "fatal", "quiet"] = "accent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """The ``[logs]`` table. ``retain`` keeps what was followed of a sandbox's log after the sandbox is removed."""
+
+    highlight: dict[str, HighlightRule] = field(default_factory=dict)
+    json: bool = True
+    retain: bool = False
+    retain_mib: int = 256
+    retain_each_mib: int = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that a user sets. ``backends`` holds each backend's own table, which its provider checks."""
 
@@ -44,6 +63,7 @@ class Config:
     secrets: dict[str, SecretSource] = field(default_factory=dict)
     backends: dict[str, dict[str, Any]] = field(default_factory=dict)
     tui: TuiOptions = field(default_factory=TuiOptions)
+    logs: LogOptions = field(default_factory=LogOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +83,11 @@ class Paths:
     def audit_db(self) -> Path:
         """The audit log."""
         return self.state / "audit" / "audit.db"
+
+    @property
+    def logs(self) -> Path:
+        """Where logs of removed sandboxes are kept."""
+        return self.state / "logs"
 
     def backend(self, name: str) -> Path:
         """The folder of one backend."""
@@ -172,3 +197,16 @@ def _check(config: Config, where: str) -> None:
             hosts.parse(pattern, allow_ip=config.policy.egress_ip)
         except ValueError as error:
             raise ConfigError(f"{where}: policy.egress: {error}") from None
+    _check_logs(config.logs, where)
+
+
+def _check_logs(options: LogOptions, where: str) -> None:
+    for name, rule in options.highlight.items():
+        from sandbox_console.logs.pattern import compile_pattern  # 57 ms of CPU, for the expressions' engine
+
+        try:
+            compile_pattern(rule.pattern)
+        except UsageError as error:
+            raise ConfigError(f"{where}: logs.highlight.{name}: {error.message}", hint=error.hint) from None
+    if options.retain_mib < 1 or options.retain_each_mib < 1:
+        raise ConfigError(f"{where}: logs.retain_mib and logs.retain_each_mib must be at least 1")

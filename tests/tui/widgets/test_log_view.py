@@ -146,7 +146,7 @@ async def test_search_goes_from_match_to_match(logs):
     shown = await until(pilot, view, lambda shown: "  line 50" in shown)
     assert "match 1/10" in shown[-1], "past the end it begins at the top"
     strip = next(strip for y in range(9) if "line 50" in (strip := view.render_line(y)).text)
-    assert [segment.text for segment in strip if segment.style.reverse] == ["50"]
+    assert [segment.text for segment in strip if segment.style.reverse] == [" ▸", "50"]
 
 
 async def test_a_filter_shows_only_what_matches_also_of_what_comes(logs):

@@ -1,0 +1,160 @@
+"""Logs kept after their sandboxes are gone: what was followed, known secrets masked, in bounded files.
+
+Each sandbox has two files, the older of which goes when the newer has half of what one sandbox may take. A file is
+one JSON line that says whose it is, then frames: time (ns), stream, length, bytes; a length cut short ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
+from sandbox_console.model.sandbox import SandboxRef
+
+_FRAME = struct.Struct(">qBI")
+_KINDS: tuple[Stream | None, ...] = (Stream.STDOUT, Stream.STDERR, Stream.TTY, None)
+BATCH = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedLog:
+    """A log that is kept: whose, how much, and when it was last written (seconds since the epoch)."""
+
+    ref: SandboxRef
+    name: str
+    size_bytes: int
+    at: float
+
+
+class Retained:
+    """The kept logs of one state folder. Its methods that touch the disk run in a thread."""
+
+    def __init__(self, folder: Path, total_bytes: int, each_bytes: int) -> None:
+        self.problem = ""
+        self._folder = folder
+        self._total = total_bytes
+        self._half = max(each_bytes // 2, 1)
+        self._last: dict[tuple[SandboxRef, Stream], int] = {}
+        self._known: set[SandboxRef] = set()
+        self._lock = asyncio.Lock()
+
+    async def keep(self, ref: SandboxRef, name: str, items: Sequence[LogItem]) -> None:
+        """Add what is new of a log. A disk that fails is told by ``problem``; reading goes on."""
+        async with self._lock:  # two views of one sandbox must not write it twice
+            try:
+                await asyncio.to_thread(self._keep, ref, name, items)
+                self.problem = ""
+            except OSError as error:
+                self.problem = f"logs are not kept: {error.strerror or error}"
+
+    async def listing(self) -> list[RetainedLog]:
+        """All that are kept, the newest first."""
+        return await asyncio.to_thread(self._listing)
+
+    async def read(self, ref: SandboxRef) -> list[LogItem]:
+        """One kept log; empty where there is none."""
+        return await asyncio.to_thread(lambda: list(self._items(ref)))
+
+    # -- in a thread
+
+    def _keep(self, ref: SandboxRef, name: str, items: Sequence[LogItem]) -> None:
+        if ref not in self._known:
+            self._known.add(ref)
+            for item in self._items(ref):
+                self._note(ref, item)
+        frames = b"".join(_frame(item) for item in items if self._is_new(ref, item))
+        for item in items:
+            self._note(ref, item)
+        if not frames:
+            return
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._path(ref)
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size + len(frames) > self._half:
+                path.replace(path.with_suffix(".old"))
+        self._append(path, ref, name, frames)
+        self._shrink(path)
+
+    def _append(self, path: Path, ref: SandboxRef, name: str, frames: bytes) -> None:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "ab") as file:
+            if file.tell() == 0:
+                whose = {"backend": ref.backend, "host": ref.host, "id": ref.id, "name": name}
+                file.write(json.dumps(whose).encode() + b"\n")
+            file.write(frames)
+
+    def _is_new(self, ref: SandboxRef, item: LogItem) -> bool:
+        return not isinstance(item, LogRecord) or item.at_ns > self._last.get((ref, item.stream), -1)
+
+    def _note(self, ref: SandboxRef, item: LogItem) -> None:
+        if isinstance(item, LogRecord):
+            key = (ref, item.stream)
+            self._last[key] = max(item.at_ns, self._last.get(key, -1))
+
+    def _shrink(self, written: Path) -> None:
+        files = sorted(self._files(), key=lambda file: file[1].st_mtime)
+        size = sum(info.st_size for _, info in files)
+        for path, info in files:
+            if size <= self._total or path == written:
+                break
+            path.unlink(missing_ok=True)
+            size -= info.st_size
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        with contextlib.suppress(FileNotFoundError):
+            for path in self._folder.iterdir():
+                if path.suffix in (".log", ".old"):
+                    with contextlib.suppress(FileNotFoundError):
+                        yield path, path.stat()
+
+    def _path(self, ref: SandboxRef) -> Path:
+        return self._folder / f"{hashlib.sha256(str(ref).encode()).hexdigest()[:32]}.log"
+
+    def _listing(self) -> list[RetainedLog]:
+        found: dict[SandboxRef, RetainedLog] = {}
+        for path, info in self._files():
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                with path.open("rb") as file:
+                    whose = json.loads(file.readline(8192))
+                ref = SandboxRef(whose["backend"], whose["host"], whose["id"])
+                before = found.get(ref)
+                size, at = (before.size_bytes, before.at) if before else (0, 0.0)
+                found[ref] = RetainedLog(ref, whose["name"], size + info.st_size, max(at, info.st_mtime))
+        return sorted(found.values(), key=lambda one: -one.at)
+
+    def _items(self, ref: SandboxRef) -> Iterator[LogItem]:
+        path = self._path(ref)
+        for one in (path.with_suffix(".old"), path):
+            with contextlib.suppress(FileNotFoundError):
+                yield from _read(one)
+
+
+def _frame(item: LogItem) -> bytes:
+    if isinstance(item, LogRecord):
+        return _FRAME.pack(item.at_ns, _KINDS.index(item.stream), len(item.data)) + item.data
+    data = json.dumps([item.lines, item.reason]).encode()
+    return _FRAME.pack(item.at_ns, _KINDS.index(None), len(data)) + data
+
+
+def _read(path: Path) -> Iterator[LogItem]:
+    with path.open("rb") as file:
+        file.readline(8192)
+        while len(head := file.read(_FRAME.size)) == _FRAME.size:
+            at_ns, kind, length = _FRAME.unpack(head)
+            data = file.read(length)
+            if len(data) < length or kind >= len(_KINDS):
+                return
+            stream = _KINDS[kind]
+            if stream is not None:
+                yield LogRecord(at_ns, stream, data)
+            else:
+                lines, reason = json.loads(data)
+                yield LogGap(at_ns, reason, lines)
