@@ -47,7 +47,8 @@ def test_the_keys_are_those_printed() -> None:
         ("audit", "audit ls", keys("audit ls"), set()),
         ("audit", "audit show", keys("audit show"), set()),
         ("audit", "audit verify", keys("audit verify"), set()),
-        ("secrets", "secrets", keys("secrets"), {"problem"}),
+        ("secrets", "secrets ls", keys("secrets ls"), set()),
+        ("secrets", "secrets check", keys("secrets ls") | {"ok", "problem", "note"}, set()),
         ("exec", "exec", keys("exec"), {"stream", "data", "data_b64", "exit_code", "timed_out", "audit_id"}),
         ("logs", "logs", keys("logs"), {"stream", "data", "data_b64", "gap", "lines"}),
     ):

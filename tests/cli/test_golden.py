@@ -217,10 +217,18 @@ def test_audit() -> None:
 
 def test_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SC_GOOD", "a-very-secret-value")
-    table = {"GOOD": SecretSource(source="env:SC_GOOD"), "BAD": SecretSource(source="env:SC_NOT_SET", inject="file")}
+    table = {
+        "GOOD": SecretSource(source="env:SC_GOOD", hosts=("api.acme.org",)),
+        "BAD": SecretSource(source="env:SC_NOT_SET", inject="file"),
+        "VAULT": SecretSource(source='cmd:["/no/such/op", "read", "a-very-secret-value"]'),
+    }
     golden = Golden(fleet(), Config(secrets=table))
+    golden("create user --image host --secret GOOD --secret VAULT --no-start")
+    golden("create user --image host --secret GOOD")
     both(golden, "secrets ls")
     both(golden, "secrets check")
+    both(golden, "create far --image host --secret GOOD --egress acme.org --egress api.acme.org --dry-run")
+    golden("secrets check somewhere")
     golden.check("secrets")
     assert "a-very-secret-value" not in golden.transcript
 

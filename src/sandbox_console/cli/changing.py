@@ -65,3 +65,5 @@ def _print(context: Context, plan: Plan) -> None:
         for change in plan.changes
     )
     context.table(("FIELD", "BEFORE", "AFTER", "HOW", "REASON"), rows)
+    for note in plan.notes:
+        context.say(f"note: {note}")

@@ -126,4 +126,4 @@ def decision(found: Decision) -> dict[str, str]:
 def plan(found: Plan) -> dict[str, Any]:
     """The changes of an update, and the heaviest way that one of them needs."""
     changes = [dataclasses.asdict(change) | {"how": str(change.how)} for change in found.changes]
-    return {"how": str(found.how) if found.how else "nothing", "changes": changes}
+    return {"how": str(found.how) if found.how else "nothing", "changes": changes, "notes": list(found.notes)}

@@ -25,6 +25,8 @@ async def create(context: Context) -> int:
         action = Create(spec, backend, host, start=not args.no_start)
         if args.dry_run:
             return await _dry_run(context, console, action)
+        for note in console.secrets.notes(spec):
+            context.say(f"note: {note}")
         operation = console.perform(action, consent=context.consent())
         result = await follow(context, operation)
         if context.json and result.ref is not None:
@@ -88,6 +90,7 @@ async def _dry_run(context: Context, console: Console, action: Create) -> int:
         "host": action.host,
         "problems": problems,
         "decision": data.decision(decision),
+        "notes": list(console.secrets.notes(action.spec)),
         "missing": {str(one): capabilities.reason(one) for one in Capability if not capabilities.has(one)},
     }
     if context.json:
@@ -111,6 +114,8 @@ def _print_dry_run(context: Context, report: dict[str, Any]) -> None:
         context.text(f"spec       {key} = {plain(value)}")
     for key, value in report["problems"].items():
         context.text(f"problem    {key}: {value}")
+    for note in report["notes"]:
+        context.text(f"note       {note}")
     decision = report["decision"]
     context.text(f"decision   {decision['outcome']}" + (f": {decision['reason']}" if decision["reason"] else ""))
     for key, value in report["missing"].items():

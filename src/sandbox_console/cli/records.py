@@ -1,4 +1,4 @@
-"""``audit`` and ``secrets``: what is on record, and what is configured."""
+"""``audit``: what is on record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.specs import whole
 from sandbox_console.cli.text import moment, moment_ns
-from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Verification
 
 _HEAD = ("ID", "TIME", "ACTOR", "ACTION", "SANDBOX", "OUTCOME", "ERROR")
@@ -123,28 +123,3 @@ def verification(found: Verification) -> dict[str, Any]:
         "unknown": found.unknown,
         "cannot_know": list(found.limits),
     }
-
-
-async def secrets(context: Context) -> int:
-    """Names, sources and how each is handed over; ``check`` reads each and exits 1 where one cannot be read."""
-    checking = context.args.what == "check"
-    rows: list[dict[str, Any]] = []
-    async with context.open() as console:
-        for name, source in sorted(console.config.secrets.items()):
-            row: dict[str, Any] = {"name": name, "from": source.source, "inject": source.inject}
-            rows.append(row | ({"problem": await console.secret_problem(name)} if checking else {}))
-    for row in rows:
-        if context.json:
-            context.record(row)
-        if row.get("problem"):
-            context.fail(ConsoleError(row["problem"]))
-    if not context.json:
-        head = ("NAME", "FROM", "INJECT") + (("READABLE",) if checking else ())
-        context.table(
-            head, ((*_cells(row), *(("no" if row["problem"] else "yes",) if checking else ())) for row in rows)
-        )
-    return context.code
-
-
-def _cells(row: Mapping[str, str]) -> tuple[str, str, str]:
-    return row["name"], row["from"], row["inject"]

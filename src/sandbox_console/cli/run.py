@@ -74,7 +74,7 @@ def find(verb: str) -> Verb:  # noqa: C901 - a case a verb group
         case "audit":
             from sandbox_console.cli.records import audit as found
         case "secrets":
-            from sandbox_console.cli.records import secrets as found
+            from sandbox_console.cli.secrets import secrets as found
         case "doctor":
             from sandbox_console.cli.doctor import doctor as found
         case _:

@@ -157,8 +157,10 @@ def _add_records(verbs: Verbs) -> None:
     _verb(audits, "verify", "walk the hash chain; exit 1 names the first row that does not hold")
     secrets = _verb(verbs, "secrets", "the secrets that the configuration defines, never their values")
     secret = secrets.add_subparsers(dest="what", metavar="VERB", required=True)
-    _verb(secret, "ls", "names and where they come from")
-    _verb(secret, "check", "read each one and tell whether that works")
+    _verb(secret, "ls", "names, where they come from, which hosts they are for, and who uses them")
+    check = _verb(secret, "check", "read each one and tell whether that works, or look for leaked ones")
+    check.add_argument("--leaks", action="store_true", help="look for them in logs, specs, environments and files")
+    check.add_argument("paths", metavar="PATH", nargs="*", help="with --leaks: files and folders to look into as well")
 
 
 def _add_console(verbs: Verbs) -> None:

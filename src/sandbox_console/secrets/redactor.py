@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterable
-from urllib.parse import quote, quote_plus
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
+from sandbox_console.secrets.forms import forms
+
 MASK = b"[secret]"
-
-
-def forms(value: str) -> set[bytes]:
-    """A value raw, URL-encoded, JSON-escaped, in hex and in base64 at its three alignments; and each of its lines.
-
-    Output comes by lines, and a terminal ends them its own way: a key of many lines is found by each.
-    """
-    lines = value.splitlines()
-    if len(lines) > 1:
-        return _forms(value).union(*map(_forms, lines))
-    return _forms(value)
-
-
-def _forms(value: str) -> set[bytes]:
-    raw = value.encode("utf-8", "surrogatepass")
-    found = {raw, quote(value, safe="").encode(), quote_plus(value).encode(), json.dumps(value)[1:-1].encode()}
-    found |= {json.dumps(value, ensure_ascii=False)[1:-1].encode(), raw.hex().encode(), raw.hex().upper().encode()}
-    found |= {base64.b64encode(raw), base64.urlsafe_b64encode(raw)}
-    for pad in range(3):
-        # Only whole groups of three bytes encode the same whatever stands around them.
-        skip = -pad % 3
-        middle = raw[skip : skip + (len(raw) - skip) // 3 * 3]
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            found.add(encode(middle))
-    return {form for form in found if len(form) >= 8}
 
 
 class Redactor:

@@ -1,86 +1,111 @@
-"""Where a secret comes from, and reading it: once, as late as can be."""
+"""Where a secret comes from: the ``[secrets.NAME]`` table, and reading a value once, as late as can be."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from sandbox_console.errors import SecretError
+from sandbox_console.model import hosts as patterns
 from sandbox_console.model.secret import Inject, ResolvedSecret
+from sandbox_console.secrets import keyrings, local, program
 
 MIN_BYTES = 8
 """Shorter values are refused: hiding them in output would hide ordinary words as well."""
 
-_MAX_BYTES = 64 * 1024
-_KNOWN = "known sources are env:NAME and file:PATH"
+Reader = Callable[[str, str, float], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretSource:
-    """A ``[secrets.NAME]`` table: a reference to a value, never the value."""
+    """A ``[secrets.NAME]`` table: a reference to a value, never the value.
+
+    ``hosts`` are egress patterns; ``timeout_s`` is how long a keyring or a command may take.
+    """
 
     source: str
     inject: Inject = "env"
     hosts: tuple[str, ...] = ()
+    timeout_s: float = 30.0
 
     @property
     def kind(self) -> str:
-        """The word before the colon: env, file."""
+        """The word before the colon: env, file, keyring, cmd."""
         return self.source.partition(":")[0]
+
+    @property
+    def shown(self) -> str:
+        """The reference as it may be shown: of a command the program alone, its arguments may say too much."""
+        kind, _, rest = self.source.partition(":")
+        return f"cmd:{program.name_of(rest)}" if kind == "cmd" else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    shape: str
+    problem: Callable[[str], str]
+    read: Reader
+    acts: bool  # reading it runs something of the user's: only for an action that is on record
+
+
+_KINDS = {
+    "env": _Kind("env:VARIABLE", lambda _: "", local.from_env, acts=False),
+    "file": _Kind("file:PATH", lambda _: "", local.from_file, acts=False),
+    "keyring": _Kind("keyring:SERVICE/USER", keyrings.problem, keyrings.read, acts=True),
+    "cmd": _Kind('cmd:["PROGRAM", "ARG"]', program.problem, program.read, acts=True),
+}
+_KNOWN = "known sources are " + ", ".join(kind.shape for kind in _KINDS.values())
 
 
 def problem(source: SecretSource) -> str:
-    """What is wrong with a source as written, without reading it; empty when nothing is."""
+    """What is wrong with a table as written, without reading the value; empty when nothing is."""
     kind, colon, rest = source.source.partition(":")
     if not colon or not rest:
-        return f"{source.source!r} is not a source; {_KNOWN}"
-    return "" if kind in _READERS else f"source kind {kind!r} is not supported; {_KNOWN}"
+        return f"from is not a source; {_KNOWN}"  # what stands there may be a value that was pasted
+    if kind not in _KINDS:
+        named = f"source kind {kind!r}" if kind.isalpha() and len(kind) <= 12 else "this source"
+        return f"{named} is not supported; {_KNOWN}"
+    if not source.timeout_s > 0:
+        return f"timeout_s {source.timeout_s:g} is not above 0"
+    for host in source.hosts:
+        try:
+            patterns.parse(host, allow_ip=True)
+        except ValueError as error:
+            return f"hosts: {error}"
+    return _KINDS[kind].problem(rest)
 
 
-def resolve(names: Iterable[str], sources: Mapping[str, SecretSource]) -> list[ResolvedSecret]:
-    """Read the values. Raises SecretError that names the secret and the cause, never a value."""
-    return [_resolve(name, sources) for name in names]
+def acts(source: SecretSource) -> bool:
+    """Whether reading it runs a program or may ask the user for something."""
+    kind = _KINDS.get(source.kind)
+    return kind is not None and kind.acts
 
 
-def _resolve(name: str, sources: Mapping[str, SecretSource]) -> ResolvedSecret:
+async def resolve(names: Iterable[str], sources: Mapping[str, SecretSource]) -> list[ResolvedSecret]:
+    """Read the values, one after another: two prompts at once confuse. Raises SecretError, which holds no value."""
+    return [await _resolve(name, sources) for name in names]
+
+
+async def _resolve(name: str, sources: Mapping[str, SecretSource]) -> ResolvedSecret:
     source = sources.get(name)
     if source is None:
         raise SecretError(f"secret {name!r} is not defined", hint=f"add a [secrets.{name}] table to the config")
     if text := problem(source):
         raise SecretError(f"secret {name!r}: {text}")
     kind, _, rest = source.source.partition(":")
-    value = _READERS[kind](name, rest)
-    if len(value.encode()) < MIN_BYTES:
+    try:
+        value = await _KINDS[kind].read(name, rest, source.timeout_s)
+    except SecretError as error:
+        raise SecretError(f"secret {name!r}: {error.message}", hint=error.hint) from None
+    _check(name, value)
+    return ResolvedSecret(name, value, source.inject, source.hosts)
+
+
+def _check(name: str, value: str) -> None:
+    if len(value.encode("utf-8", "surrogatepass")) < MIN_BYTES:
         raise SecretError(
             f"secret {name!r} has fewer than {MIN_BYTES} bytes, too few to be hidden in output",
             hint="use a longer value, or plain env for what is not secret",
         )
     if "\0" in value:
         raise SecretError(f"secret {name!r} has a NUL byte, which no environment can carry")
-    return ResolvedSecret(name, value, source.inject, source.hosts)
-
-
-def _from_env(name: str, variable: str) -> str:
-    value = os.environ.get(variable)
-    if value is None:
-        raise SecretError(f"secret {name!r}: the variable {variable} is not set", hint=f"export {variable}")
-    return value
-
-
-def _from_file(name: str, path: str) -> str:
-    try:
-        with Path(path).expanduser().open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise SecretError(f"secret {name!r}: {path} cannot be read: {error.strerror}") from None
-    if len(data) > _MAX_BYTES:
-        raise SecretError(f"secret {name!r}: {path} is larger than {_MAX_BYTES} bytes")
-    try:
-        return data.decode().removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError:
-        raise SecretError(f"secret {name!r}: {path} is not UTF-8 text") from None
-
-
-_READERS: dict[str, Callable[[str, str], str]] = {"env": _from_env, "file": _from_file}

@@ -6,9 +6,11 @@ from sandbox_console.service.config import Config, Paths, find_paths, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate import Consent
 from sandbox_console.service.hub import Subscription
+from sandbox_console.service.leaks import Leak, NotLooked
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.plan import Change, How, Plan
 from sandbox_console.service.running import TIMED_OUT_CODE
+from sandbox_console.service.secrets import SecretInfo, Secrets
 from sandbox_console.service.shells import ShellSession
 
 __all__ = [
@@ -24,9 +26,13 @@ __all__ = [
     "Deny",
     "ExecIO",
     "How",
+    "Leak",
+    "NotLooked",
     "Operation",
     "Paths",
     "Plan",
+    "SecretInfo",
+    "Secrets",
     "ShellSession",
     "Subscription",
     "find_paths",

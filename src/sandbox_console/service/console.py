@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, SecretError
+from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model import check
 from sandbox_console.model.action import Action, Create, Exec, OpenShell, Permit, Update, place_of, ref_of
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
@@ -18,7 +19,7 @@ from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny
-from sandbox_console.secrets.redactor import StreamRedactor
+from sandbox_console.secrets.redactor import Redactor, StreamRedactor
 from sandbox_console.service.call import Call
 from sandbox_console.service.config import Config
 from sandbox_console.service.effects import carry_out
@@ -28,6 +29,7 @@ from sandbox_console.service.hub import Hub, Subscription
 from sandbox_console.service.inside import Inside
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.plan import Plan, make_plan
+from sandbox_console.service.secrets import Secrets
 from sandbox_console.service.shells import ShellSession
 from sandbox_console.service.trail import Trail
 from sandbox_console.service.vault import Vault
@@ -51,6 +53,7 @@ class Console:
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s)
         self.inside = Inside(fleet, self._vault)
+        self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
         self._operations: set[asyncio.Task[Any]] = set()
         self._shells: set[ShellSession] = set()
 
@@ -125,19 +128,6 @@ class Console:
 
     # Before a change
 
-    @property
-    def secret_names(self) -> Sequence[str]:
-        """The secrets that the config defines."""
-        return self._vault.names
-
-    async def secret_problem(self, name: str) -> str:
-        """Why a secret cannot be read now; empty where it can."""
-        try:
-            await self._vault.resolve([name])
-        except SecretError as error:
-            return error.message
-        return ""
-
     async def targets(self) -> Sequence[tuple[str, str]]:
         """Where a sandbox can be made now: (backend, host), the default first."""
         known = list(self.hub.health.values()) if self._watcher.running else await self.health()
@@ -156,7 +146,8 @@ class Console:
     async def plan(self, sandbox: Sandbox, spec: SandboxSpec) -> Plan:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
-        return make_plan(sandbox.spec or SandboxSpec(sandbox.name), spec, capabilities, self._vault.injects)
+        plan = make_plan(sandbox.spec or SandboxSpec(sandbox.name), spec, capabilities, self._vault.injects)
+        return dataclasses.replace(plan, notes=tuple(self.secrets.notes(spec)))
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
         """What the policy says to an action, without doing it."""
@@ -221,9 +212,15 @@ class Console:
         finally:
             await self.trail.close()
 
-    async def _perform(self, action: Action, consent: Consent, io: ExecIO, operation: Operation) -> ActionResult:
+    async def _look(self, action: Exec, io: ExecIO) -> ActionResult:
+        """A command whose output nobody is shown, so it is not masked: how the scan for leaks looks into a sandbox."""
+        return await self._perform(action, Consent(), io, Operation(action), Redactor())
+
+    async def _perform(
+        self, action: Action, consent: Consent, io: ExecIO, operation: Operation, mask: Redactor | None = None
+    ) -> ActionResult:
         request = await self._request(action, consent)
-        redactor, injects = self._vault.redactor, self._vault.injects
+        redactor, injects = mask or self._vault.redactor, self._vault.injects
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))

@@ -162,8 +162,9 @@ class Gate:
         return list(own) if action.verb in ("start", "restart", "exec", "shell") else []
 
     async def _body(self, request: Request) -> dict[str, Any]:
-        # Known before the row is written: a value pasted into an argument must not get into the log.
-        await self._vault.learn(self._secret_names(request))
+        # Known before the row is written: a value pasted into an argument must not get into the log. A keyring or a
+        # program is asked only once the attempt is on record.
+        await self._vault.learn(self._secret_names(request), acting=False)
         body: dict[str, Any] = masked(body_of(request.action, request.target), self._vault.redactor.text)
         return body
 

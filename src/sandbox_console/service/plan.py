@@ -41,9 +41,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All changes between two specs."""
+    """All changes between two specs. ``notes`` are sentences about what the new one will not keep to."""
 
     changes: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def how(self) -> How | None:

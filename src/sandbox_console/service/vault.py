@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from sandbox_console.errors import SecretError
@@ -16,34 +17,48 @@ class Vault:
     """Holds references; values only as the forms that the redactor looks for."""
 
     def __init__(self, table: Mapping[str, SecretSource]) -> None:
-        self._table = table
+        self.table = table
         self.redactor = Redactor()
         self.injects: dict[str, str] = {name: source.inject for name, source in table.items()}
+        self._known: set[str] = set()
+        self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
     def names(self) -> list[str]:
         """The names that the config defines."""
-        return sorted(self._table)
+        return sorted(self.table)
 
     def undefined(self, names: Iterable[str]) -> list[str]:
         """Which of the names the config does not define."""
-        return [name for name in names if name not in self._table]
+        return [name for name in names if name not in self.table]
 
     async def resolve(self, names: Iterable[str]) -> list[ResolvedSecret]:
         """Read the values, off the event loop. Raises SecretError."""
-        wanted = list(names)
-        if not wanted:
-            return []
-        found = await asyncio.to_thread(sources.resolve, wanted, self._table)
+        found = await sources.resolve(names, self.table)
         self.redactor.add(secret.value for secret in found)
+        self._known |= {secret.name for secret in found}
         return found
 
-    async def learn(self, names: Iterable[str]) -> list[str]:
-        """Make the redactor know the values of these; gives the names that cannot be resolved now."""
+    async def learn(self, names: Iterable[str], *, acting: bool = True) -> list[str]:
+        """Make the redactor know the values of these; gives the names that cannot be resolved now.
+
+        A variable or a file is read each time, so that a new value is known. A keyring or a program is asked once, and
+        not at all unless ``acting``: before an action is on record, nothing of the user's is run for it.
+        """
         missing: list[str] = []
         for name in names:
-            try:
-                await self.resolve([name])
-            except SecretError:
-                missing.append(name)
+            async with self._learning[name]:
+                missing += [] if await self._learned(name, acting=acting) else [name]
         return missing
+
+    async def _learned(self, name: str, *, acting: bool) -> bool:
+        source = self.table.get(name)
+        if source is None:
+            return False
+        if sources.acts(source) and (not acting or name in self._known):
+            return name in self._known
+        try:
+            await self.resolve([name])
+        except SecretError:
+            return False
+        return True

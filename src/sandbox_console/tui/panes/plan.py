@@ -20,6 +20,7 @@ def plan_words(plan: Plan) -> Content:
     parts: list[tuple[str, str]] = []
     for change in plan.changes:
         parts += _line(change)
+    parts += [(f"! {clean(note, cap=400)}\n", "$text-warning") for note in plan.notes]
     return Content.assemble(*parts, *_summary(plan))
 
 

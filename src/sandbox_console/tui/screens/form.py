@@ -28,7 +28,7 @@ from sandbox_console.tui.panes.plan import plan_words
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.fields import FormRow, TickBox
-from sandbox_console.tui.showing import put
+from sandbox_console.tui.showing import put, put_note
 from sandbox_console.tui.words import place, shown_name
 from sandbox_console.tui.work import Work
 
@@ -61,6 +61,8 @@ class FormScreen(Screen[None]):
         margin-left: 12;
     }
     TickBox > .toggle--button, TickBox.-on > .toggle--button { color: $foreground; background: $panel; }
+    FormScreen #secret-notes { height: auto; margin: 1 0 0 13; color: $text-warning; max-width: 97; display: none; }
+    FormScreen #secret-notes.-on { display: block; }
     FormScreen #plan { height: auto; margin-top: 1; padding: 0 1; background: $surface; max-width: 110; }
     FormScreen > #form-bar { height: auto; max-width: 100%; padding: 0 2; background: $surface; }
     FormScreen #status { width: 1fr; height: auto; max-height: 3; }
@@ -99,6 +101,7 @@ class FormScreen(Screen[None]):
                 "accept limits that cannot be enforced here",
                 value=self._base is not None and self._base.limits == "best-effort", id="best-effort", compact=True,
             )  # fmt: skip
+            yield Static(id="secret-notes", markup=False)
             if self._sandbox is not None:
                 yield Static(id="plan", markup=False)
         with Horizontal(id="form-bar"):
@@ -133,7 +136,7 @@ class FormScreen(Screen[None]):
     def _hint(self, field: Field) -> str:
         if field.name != "secrets":
             return field.hint
-        names = " ".join(self._service.secret_names)
+        names = " ".join(self._service.secrets.names)
         return f"known: {names}" if names else "none are defined in the config"
 
     def on_mount(self) -> None:
@@ -179,6 +182,7 @@ class FormScreen(Screen[None]):
             except ConsoleError as error:
                 problems = {**problems, "backend": error.message}
         problems |= await self._show_plan(spec)
+        self._show_notes(spec)
         self._tell(problems if all_fields else {key: text for key, text in problems.items() if key in self._touched})
         return spec, problems
 
@@ -200,6 +204,11 @@ class FormScreen(Screen[None]):
         return {
             change.field: change.reason or "unsupported" for change in plan.changes if change.how is How.UNSUPPORTED
         }
+
+    def _show_notes(self, spec: SandboxSpec) -> None:
+        """Say which secrets nothing keeps to their hosts; of an edit the plan says it."""
+        notes = self._service.secrets.notes(spec) if self._sandbox is None else ()
+        put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
 
     def _say(self, text: str, *, error: bool = False) -> None:
         put(self, "#status", plain(text, "$text-error" if error else "$dim"))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor, forms
+from sandbox_console.secrets.forms import forms
+from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
 
 VALUES = [
     "hunter2-hunter2",

@@ -1,0 +1,106 @@
+"""``secrets``: what is configured, whether it can be read, and where it has leaked; never a value."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.cli.context import Context
+from sandbox_console.errors import SecretError, UsageError
+from sandbox_console.service import Console, Leak, SecretInfo
+
+_NONE = "no secret is defined in the config: add a [secrets.NAME] table"
+
+
+async def secrets(context: Context) -> int:
+    """``ls`` or ``check``; a check exits 1 where a secret cannot be read, or one has leaked."""
+    args = context.args
+    if args.what == "check" and args.paths and not args.leaks:
+        raise UsageError(f"secrets check takes no PATH without --leaks: {args.paths[0]!r}")
+    async with context.open() as console:
+        if args.what == "ls":
+            return await _ls(context, console)
+        return await (_leaks(context, console) if args.leaks else _check(context, console))
+
+
+async def _listed(context: Context, console: Console) -> Sequence[SecretInfo]:
+    found, silent = await console.secrets.listed()
+    if silent:
+        context.say(f"warning: who uses them is not known of {', '.join(silent)}")
+    if not found:
+        context.say(_NONE)
+    return found
+
+
+async def _ls(context: Context, console: Console) -> int:
+    found = await _listed(context, console)
+    if context.json:
+        for one in found:
+            context.record(_record(one))
+    else:
+        context.table(("NAME", "FROM", "INJECT", "HOSTS", "USED BY"), (_cells(one) for one in found))
+    return 0
+
+
+def _cells(one: SecretInfo) -> tuple[str, ...]:
+    return one.name, one.source, one.inject, " ".join(one.hosts) or "any", " ".join(one.used_by) or "-"
+
+
+def _record(one: SecretInfo) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "from": one.source,
+        "kind": one.kind,
+        "inject": one.inject,
+        "hosts": list(one.hosts),
+        "used_by": list(one.used_by),
+    }
+
+
+async def _check(context: Context, console: Console) -> int:
+    found = [await console.secrets.checked(one) for one in await _listed(context, console)]
+    if context.json:
+        for one in found:
+            context.record(_record(one) | {"ok": not one.problem, "problem": one.problem, "note": one.note})
+    else:
+        context.table(("NAME", "FROM", "OK", "WHY NOT"), (_checked(one) for one in found))
+    for one in found:
+        if one.problem:
+            context.fail(SecretError(one.problem, hint=one.hint))
+    return context.code
+
+
+def _checked(one: SecretInfo) -> tuple[str, ...]:
+    return one.name, one.source, "no" if one.problem else "ok", one.problem or one.note or "-"
+
+
+async def _leaks(context: Context, console: Console) -> int:
+    paths = [Path(text).expanduser() for text in context.args.paths]
+    if gone := await asyncio.to_thread(_missing, paths):
+        raise UsageError(f"{gone[0]} is not there", hint="name files and folders that exist")
+    found: list[Leak] = []
+    async for one in console.secrets.leaks(paths):
+        if isinstance(one, Leak):
+            found.append(one)
+            if context.json:
+                context.record(asdict(one))
+        elif context.json:
+            context.record(asdict(one))
+        else:
+            context.say(f"not looked into: {one.place}: {one.reason}")
+    if not context.json:
+        context.table(("SECRET", "FORM", "FINGERPRINT", "COUNT", "PLACE"), (_leak_cells(one) for one in found))
+        context.say(f"{len(found)} places" if found else "nothing found")
+    return 1 if found else 0
+
+
+def _missing(paths: Sequence[Path]) -> list[Path]:
+    return [path for path in paths if not path.exists()]
+
+
+def _leak_cells(one: Leak) -> tuple[str, ...]:
+    where = f"{one.place}, line {one.line}" if one.line else one.place
+    return one.secret or "-", one.what, one.fingerprint, str(one.count), where

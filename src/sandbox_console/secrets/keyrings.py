@@ -1,0 +1,59 @@
+"""Secrets of the user's keyring, by the package ``keyring``, in a process of its own.
+
+A locked keyring may ask and wait for ever, and what it loads talks D-Bus: a child can be timed and ended.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from sandbox_console.errors import SecretError
+from sandbox_console.secrets.program import complaint, run
+
+ALTERNATIVES = (
+    "without a desktop use file:$CREDENTIALS_DIRECTORY/NAME (systemd), file:PATH with mode 0600, env:VARIABLE, "
+    'or cmd:["pass", "show", "NAME"]'
+)
+_NO_KEYRING, _NO_ENTRY, _LOCKED = 70, 71, 72
+# Its own words on stdout, and never a traceback: a keyring's errors may hold what it was asked for.
+_CHILD = f"""
+import os, sys
+import keyring, keyring.errors
+try:
+    value = keyring.get_password(sys.argv[1], sys.argv[2])
+except keyring.errors.NoKeyringError:
+    os._exit({_NO_KEYRING})
+except keyring.errors.KeyringLocked:
+    os._exit({_LOCKED})
+except Exception as error:
+    sys.stderr.write(type(error).__name__)
+    sys.stderr.flush()
+    os._exit(1)
+if value is None:
+    os._exit({_NO_ENTRY})
+sys.stdout.buffer.write(value.encode())
+"""
+
+
+def problem(text: str) -> str:
+    """What is wrong with a ``keyring:``; empty when nothing is."""
+    service, slash, user = text.rpartition("/")
+    return "" if slash and service and user else "keyring: needs SERVICE/USER"
+
+
+async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 - as all readers
+    """The password of SERVICE and USER; the last ``/`` parts them. Raises SecretError."""
+    service, _, user = text.rpartition("/")
+    printed = await run([sys.executable, "-I", "-c", _CHILD, service, user], "the keyring", timeout_s)
+    match printed.code:
+        case 0:
+            return printed.out.decode()
+        case _ if printed.code == _NO_KEYRING:
+            raise SecretError("there is no keyring here", hint=ALTERNATIVES)
+        case _ if printed.code == _LOCKED:
+            raise SecretError("the keyring is locked", hint=f"unlock it; or {ALTERNATIVES}")
+        case _ if printed.code == _NO_ENTRY:
+            hint = f"keyring set {service} {user}"
+            raise SecretError(f"the keyring has no entry for {service}/{user}", hint=hint)
+        case _:
+            raise SecretError(f"the keyring failed{complaint(printed)}", hint=ALTERNATIVES)

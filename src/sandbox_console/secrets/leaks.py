@@ -1,0 +1,112 @@
+"""Known secrets, and what looks like one, found in bytes: told by a fingerprint, never by the value."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ahocorasick_rs import BytesAhoCorasick, MatchKind
+
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.secrets.forms import forms
+
+_OVERLAP = 64 * 1024 * 2
+"""Bytes kept from one chunk to the next: the longest value, in hex."""
+
+# The shapes that the issuers of these tokens publish for scanners like this one.
+_SHAPES = {
+    "an AWS access key": rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    "a GitHub token": rb"\b(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{40,255})\b",
+    "a GitLab token": rb"\bglpat-[A-Za-z0-9_-]{20,64}",
+    "a Slack token": rb"\bxox[abeoprs]-[A-Za-z0-9-]{10,250}",
+    "an API key": rb"\bsk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,250}",
+    "a Google key": rb"\bAIza[0-9A-Za-z_-]{35}\b",
+    "a Stripe key": rb"\b[rs]k_live_[0-9A-Za-z]{20,250}\b",
+    "a private key": rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----[^-]{40,16384}",
+    "a JSON Web Token": rb"\beyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{20,1000}",
+}
+_LOOKS = re.compile(b"|".join(b"(%s)" % shape for shape in _SHAPES.values()))
+_SHAPE_NAMES = list(_SHAPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One find. ``secret`` is its name in the config, empty where it only looks like one (``what`` says like what).
+
+    ``fingerprint`` is the beginning of an HMAC-SHA256 with a key that only this installation has: the same value has
+    the same one, and it gives nothing of the value away. ``line`` counts from 1.
+    """
+
+    secret: str
+    what: str
+    fingerprint: str
+    line: int
+
+
+class Scanner:
+    """Knows the values to look for."""
+
+    def __init__(self, secrets: Iterable[ResolvedSecret], key: bytes) -> None:
+        self._key = key
+        known = [(secret, forms(secret.value)) for secret in secrets]
+        self._names = {form: (secret.name, what) for secret, found in known for form, what in found.items()}
+        self._prints = {secret.name: self._fingerprint(secret.value.encode("utf-8", "replace")) for secret, _ in known}
+        self._forms = list(self._names)
+        self._automaton = BytesAhoCorasick(self._forms, matchkind=MatchKind.LeftmostLongest) if self._forms else None
+
+    def scan(self, chunks: Iterable[bytes]) -> Iterator[Hit]:
+        """Every find in a stream of chunks, each once."""
+        stream = Stream(self)
+        for chunk in chunks:
+            yield from stream.feed(chunk)
+        yield from stream.feed(b"", last=True)
+
+    def find(self, data: bytes) -> list[tuple[int, int, str, str, str]]:
+        """(start, end, secret, what, fingerprint) of each find, in the order of their starts."""
+        found = []
+        if self._automaton is not None:
+            for at, start, end in self._automaton.find_matches_as_indexes(data):
+                name, what = self._names[self._forms[at]]
+                found.append((start, end, name, what, self._prints[name]))
+        known = [(start, end) for start, end, *_ in found]
+        for match in _LOOKS.finditer(data):
+            if not any(start < match.end() and match.start() < end for start, end in known):
+                what = _SHAPE_NAMES[(match.lastindex or 1) - 1]
+                found.append((*match.span(), "", what, self._fingerprint(match[0])))
+        return sorted(found)
+
+    def _fingerprint(self, value: bytes) -> str:
+        return hmac.new(self._key, value, hashlib.sha256).hexdigest()[:16]
+
+
+class Stream:
+    """One stream in chunks; a find across two chunks is found, and none is told twice."""
+
+    def __init__(self, scanner: Scanner) -> None:
+        self._scanner = scanner
+        self._held = b""
+        self._told = 0  # how far into what is held finds were told
+        self._lines = 1
+
+    def feed(self, chunk: bytes, *, last: bool = False) -> list[Hit]:
+        """The finds that are certain now. A value cut off by the end of what came so far waits for the rest."""
+        data = self._held + chunk
+        if not last and len(data) < 2 * _OVERLAP:
+            self._held = data
+            return []
+        sure = len(data) if last else len(data) - _OVERLAP
+        newlines = [match.start() for match in re.finditer(b"\n", data)]
+        hits = []
+        for start, end, name, what, fingerprint in self._scanner.find(data):
+            if self._told <= start < sure:
+                hits.append(Hit(name, what, fingerprint, self._lines + bisect_right(newlines, start)))
+                self._told = end
+        cut = max(0, sure - _OVERLAP)  # what stands before a find decides whether it is one
+        self._told = max(self._told, sure) - cut
+        self._lines += bisect_right(newlines, cut - 1)
+        self._held = data[cut:]
+        return hits

@@ -1,0 +1,81 @@
+"""Secrets of this machine: a variable of the environment, a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+
+from sandbox_console.errors import SecretError
+
+MAX_BYTES = 64 * 1024
+"""The most that a value may have."""
+
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))(?=/)")
+
+
+async def from_env(name: str, variable: str, timeout_s: float) -> str:  # noqa: ARG001 - it takes no time
+    """The value of a variable."""
+    value = os.environ.get(variable)
+    if value is None:
+        raise SecretError(f"the variable {variable} is not set", hint=f"export {variable}")
+    return value
+
+
+async def from_file(name: str, path: str, timeout_s: float) -> str:  # noqa: ARG001 - a file has no prompt
+    """A file's text without its last newline; ``~`` and a variable before the first ``/`` are filled in.
+
+    So ``file:$CREDENTIALS_DIRECTORY/NAME`` reads a credential that systemd gave to this service.
+    """
+    return text_of(await asyncio.to_thread(_read, path), path)
+
+
+def text_of(data: bytes, what: str) -> str:
+    """Bytes as a value: UTF-8, one newline at its end taken off. Raises SecretError."""
+    if len(data) > MAX_BYTES:
+        raise SecretError(f"{what} gives more than {MAX_BYTES} bytes")
+    try:
+        return data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise SecretError(f"{what} gives no UTF-8 text") from None
+
+
+def real_path(path: str) -> str:
+    """Where a ``file:`` points to. Raises SecretError where a variable in it is not set."""
+    found = _VARIABLE.match(path)
+    if found is None:
+        return os.path.expanduser(path)  # noqa: PTH111 - a path that has no home stays as it is
+    variable = found[1] or found[2]
+    folder = os.environ.get(variable)
+    if not folder:
+        systemd = "; systemd sets it for services with LoadCredential=" if variable == "CREDENTIALS_DIRECTORY" else ""
+        raise SecretError(f"{path}: the variable {variable} is not set{systemd}")
+    return folder + path[found.end() :]
+
+
+def exposure(path: str) -> str:
+    """Who else may read a file, in words; empty where nobody may, or it cannot be looked at."""
+    try:
+        mode = stat.S_IMODE(os.stat(real_path(path)).st_mode)  # noqa: PTH116 - the path is text
+    except (OSError, SecretError):
+        return ""
+    return f"others on this machine may read the file (mode {mode:04o}); chmod 600" if mode & 0o077 else ""
+
+
+def _read(path: str) -> bytes:
+    real = real_path(path)
+    try:
+        # Opening a FIFO would wait for a writer for ever.
+        fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise SecretError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise SecretError(f"{path} is not a file", hint="use cmd: for what a program gives")
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SecretError(f"{path} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(fd)

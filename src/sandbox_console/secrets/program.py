@@ -1,0 +1,137 @@
+"""A secret that a program prints (``op``, ``pass``, ``vault``, ``gh``): no shell, no terminal, a time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sandbox_console.errors import SecretError
+from sandbox_console.model.text import clean
+from sandbox_console.secrets.local import MAX_BYTES, text_of
+from sandbox_console.secrets.redactor import Redactor
+
+_COMPLAINT_BYTES = 4096
+_COMPLAINT_SHOWN = 200
+_LIKE_A_TOKEN = re.compile(r"[A-Za-z0-9+/=_.:-]{20,}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Printed:
+    """What a program left: its exit code, and the beginnings of its two streams."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+def words_of(text: str) -> list[str]:
+    """The argv of ``cmd:``: a JSON list, or words split as a shell would, without expanding anything.
+
+    Raises ValueError.
+    """
+    if not text.lstrip().startswith("["):
+        return shlex.split(text)
+    words = json.loads(text)
+    if not words or not all(isinstance(word, str) for word in words):
+        raise ValueError("a list of texts is needed")
+    return [str(word) for word in words]
+
+
+def problem(text: str) -> str:
+    """What is wrong with a ``cmd:``; empty when nothing is."""
+    try:
+        words = words_of(text)
+    except (ValueError, RecursionError):
+        return 'cmd: cannot be read; write cmd:["program", "argument"]'
+    if not words or not words[0]:
+        return "cmd: names no program"
+    return "cmd: has a NUL byte in it" if any("\0" in word for word in words) else ""
+
+
+def name_of(text: str) -> str:
+    """The program's name, without its folder and arguments."""
+    try:
+        return os.path.basename(words_of(text)[0])  # noqa: PTH119 - it is text, not a path of ours
+    except (ValueError, IndexError, RecursionError):
+        return "?"
+
+
+async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 - as all readers
+    """What the program prints, without its last newline. Raises SecretError, which holds no value."""
+    words = words_of(text)
+    who = name_of(text)
+    printed = await run(words, who, timeout_s)
+    if printed.code:
+        raise SecretError(f"{who} ended with exit code {printed.code}{complaint(printed)}")
+    if not printed.out:
+        raise SecretError(f"{who} printed nothing{complaint(printed)}")
+    return text_of(printed.out, who)
+
+
+async def run(words: Sequence[str], who: str, timeout_s: float, env: Mapping[str, str] | None = None) -> Printed:
+    """Run a program off the event loop; past its time, or when cancelled, all that it started is killed."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # away from our terminal: a prompt there would eat the screen's keys
+            env=env,
+        )
+    except FileNotFoundError:
+        raise SecretError(f"{who} is not installed", hint=f"install {who}, or name it with its folder") from None
+    except OSError as error:
+        raise SecretError(f"{who} cannot be run: {error.strerror}") from None
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _drained(process, who)
+    except TimeoutError:
+        hint = "it has no terminal to ask on; unlock it first, or raise timeout_s"
+        raise SecretError(f"{who} did not end within {timeout_s:g} s", hint=hint) from None
+    finally:
+        await asyncio.shield(_end(process))
+
+
+async def _drained(process: asyncio.subprocess.Process, who: str) -> Printed:
+    assert process.stdout is not None  # noqa: S101 - both are pipes
+    assert process.stderr is not None  # noqa: S101
+    out, err = await asyncio.gather(_take(process.stdout, MAX_BYTES), _take(process.stderr, _COMPLAINT_BYTES))
+    if len(out) > MAX_BYTES:
+        raise SecretError(f"{who} prints more than {MAX_BYTES} bytes")
+    return Printed(await process.wait(), out, err)
+
+
+async def _take(stream: asyncio.StreamReader, most: int) -> bytes:
+    """The first bytes, at most one more than ``most``; the rest is read and dropped, so that nobody is held up."""
+    data = b""
+    while part := await stream.read(65536):
+        data = (data + part)[: most + 1]
+    return data
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # its session is its own
+    await process.wait()
+
+
+def complaint(printed: Printed) -> str:
+    """The last line of stderr, without what it printed as the value and without what looks like a token."""
+    lines = printed.err.decode("utf-8", "replace").strip().splitlines()
+    if not lines:
+        return ""
+    values = {printed.out.decode("utf-8", "surrogateescape").strip(), *_lines_of(printed.out)}
+    masked = Redactor(value for value in values if value).text(lines[-1])
+    return f": {clean(_LIKE_A_TOKEN.sub('[hidden]', masked), cap=_COMPLAINT_SHOWN)}"
+
+
+def _lines_of(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").split()
