@@ -29,6 +29,7 @@ from sandbox_console.service.hub import Hub, Subscription
 from sandbox_console.service.inside import Inside
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.plan import Plan, make_plan
+from sandbox_console.service.retained import Retained
 from sandbox_console.service.secrets import Secrets
 from sandbox_console.service.shells import ShellSession
 from sandbox_console.service.trail import Trail
@@ -53,6 +54,8 @@ class Console:
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s)
         self.inside = Inside(fleet, self._vault)
+        kept = config.logs
+        self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
         self._operations: set[asyncio.Task[Any]] = set()
         self._shells: set[ShellSession] = set()
@@ -102,14 +105,19 @@ class Console:
     async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         """Batches of a sandbox's output, known secrets masked, else the bytes as they were written."""
         backend = await self.fleet.use(ref.backend, ref.host)
+        name = ref.id
         with contextlib.suppress(NotFound):
             sandbox = await backend.inspect(ref)
+            name = sandbox.name
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
         masks: dict[Stream, StreamRedactor] = {}
         last = 0
         async for batch in backend.logs(ref, query):
             last = batch[-1].at_ns if batch else last
-            yield [self._masked(item, masks) for item in batch]
+            shown = [self._masked(item, masks) for item in batch]
+            if self.config.logs.retain and query.follow:
+                await self.retained.keep(ref, name, shown)
+            yield shown
         rest = [LogRecord(last, stream, mask.flush()) for stream, mask in masks.items() if mask.holding]
         if rest:
             yield rest
