@@ -15,7 +15,8 @@ from time import strptime
 from sandbox_console.model.log import LogRecord, Stream
 
 PART = 16 * 1024
-_HEAD = struct.Struct(">BxxxL")
+_HEAD_SIZE = 8
+_unpack = struct.Struct(">BxxxL").unpack_from
 _STREAMS = {0: Stream.STDOUT, 1: Stream.STDOUT, 2: Stream.STDERR}
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 _STAMP_LENGTH = 31
@@ -50,17 +51,18 @@ class Demuxer:
 
     def feed(self, chunk: bytes) -> list[LogRecord]:
         """The records that are complete now."""
-        data = self._rest + chunk
+        data = self._rest + chunk if self._rest else chunk
         at, end = 0, len(data)
         out: list[LogRecord] = []
-        while end - at >= _HEAD.size:
-            kind, length = _HEAD.unpack_from(data, at)
-            at += _HEAD.size
-            if end - at < length:
-                at -= _HEAD.size
+        while end - at >= _HEAD_SIZE:
+            kind, length = _unpack(data, at)
+            text = at + _HEAD_SIZE + _STAMP_LENGTH
+            stop = at + _HEAD_SIZE + length
+            if end < stop:
                 break
-            self._add(out, kind, data[at : at + length])
-            at += length
+            at_ns = self._clock.ns(data[at + _HEAD_SIZE : text - 1])
+            self._add(out, at_ns, _STREAMS.get(kind, Stream.STDOUT), data[text:stop])
+            at = stop
         self._rest = data[at:]
         return out
 
@@ -68,12 +70,11 @@ class Demuxer:
         """The newlines of lines that ended with a full part; half a frame at the end is not a record."""
         return [LogRecord(at_ns, stream, b"\n") for stream, at_ns in self._open.items()]
 
-    def _add(self, out: list[LogRecord], kind: int, payload: bytes) -> None:
-        stamp, _, text = payload.partition(b" ")
-        at_ns, stream = self._clock.ns(stamp), _STREAMS.get(kind, Stream.STDOUT)
-        opened = self._open.pop(stream, None)
-        if opened is not None and opened != at_ns:
-            out.append(LogRecord(opened, stream, b"\n"))
+    def _add(self, out: list[LogRecord], at_ns: int, stream: Stream, text: bytes) -> None:
+        if self._open:
+            opened = self._open.pop(stream, None)
+            if opened is not None and opened != at_ns:
+                out.append(LogRecord(opened, stream, b"\n"))
         if not text.endswith(b"\n"):
             if len(text) >= PART:
                 self._open[stream] = at_ns

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from dataclasses import dataclass, field
 
 from sandbox_console.model.log import LogRecord, Stream
 
 RECENT = 8192
+RECENT_NS = 10 * 10**9
+"""How much of a stream is remembered, in records and by their times: a rotation repeats what was written last."""
 
-_Key = tuple[int, Stream, int]
 
-
-@dataclass
+@dataclass(slots=True)
 class _Mark:
     """Where a stream is: the time of its last record, and what it wrote at that time, in order.
 
@@ -22,6 +22,7 @@ class _Mark:
     at_ns: int = 0
     told: list[int] = field(default_factory=list)
     again: int = 0
+    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
 
 
 class Seen:
@@ -35,7 +36,6 @@ class Seen:
         self.last_ns = 0
         self.overlap = False
         self._marks: dict[Stream, _Mark] = {}
-        self._recent: OrderedDict[_Key, None] = OrderedDict()
         self._replaying = False
 
     def replay(self) -> None:
@@ -53,27 +53,32 @@ class Seen:
         return [record for record in records if self._is_new(record)]
 
     def _is_new(self, record: LogRecord) -> bool:
-        mark = self._marks.setdefault(record.stream, _Mark())
-        word = hash(record.data)
-        key = (record.at_ns, record.stream, word)
-        if self._told(record.at_ns, mark, word, key):
+        mark = self._marks.get(record.stream)
+        if mark is None:
+            mark = self._marks[record.stream] = _Mark()
+        at_ns, word = record.at_ns, hash(record.data)
+        if at_ns > mark.at_ns:  # nearly every record
+            mark.at_ns, mark.told, mark.again = at_ns, [word], 1
+        elif self._told(at_ns, mark, word):
             self.overlap = True
             return False
-        self._recent[key] = None
-        if len(self._recent) > RECENT:
-            self._recent.popitem(last=False)
-        if record.at_ns > mark.at_ns:
-            mark.at_ns, mark.told, mark.again = record.at_ns, [], 0
-        if record.at_ns == mark.at_ns:
+        elif at_ns == mark.at_ns:
             mark.told.append(word)
             mark.again = len(mark.told)
-        self.last_ns = max(self.last_ns, record.at_ns)
+        self._remember(mark, at_ns, word)
         return True
 
-    def _told(self, at_ns: int, mark: _Mark, word: int, key: _Key) -> bool:
+    def _remember(self, mark: _Mark, at_ns: int, word: int) -> None:
+        recent = mark.recent
+        recent.append((at_ns, word))
+        while recent[0][0] < at_ns - RECENT_NS:
+            recent.popleft()
+        self.last_ns = max(self.last_ns, at_ns)
+
+    def _told(self, at_ns: int, mark: _Mark, word: int) -> bool:
         if at_ns < mark.at_ns:
-            return self._replaying or key in self._recent
-        if at_ns == mark.at_ns and self._replaying and mark.again < len(mark.told) and mark.told[mark.again] == word:
+            return self._replaying or (at_ns, word) in mark.recent
+        if self._replaying and mark.again < len(mark.told) and mark.told[mark.again] == word:
             mark.again += 1
             return True
         return False
