@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import sqlite3
 from contextlib import closing
 
@@ -35,11 +37,22 @@ def spoil(path, *statements):
         connection.commit()
 
 
+@pytest.fixture(scope="session")
+def several(tmp_path_factory):
+    """The folder of a closed log of three segments, made once."""
+    folder = tmp_path_factory.mktemp("several")
+
+    async def write():
+        journal = await Journal.open(folder / "audit.db", "test", SMALL)
+        await act(journal, 400)
+        await journal.close()
+
+    asyncio.run(write())
+    return folder
+
+
 @pytest.fixture
-async def segmented(tmp_path):
-    """A closed log of several segments."""
-    path = tmp_path / "audit.db"
-    journal = await Journal.open(path, "test", SMALL)
-    await act(journal, 400)
-    await journal.close()
-    return path
+def segmented(several, tmp_path):
+    """A copy of it; gives its first segment."""
+    shutil.copytree(several, tmp_path / "log")
+    return tmp_path / "log" / "audit.db"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -111,3 +112,27 @@ class Verification:
     segments: int = 0
     anchors: int = 0
     anchored_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSelection:
+    """Which rows to export: those behind ``after_seq``, in a span of time (seconds since the epoch)."""
+
+    after_seq: int = 0
+    since: float | None = None
+    until: float | None = None
+
+
+@dataclass(slots=True)
+class AuditStats:
+    """Counts over the whole log; attempts by action, actor and backend, ends by outcome."""
+
+    rows: int = 0
+    segments: int = 0
+    bytes: int = 0
+    first_at: float | None = None
+    last_at: float | None = None
+    actions: Counter[str] = field(default_factory=Counter)
+    actors: Counter[str] = field(default_factory=Counter)
+    backends: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)

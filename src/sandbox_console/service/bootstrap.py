@@ -38,7 +38,7 @@ async def open_console(
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
     paths.make_private()
     hub = Hub()
-    console = Console(config, Fleet(found), Trail(paths.audit_db, current_actor(), hub.publish), hub)
+    console = Console(config, Fleet(found), Trail(paths.audit_db, current_actor(), hub.publish, config.audit), hub)
     try:
         yield console
     finally:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 import platformdirs
 
+from sandbox_console.audit.retention import MIB, Keep
 from sandbox_console.errors import ConfigError, UsageError
 from sandbox_console.model import hosts
 from sandbox_console.policy.rules import Rules
@@ -55,6 +56,31 @@ class LogOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShipOptions:
+    """The ``[audit.ship]`` table. ``dsn`` is where PostgreSQL's address is: ``env:NAME`` or ``file:PATH``."""
+
+    dsn: str = ""
+    interval_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions:
+    """The ``[audit]`` table: when a segment is sealed, and how many and how long they are kept (unset: all)."""
+
+    segment_mib: int = 64
+    keep_segments: int | None = None
+    keep_days: float | None = None
+    archive: str = ""
+    ship: ShipOptions = field(default_factory=ShipOptions)
+
+    @property
+    def keep(self) -> Keep:
+        """The same as the log takes it."""
+        archive = Path(self.archive).expanduser() if self.archive else None
+        return Keep(self.segment_mib * MIB, self.keep_days, self.keep_segments, archive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that a user sets. ``backends`` holds each backend's own table, which its provider checks."""
 
@@ -64,6 +90,7 @@ class Config:
     backends: dict[str, dict[str, Any]] = field(default_factory=dict)
     tui: TuiOptions = field(default_factory=TuiOptions)
     logs: LogOptions = field(default_factory=LogOptions)
+    audit: AuditOptions = field(default_factory=AuditOptions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from sandbox_console.audit import query, verify
+from sandbox_console.audit import export, query, ship, stats, verify
 from sandbox_console.audit.journal import Journal
-from sandbox_console.errors import AuditUnavailable
-from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
+from sandbox_console.errors import AuditUnavailable, ConfigError
+from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
 from sandbox_console.model.event import AuditChanged
+from sandbox_console.secrets.sources import SecretSource, resolve
+from sandbox_console.service.config import AuditOptions
+
+EXPORTS = export.formats()
 
 
 def current_actor() -> str:
@@ -29,8 +33,11 @@ def current_actor() -> str:
 class Trail:
     """Reads need no journal and go on while it cannot be written."""
 
-    def __init__(self, path: Path, actor: str, publish: Callable[[AuditChanged], None]) -> None:
+    def __init__(
+        self, path: Path, actor: str, publish: Callable[[AuditChanged], None], options: AuditOptions = AuditOptions(),  # noqa: B008 - frozen
+    ) -> None:  # fmt: skip
         self.path = path
+        self.options = options
         self.actor = actor
         self.problem = ""
         self._publish = publish
@@ -46,7 +53,7 @@ class Trail:
 
     async def _open(self) -> Journal:
         try:
-            self._journal = await Journal.open(self.path, self.actor)
+            self._journal = await Journal.open(self.path, self.actor, self.options.keep)
         except AuditUnavailable as error:
             self.note_problem(error.message)
             raise
@@ -78,3 +85,25 @@ class Trail:
     async def verify(self) -> Verification:
         """Walk the whole chain."""
         return await verify.verify(self.path)
+
+    def export(self, form: str, select: AuditSelection) -> AsyncIterator[bytes]:
+        """Blocks of the log in a format of `EXPORTS`, oldest row first. Raises UsageError for an unknown one."""
+        return export.export(self.path, form, select)
+
+    async def stats(self) -> AuditStats:
+        """Counts over the whole log."""
+        return await stats.stats(self.path)
+
+    @property
+    def ships(self) -> bool:
+        """Whether the config names a server to ship to."""
+        return bool(self.options.ship.dsn)
+
+    async def ship(self, *, init: bool = False) -> int:
+        """Send what was not sent yet, with ``init`` after making the table; gives how many rows."""
+        if not self.ships:
+            raise ConfigError("no audit server is configured", hint='[audit.ship] dsn = "env:NAME" or "file:PATH"')
+        [found] = await resolve({"audit.ship.dsn": SecretSource(source=self.options.ship.dsn)}, ["audit.ship.dsn"])
+        if init:
+            await ship.init(found.value)
+        return await ship.ship(self.path, found.value)

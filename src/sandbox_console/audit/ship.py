@@ -1,0 +1,150 @@
+"""Shipping the log to PostgreSQL: each row exactly once, by (console_uuid, seq), wherever either side dies.
+
+The local log stays the record; the table is a copy for many consoles. The cursor moves on after the server has
+committed; rows that were committed before a crash are sent again and taken for known.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.audit import export, schema
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.reading import reading
+from sandbox_console.audit.thread import unit
+from sandbox_console.errors import AuditUnavailable, ConsoleError, Unsupported
+from sandbox_console.model.audit import AuditSelection
+
+if TYPE_CHECKING:
+    import asyncpg
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS sandbox_console_audit (
+    console_uuid text NOT NULL, seq bigint NOT NULL, ts_ns bigint NOT NULL, kind text NOT NULL, ref bigint,
+    actor text NOT NULL, session text NOT NULL, request_id text NOT NULL, action text NOT NULL, backend text NOT NULL,
+    target text NOT NULL, outcome text NOT NULL, dur_us bigint, body text NOT NULL, prev bytea NOT NULL,
+    hash bytea NOT NULL, PRIMARY KEY (console_uuid, seq)
+)
+"""
+"""What `init` makes. The user that ships needs INSERT on it and nothing else."""
+
+_TYPES = ("bigint", "bigint", "text", "bigint", *("text",) * 7, "bigint", "text", "bytea", "bytea")
+_INSERT = (
+    f"INSERT INTO sandbox_console_audit (console_uuid, {', '.join(schema.COLUMNS)}) SELECT $1, rows.* FROM unnest("  # noqa: S608
+    + ", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(_TYPES, 2))
+    + ") AS rows ON CONFLICT DO NOTHING"
+)
+
+
+class ShipFailed(ConsoleError):
+    """The server did not take the rows; they stay in the log and are sent again."""
+
+    code = "ship"
+
+
+async def init(dsn: str) -> None:
+    """Make the table. Raises ShipFailed, Unsupported where asyncpg is not installed."""
+    async with _Server(dsn) as server:
+        await server.execute(TABLE)
+
+
+async def ship(path: Path, dsn: str) -> int:
+    """Send what was not sent yet; gives how many rows. Raises ShipFailed, AuditUnavailable, Unsupported."""
+    layout = Layout(path)
+    console = await _console(layout)
+    if not console:
+        return 0
+    sent = 0
+    with _alone(layout.cursor):
+        after = _cursor(layout.cursor, console)
+        async with _Server(dsn) as server:
+            async for rows in export.blocks(path, AuditSelection(after_seq=after)):
+                await server.execute(_INSERT, console, *_columns(rows))
+                _move(layout.cursor, console, rows[-1][0])
+                sent += len(rows)
+    return sent
+
+
+class _Server:
+    """A connection; every trouble with it is a ShipFailed that never shows the password."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connection: asyncpg.Connection | None = None
+
+    async def __aenter__(self) -> _Server:
+        try:
+            import asyncpg
+        except ImportError:
+            raise Unsupported("shipping needs asyncpg", hint="install sandbox-console-tui[postgres]") from None
+        self._errors = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ValueError)
+        try:
+            self._connection = await asyncpg.connect(self._dsn, timeout=20, command_timeout=60)
+        except self._errors as error:
+            raise self._failed("cannot be reached", error) from None
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._connection is not None:
+            with suppress(*self._errors):
+                await self._connection.close(timeout=5)
+
+    async def execute(self, sql: str, *values: Any) -> None:
+        assert self._connection is not None  # noqa: S101 - inside the block only
+        try:
+            await self._connection.execute(sql, *values)
+        except self._errors as error:
+            raise self._failed("did not take the rows", error) from None
+
+    def _failed(self, what: str, error: Exception) -> ShipFailed:
+        reason = str(error).replace(self._dsn, "***") or type(error).__name__
+        return ShipFailed(f"the audit server {what}: {reason}", hint="they stay in the local log and are sent again")
+
+
+def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Rows as columns; PostgreSQL's text takes no NUL, and only a target can have one."""
+    return [[value.replace("\0", "\\0") if isinstance(value, str) else value for value in column]
+            for column in zip(*rows, strict=True)]  # fmt: skip
+
+
+async def _console(layout: Layout) -> str:
+    async with reading(layout.segment(layout.newest())) as db:
+        return "" if db is None else (await unit(db, schema.head_of, db._conn)).console  # noqa: SLF001
+
+
+def _cursor(path: Path, console: str) -> int:
+    """The last seq that was sent; a lost or foreign cursor begins anew, which sends nothing twice into the table."""
+    try:
+        told = json.loads(path.read_text())
+        return int(told["seq"]) if told["console"] == console else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _move(path: Path, console: str, seq: int) -> None:
+    fresh = path.with_suffix(".new")
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        json.dump({"console": console, "seq": seq}, file)
+    fresh.rename(path)
+
+
+@contextmanager
+def _alone(cursor: Path) -> Iterator[None]:
+    """One process ships at a time. Raises AuditUnavailable where another does."""
+    fd = os.open(cursor.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise AuditUnavailable("another process ships this log", hint="wait for it, or end it") from None
+    try:
+        yield
+    finally:
+        os.close(fd)
