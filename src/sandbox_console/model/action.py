@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 
@@ -250,10 +251,38 @@ class Fork:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeEgress:
+    """Change a sandbox's egress while it runs: take the rules of some patterns away, then add others.
+
+    A rule that is added takes the place of those of the same pattern.
+    """
+
+    verb: ClassVar[str] = "egress"
+    ref: SandboxRef
+    add: tuple[EgressRule, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DenyEgress:
+    """Deny patterns while it runs, for good or until a time (seconds since the epoch); open tunnels to them are cut.
+
+    It only takes away, so it has a verb of its own: the policy and the audit log's reserve treat it as they do stop.
+    """
+
+    verb: ClassVar[str] = "egress-deny"
+    ref: SandboxRef
+    patterns: tuple[str, ...]
+    until: float | None = None
+
+
 HostAction = PullImage | RemoveImage | PruneImages | LoadImage | SaveImage | RestoreSnapshot | RemoveSnapshot
 """What is done on a backend's host rather than to a sandbox."""
 
-InnerAction = Rename | Upload | Download | Attach | Commit | TakeSnapshot | Fork
+EgressAction = ChangeEgress | DenyEgress
+
+InnerAction = Rename | Upload | Download | Attach | Commit | TakeSnapshot | Fork | EgressAction
 """What needs one of ``backends.abilities``, and a sandbox."""
 
 Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from sandbox_console.model import hosts
-from sandbox_console.model.action import Action, Create, Update
+from sandbox_console.model.action import Action, ChangeEgress, Create, Update
 from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.egress import Effect
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy import needs
@@ -39,6 +41,8 @@ def _forbidden(action: Action, rules: Rules) -> Deny | None:
         return Deny(f"the policy denies {action.verb}", "policy.deny")
     if isinstance(action, (Create, Update)):
         return _spec_forbidden(action.spec, rules)
+    if isinstance(action, ChangeEgress):  # the ceiling holds for what is opened later, too
+        return _egress_forbidden([rule.pattern for rule in action.add if rule.effect is Effect.ALLOW], rules)
     return None
 
 
@@ -51,14 +55,14 @@ def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
             return Deny(f"{field} {asked:g} is above the cap of {cap:g}", f"policy.max_{field}")
         if cap is not None and asked is None and rules.require_limits:
             return Deny(f"{field} is not set, and the policy requires it", "policy.require_limits")
-    return _egress_forbidden(spec, rules)
+    return _egress_forbidden(spec.egress, rules)
 
 
-def _egress_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
+def _egress_forbidden(patterns: Sequence[str], rules: Rules) -> Deny | None:
     if rules.egress is None:
         return None
     ceiling = [hosts.parse(text, allow_ip=rules.egress_ip) for text in rules.egress]
-    for asked in spec.egress:
+    for asked in patterns:
         try:
             wanted = hosts.parse(asked, allow_ip=rules.egress_ip)
         except ValueError as error:

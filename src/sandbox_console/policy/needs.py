@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from sandbox_console.model.action import (
     Action,
     Attach,
+    ChangeEgress,
     Commit,
     Create,
+    DenyEgress,
     Download,
     Exec,
     Fork,
@@ -83,6 +85,8 @@ _VERBS: Mapping[type[Action], Capability | None] = {
     RestoreSnapshot: Capability.SNAPSHOT,
     RemoveSnapshot: Capability.SNAPSHOT,
     Fork: Capability.FORK,
+    ChangeEgress: Capability.EGRESS_ALLOWLIST,
+    DenyEgress: Capability.EGRESS_ALLOWLIST,
 }
 
 

@@ -4,10 +4,12 @@ from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
 from sandbox_console.service.bootstrap import open_console
 from sandbox_console.service.config import Config, Paths, find_paths, load
 from sandbox_console.service.console import Console
+from sandbox_console.service.feed import Feed, HostSeen, Replayed
 from sandbox_console.service.gate import Consent
 from sandbox_console.service.hub import Subscription
 from sandbox_console.service.leaks import Leak, NotLooked
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.outbound import Outbound, has_gateway, same_template
 from sandbox_console.service.plan import Change, How, Plan
 from sandbox_console.service.running import TIMED_OUT_CODE
 from sandbox_console.service.secrets import SecretInfo, Secrets
@@ -25,17 +27,23 @@ __all__ = [
     "Decision",
     "Deny",
     "ExecIO",
+    "Feed",
+    "HostSeen",
     "How",
     "Leak",
     "NotLooked",
     "Operation",
+    "Outbound",
     "Paths",
     "Plan",
+    "Replayed",
     "SecretInfo",
     "Secrets",
     "ShellSession",
     "Subscription",
     "find_paths",
+    "has_gateway",
     "load",
     "open_console",
+    "same_template",
 ]

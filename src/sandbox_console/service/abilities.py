@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, TypeVar, assert_never
 
-from sandbox_console.backends.abilities import Attachable, Committing, Files, Images, Snapshots
+from sandbox_console.backends.abilities import Attachable, Committing, Egress, Files, Images, Snapshots
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import Unsupported, UsageError
 from sandbox_console.model.action import (
     Attach,
+    ChangeEgress,
     Commit,
+    DenyEgress,
     Download,
     Fork,
     HostAction,
@@ -31,6 +33,7 @@ from sandbox_console.model.action import (
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import Stream
 from sandbox_console.service.call import Call
+from sandbox_console.service.egress import change
 from sandbox_console.service.operation import ActionResult, ExecIO
 from sandbox_console.service.running import run_to_end
 
@@ -71,6 +74,9 @@ async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult
         case Fork():
             keeper = able(backend, Snapshots, Capability.FORK)
             ref = await keeper.fork(permit, ref, action.name, call.secrets)
+        case ChangeEgress() | DenyEgress():
+            gateway = able(backend, Egress, Capability.EGRESS_ALLOWLIST)
+            details = await change(gateway, permit, action, call.progress)
         case _:
             assert_never(action)
     return ActionResult(permit.audit_id, ref, details=details)

@@ -10,7 +10,18 @@ from typing import Any
 
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model import check
-from sandbox_console.model.action import Action, Create, Exec, OpenShell, Permit, Update, place_of, ref_of
+from sandbox_console.model.action import (
+    Action,
+    ChangeEgress,
+    Create,
+    DenyEgress,
+    Exec,
+    OpenShell,
+    Permit,
+    Update,
+    place_of,
+    ref_of,
+)
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
@@ -23,11 +34,13 @@ from sandbox_console.secrets.redactor import Redactor, StreamRedactor
 from sandbox_console.service.call import Call
 from sandbox_console.service.config import Config
 from sandbox_console.service.effects import carry_out
+from sandbox_console.service.egress import rule_problems
 from sandbox_console.service.fleet import Fleet
 from sandbox_console.service.gate import Consent, Gate, Request
 from sandbox_console.service.hub import Hub, Subscription
 from sandbox_console.service.inside import Inside
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.outbound import Outbound
 from sandbox_console.service.plan import Plan, make_plan
 from sandbox_console.service.retained import Retained
 from sandbox_console.service.secrets import Secrets
@@ -54,6 +67,7 @@ class Console:
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s)
         self.inside = Inside(fleet, self._vault)
+        self.egress = Outbound(fleet)
         kept = config.logs
         self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
@@ -259,6 +273,10 @@ class Console:
             problems = await self.problems(action.spec, *place_of(action))
             if problems:
                 raise InvalidSpec(problems)
+        if isinstance(action, (ChangeEgress, DenyEgress)) and (
+            wrong := rule_problems(action, allow_ip=self.config.policy.egress_ip)
+        ):
+            raise InvalidSpec(wrong)
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
             raise InvalidSpec(wrong)
 

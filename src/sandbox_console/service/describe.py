@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import sandbox_console
-from sandbox_console.model.action import Action, Create, Exec, HostAction, OpenShell, Update
+from sandbox_console.model.action import Action, ChangeEgress, Create, Exec, HostAction, OpenShell, Update
+from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 
@@ -37,12 +38,19 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
             body["diff"] = _diff(target.spec if target else None, spec)
         case Exec(argv=argv, env=env, workdir=workdir, user=user, timeout_s=timeout_s):
             body |= {"argv": list(argv), "env": sorted(env), "workdir": workdir, "user": user, "timeout_s": timeout_s}
+        case ChangeEgress(add=add, remove=remove):
+            body |= {"add": [rule_data(rule) for rule in add], "remove": list(remove)}
         case OpenShell(shell=shell, user=user):
             body |= {"shell": shell, "user": user}
         case _:
             names = [item.name for item in dataclasses.fields(action) if item.name not in ("ref", "backend", "host")]
             body |= {name: getattr(action, name) for name in names}
     return body
+
+
+def rule_data(rule: EgressRule) -> dict[str, Any]:
+    """An egress rule as plain data."""
+    return {"pattern": rule.pattern, "effect": str(rule.effect), "until": rule.until, "source": rule.source}
 
 
 def _spec(spec: SandboxSpec) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from sandbox_console.errors import Conflict, Unsupported
 from sandbox_console.model.action import (
     Action,
     Attach,
+    ChangeEgress,
     Commit,
     Create,
+    DenyEgress,
     Download,
     Exec,
     Fork,
@@ -76,6 +78,8 @@ async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
         case OpenShell():
             raise Unsupported("a shell is opened by console.shell()")
         case Rename() | Upload() | Download() | Attach() | Commit() | TakeSnapshot() | Fork():
+            return await inner(action, permit, call)
+        case ChangeEgress() | DenyEgress():
             return await inner(action, permit, call)
         case (
             PullImage()
