@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from sandbox_console.audit import export, schema
 from sandbox_console.audit.layout import Layout
@@ -78,7 +78,7 @@ class _Server:
         self._dsn = dsn
         self._connection: asyncpg.Connection | None = None
 
-    async def __aenter__(self) -> _Server:
+    async def __aenter__(self) -> Self:
         try:
             import asyncpg
         except ImportError:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.export import export, moment_of, ship, stats
 from sandbox_console.cli.specs import whole
 from sandbox_console.cli.text import moment, moment_ns
 from sandbox_console.errors import UsageError
@@ -16,8 +17,8 @@ _HEAD = ("ID", "TIME", "ACTOR", "ACTION", "SANDBOX", "OUTCOME", "ERROR")
 
 
 async def audit(context: Context) -> int:
-    """``ls``, ``show`` or ``verify``."""
-    verbs = {"ls": _ls, "show": _show, "verify": _verify}
+    """``ls``, ``show``, ``verify``, ``export``, ``stats`` or ``ship``."""
+    verbs = {"ls": _ls, "show": _show, "verify": _verify, "export": export, "stats": stats, "ship": ship}
     return await verbs[context.args.what](context)
 
 
@@ -30,6 +31,10 @@ async def _ls(context: Context) -> int:
         outcome=args.outcome,
         actor=args.actor,
         backend=context.backend[0],
+        text=args.text,
+        since=moment_of(context, args.since),
+        until=moment_of(context, args.until),
+        before_seq=_count(args.before, "--before") if args.before else None,
     )
     async with context.open() as console:
         entries = await console.history(query)
@@ -103,6 +108,8 @@ async def _verify(context: Context) -> int:
     elif found.ok:
         context.text(f"ok: {found.rows} rows, head {found.head or '-'}")
         context.text(f"in flight {found.open_attempts}, unknown {found.unknown}")
+        signed = f", the last at {moment(found.anchored_at)}" if found.anchored_at else ""
+        context.text(f"segments {found.segments}, anchors {found.anchors}{signed}")
     else:
         where = "" if found.first_bad is None else f" at row {found.first_bad}"
         context.text(f"BROKEN{where}: {found.problem}")
@@ -121,5 +128,8 @@ def verification(found: Verification) -> dict[str, Any]:
         "problem": found.problem,
         "open_attempts": found.open_attempts,
         "unknown": found.unknown,
+        "segments": found.segments,
+        "anchors": found.anchors,
+        "anchored_at": found.anchored_at,
         "cannot_know": list(found.limits),
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from sandbox_console.cli import words_inside
+
 EVERYWHERE_DEFAULTS: dict[str, Any] = {
     "json": False,
     "config": None,
@@ -37,8 +39,10 @@ def add_verbs(verbs: Verbs) -> None:
     _add_making(verbs)
     _add_lifecycle(verbs)
     _add_entering(verbs)
+    words_inside.add(verbs, _verb)
     _add_output(verbs)
     _add_records(verbs)
+    _add_egress(verbs)
     _add_console(verbs)
 
 
@@ -145,6 +149,11 @@ def _add_output(verbs: Verbs) -> None:
     stats.add_argument("--watch", action="store_true", help="go on with a sample a second until Ctrl+C")
 
 
+def _add_span(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--since", metavar="T", help="from then on: 10m (ago), or an ISO time")
+    verb.add_argument("--until", metavar="T", help="before then")
+
+
 def _add_records(verbs: Verbs) -> None:
     audit = _verb(verbs, "audit", "what was done, by whom, and how it ended")
     audits = audit.add_subparsers(dest="what", metavar="VERB", required=True)
@@ -152,15 +161,61 @@ def _add_records(verbs: Verbs) -> None:
     ls.add_argument("--limit", metavar="N", default="50", help="how many")
     for word in ("action", "outcome", "actor", "target"):
         ls.add_argument(f"--{word}", metavar=word[0].upper(), default="", help=f"only this {word}")
+    ls.add_argument(
+        "--text", metavar="TEXT", default="", help="only with this in the target, the action or the details"
+    )
+    _add_span(ls)
+    ls.add_argument("--before", metavar="ID", help="the page before: only older than this action")
     show = _verb(audits, "show", "one action with all that is on record of it")
     show.add_argument("id", metavar="ID", help="the number that audit ls and errors give")
     _verb(audits, "verify", "walk the hash chain; exit 1 names the first row that does not hold")
+    export = _verb(audits, "export", "every row, oldest first, to stdout or a file")
+    export.add_argument("--format", metavar="F", default="jsonl", help="jsonl (to verify), ocsf (for a SIEM) or csv")
+    export.add_argument("-o", "--output", metavar="FILE", help="a new file of mode 0600 instead of stdout")
+    _add_span(export)
+    export.add_argument("--after", metavar="ID", default="0", help="only rows behind this one")
+    _verb(audits, "stats", "how many rows, how large, who did what, and how it ended")
+    ship = _verb(audits, "ship", "send new rows to the PostgreSQL server of [audit.ship]")
+    ship.add_argument("--follow", action="store_true", help="go on until Ctrl+C")
+    ship.add_argument("--init", action="store_true", help="make the table first")
     secrets = _verb(verbs, "secrets", "the secrets that the configuration defines, never their values")
     secret = secrets.add_subparsers(dest="what", metavar="VERB", required=True)
     _verb(secret, "ls", "names, where they come from, which hosts they are for, and who uses them")
     check = _verb(secret, "check", "read each one and tell whether that works, or look for leaked ones")
     check.add_argument("--leaks", action="store_true", help="look for them in logs, specs, environments and files")
     check.add_argument("paths", metavar="PATH", nargs="*", help="with --leaks: files and folders to look into as well")
+
+
+def _add_egress(verbs: Verbs) -> None:
+    words = _verb(verbs, "egress", "what sandboxes may reach and what they tried, and changing it while they run")
+    egress = words.add_subparsers(dest="what", metavar="VERB", required=True)
+    show = _verb(egress, "show", "the rules with the time left, and the hosts asked for")
+    show.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+    show.add_argument("-f", "--follow", action="store_true", help="go on with each decision until Ctrl+C")
+    for name, about in (
+        ("allow", "allow hosts, then ask the gateway whether that took effect"),
+        ("deny", "deny hosts, cut open tunnels to them, then ask the gateway"),
+        ("remove", "take rules away by their patterns"),
+    ):
+        verb = _verb(egress, name, about)
+        verb.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+        verb.add_argument("hosts", metavar="HOST", nargs="+", help="host, host:port or *.suffix")
+        if name != "remove":
+            verb.add_argument("--for", metavar="T", dest="period", help="90s, 15m, 2h; for good if not given")
+    test = _verb(egress, "test", "tell which rule decides about a host, without connecting; exit 1 where it is denied")
+    test.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+    test.add_argument("host", metavar="HOST[:PORT]", help="port 443 if not given")
+    replay = _verb(egress, "replay", "try a draft on the traffic on record; exit 1 where it would newly deny something")
+    replay.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
+    replay.add_argument("--egress", metavar="PATTERN", action="append", default=[], help="a pattern of the draft")
+    replay.add_argument("--policy", metavar="FILE", help="a file with egress = [...]: a spec, or a configuration")
+    replay.add_argument("--all", action="store_true", help="also what stays as it is")
+    for name, about in (("ls", "what was denied in the whole fleet, by host"), ("feed", "each denial, one a line")):
+        verb = _verb(egress, name, about)
+        verb.add_argument("--all", action="store_true", help="what was allowed too")
+        verb.add_argument("--since", metavar="T", help="only the last 10m, 2h, 1d")
+        if name == "feed":
+            verb.add_argument("-f", "--follow", action="store_true", help="go on as more comes, until Ctrl+C")
 
 
 def _add_console(verbs: Verbs) -> None:

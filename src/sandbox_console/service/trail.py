@@ -103,7 +103,7 @@ class Trail:
         """Send what was not sent yet, with ``init`` after making the table; gives how many rows."""
         if not self.ships:
             raise ConfigError("no audit server is configured", hint='[audit.ship] dsn = "env:NAME" or "file:PATH"')
-        [found] = await resolve({"audit.ship.dsn": SecretSource(source=self.options.ship.dsn)}, ["audit.ship.dsn"])
+        [found] = await resolve(["audit.ship.dsn"], {"audit.ship.dsn": SecretSource(source=self.options.ship.dsn)})
         if init:
             await ship.init(found.value)
         return await ship.ship(self.path, found.value)

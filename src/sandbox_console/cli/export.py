@@ -1,0 +1,99 @@
+"""``audit export``, ``audit stats`` and ``audit ship``: the log for others."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import BinaryIO
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.logs import when
+from sandbox_console.cli.specs import whole
+from sandbox_console.cli.text import moment
+from sandbox_console.errors import Conflict, ConsoleError, UsageError
+from sandbox_console.model.audit import AuditSelection
+
+
+def moment_of(context: Context, text: str | None) -> float | None:
+    """A time of the command line as seconds since the epoch. Raises UsageError."""
+    return None if text is None else when(text, context.now())
+
+
+async def export(context: Context) -> int:
+    """Write the log, oldest row first; a file that is there is never overwritten, a part of one never left."""
+    args = context.args
+    try:
+        after = whole(args.after)
+    except ValueError as error:
+        raise UsageError(f"--after: {error}") from None
+    select = AuditSelection(after, moment_of(context, args.since), moment_of(context, args.until))
+    async with context.open() as console:
+        blocks = console.trail.export(args.format, select)
+        if args.output is None:
+            async for block in blocks:
+                await context.streams.out.stream(block)
+            return 0
+        written = await _to_file(Path(args.output), blocks)
+    context.say(f"{written:,} bytes in {args.output}")
+    return 0
+
+
+async def _to_file(path: Path, blocks: AsyncIterator[bytes]) -> int:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise Conflict(f"{path} is there already", hint="name a new file") from None
+    except OSError as error:
+        raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(fd, "wb") as file:
+            return await _write_all(file, blocks)
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
+        raise
+
+
+async def _write_all(file: BinaryIO, blocks: AsyncIterator[bytes]) -> int:
+    async for block in blocks:
+        await asyncio.to_thread(file.write, block)
+    await asyncio.to_thread(file.flush)
+    return file.tell()
+
+
+async def stats(context: Context) -> int:
+    """Counts over the whole log."""
+    async with context.open() as console:
+        found = await console.trail.stats()
+    counted = {"actions": found.actions, "outcomes": found.outcomes, "actors": found.actors, "backends": found.backends}
+    if context.json:
+        told = {"rows": found.rows, "segments": found.segments, "bytes": found.bytes, "first_at": found.first_at,
+                "last_at": found.last_at}  # fmt: skip
+        context.record(told | {name: dict(counter.most_common()) for name, counter in counted.items()})
+        return 0
+    span = f", {moment(found.first_at)} to {moment(found.last_at)}" if found.first_at and found.last_at else ""
+    context.text(f"{found.rows:,} rows in {found.segments} segments, {found.bytes:,} bytes{span}")
+    for name, counter in counted.items():
+        context.text(f"{name:<9} " + ", ".join(f"{word or '-'} {count:,}" for word, count in counter.most_common(12)))
+    return 0
+
+
+async def ship(context: Context) -> int:
+    """Send new rows to the configured server, with ``--follow`` until Ctrl+C; a server that is away is tried again."""
+    async with context.open() as console:
+        init = context.args.init
+        while True:
+            try:
+                sent = await console.trail.ship(init=init)
+                init = False
+                context.say(f"{sent:,} rows sent") if sent or not context.args.follow else None
+            except ConsoleError as error:
+                if not context.args.follow or error.code in ("config", "unsupported", "secret"):
+                    raise
+                context.say(f"warning: {error.message}; trying again")
+            if not context.args.follow:
+                return 0
+            await asyncio.sleep(console.config.audit.ship.interval_s)
