@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import encodings.idna  # noqa: F401 - getaddrinfo needs it later, and then it may not be readable
+import ipaddress
 import json
 import os
 import resource
@@ -40,7 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     os.chdir(words.folder)
     _confine(words.uid)
     listener.listen(1024)
-    gateway = Gateway(Path("policy"), Recorder(Path("records")), most=words.most)
+    gateway = Gateway(Path("policy"), Recorder(Path("records")), most=words.most, peers=words.peers)
+    with suppress(OSError):
+        Path("records/ready").touch()
     asyncio.run(_serve(gateway, listener, words.life))
     return 0
 
@@ -55,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     door.add_argument("--listen", help="ADDRESS:PORT")
     serve.add_argument("--uid", type=int, help="become this user once everything is open")
     serve.add_argument("--most", type=int, default=4096, help="connections at once")
+    serve.add_argument("--peers", type=ipaddress.ip_network, help="the network whose connections are taken")
     serve.add_argument("--life", type=int, help="a descriptor that ends when the gateway has to")
     asks = verbs.add_parser("ask")
     asks.add_argument("--at", required=True, help="ADDRESS:PORT of the gateway")

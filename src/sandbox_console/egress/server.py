@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 import time
 from contextlib import suppress
@@ -21,6 +22,7 @@ from sandbox_console.egress.request import HEAD_MOST, BadRequest, Request, parse
 from sandbox_console.egress.resolve import Resolve, is_own, resolve
 from sandbox_console.egress.rules import Rules
 from sandbox_console.egress.stream import Stream, TooLong, reset, tune
+from sandbox_console.model.hosts import Network
 
 HEAD_S = 20.0
 LOOK_S = 0.25
@@ -32,12 +34,24 @@ _PAUSE_S = 0.05
 
 
 class Gateway:
-    """Serves one sandbox. ``folder`` has its policy, ``recorder`` takes its records, ``most`` connections at once."""
+    """Serves one sandbox. ``folder`` has its policy, ``recorder`` takes its records, ``most`` connections at once.
 
-    def __init__(self, folder: Path, recorder: Recorder, *, most: int = MOST, resolver: Resolve = resolve) -> None:
+    Connections from outside the network ``peers`` are closed: a machine takes packets for any of its addresses on each
+    of its interfaces.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        recorder: Recorder,
+        *,
+        most: int = MOST,
+        peers: Network | None = None,
+        resolver: Resolve = resolve,
+    ) -> None:
         self._rules = Rules(folder)
         self._books = Books(recorder.write)
-        self._most, self._resolver = most, resolver
+        self._most, self._peers, self._resolver = most, peers, resolver
         self._budget = Budget()
         self._clients: set[asyncio.Task[None]] = set()
         self._flows: set[Flow] = set()
@@ -62,7 +76,7 @@ class Gateway:
             try:
                 if len(self._clients) >= self._most + _SPARE:
                     raise OSError  # noqa: TRY301 - the same as no descriptor left
-                sock, _peer = listener.accept()
+                sock, peer = listener.accept()
             except BlockingIOError:
                 return
             except OSError:  # what waits is taken when others have closed
@@ -70,6 +84,9 @@ class Gateway:
                 loop.remove_reader(listener)
                 loop.call_later(_PAUSE_S, self._again, listener)
                 return
+            if self._peers is not None and ipaddress.ip_address(peer[0]) not in self._peers:
+                sock.close()
+                continue
             task = asyncio.ensure_future(self._client(sock))
             self._clients.add(task)
             task.add_done_callback(self._clients.discard)

@@ -7,7 +7,8 @@ import builtins
 import dataclasses
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
@@ -15,10 +16,14 @@ from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.deeper import Deeper, need
+from sandbox_console.backends.docker.deeper import need
+from sandbox_console.backends.docker.egress import Gates, Options
+from sandbox_console.backends.docker.egress_ability import Gated
 from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.labels import GATEWAY
 from sandbox_console.backends.docker.paths import container_path, described
-from sandbox_console.errors import InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
+from sandbox_console.egress import policy
+from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.event import BackendEvent
@@ -27,7 +32,7 @@ from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, St
 from sandbox_console.model.spec import SandboxSpec
 
 if TYPE_CHECKING:
-    from sandbox_console.backends.docker.engine import Params
+    from sandbox_console.backends.docker.engine import Engine, Params
 
 AT_ONCE = 16
 """Inspects in flight while listing; an engine answers each in about a millisecond."""
@@ -39,26 +44,31 @@ ENDED_S = 10.0
 """How long a killed container may take to be gone before that is a failure."""
 
 
-class DockerBackend(Deeper):
+class DockerBackend(Gated):
     """The containers of one docker context; ``host`` is the context's name."""
 
     name = "docker"
 
-    def __init__(self, context: str) -> None:
+    def __init__(self, context: str, state_dir: Path | None = None, options: Options | None = None) -> None:
         self.host = context
         self._connection = Connection(context)
+        self._gates = Gates(self._connection, state_dir, options or Options())
 
     async def open(self) -> None:
-        await self._connection.health()
+        await self.health()
 
     async def close(self) -> None:
         await self._connection.close()
 
     def capabilities(self) -> Capabilities:
-        return abilities.capabilities(self._connection.info)
+        return abilities.capabilities(self._connection.info, self._gates.problem)
 
     async def health(self) -> BackendHealth:
-        return await self._connection.health()
+        health = await self._connection.health()
+        if health.ok:
+            with suppress(ConsoleError):  # it broke off in between: the next look tells
+                await self._gates.look()
+        return health
 
     async def list(self) -> builtins.list[Sandbox]:
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
@@ -96,16 +106,31 @@ class DockerBackend(Deeper):
         engine = await self._engine()
         if not self._connection.info:
             await self._connection.refresh()
+        if spec.egress:
+            await self._gates.look()
         abilities.refuse_unsupported(spec, self.capabilities())
         if problems := await asyncio.to_thread(self.validate, spec):
             raise InvalidSpec(problems)
         progress(f"creating {spec.name} from {spec.image}")
-        made = await lifecycle.create(engine, self._connection.info, spec, secrets)
-        return SandboxRef("docker", self.host, made)
+        return SandboxRef("docker", self.host, await self._made(engine, spec, secrets))
+
+    async def _made(self, engine: Engine, spec: SandboxSpec, secrets: Secrets) -> str:
+        info = self._connection.info
+        if not spec.egress:
+            return await lifecycle.create(engine, info, spec, secrets)
+        gate = await self._gates.make(engine, info, spec)
+        try:
+            return await lifecycle.create(engine, info, spec, secrets, gate)
+        except BaseException:
+            await asyncio.shield(self._gates.discard(engine, gate.token))
+            raise
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
         need(permit)
-        await lifecycle.start(await self._engine(), ref.id, _name(ref), secrets)
+        engine = await self._engine()
+        if token := await self._token(ref):
+            await self._gates.start(engine, token, _name(ref))
+        await lifecycle.start(engine, ref.id, _name(ref), secrets)
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
         need(permit)
@@ -135,10 +160,18 @@ class DockerBackend(Deeper):
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         need(permit)
         await self._post(ref, "rename", {"name": name})
+        if token := await self._token(ref):
+            await asyncio.to_thread(policy.change, self._gates.folder(token), sandbox=name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         need(permit)
         engine = await self._engine()
+        token = await self._token(ref)
+        await self._removed(engine, ref, force)
+        if token:
+            await asyncio.shield(self._gates.discard(engine, token))
+
+    async def _removed(self, engine: Engine, ref: SandboxRef, force: bool) -> None:
         with about(_name(ref)):
             try:
                 await engine.call("DELETE", container_path(ref.id), params={"force": int(force), "v": 1}, timeout_s=60)
@@ -169,7 +202,8 @@ class DockerBackend(Deeper):
 
     async def _rows(self) -> builtins.list[Sandbox]:
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
-        return [translate.from_summary(self.host, data) for data in found]
+        shown = [data for data in found if GATEWAY not in (data.get("Labels") or {})]
+        return [translate.from_summary(self.host, data) for data in shown]
 
     async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
         """The list; where asking for each takes long, first what the engine tells of all at once."""
@@ -208,6 +242,9 @@ class DockerBackend(Deeper):
             return
         except TimeoutError as error:
             raise TimedOut(f"{_name(ref)} was killed and has not ended in {ENDED_S:g} s") from error
+        with suppress(NotFound):
+            if token := await self._token(ref):
+                await self._gates.stop(await self._engine(), token)
 
 
 def _name(ref: SandboxRef) -> str:

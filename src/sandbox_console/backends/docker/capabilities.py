@@ -12,11 +12,10 @@ from sandbox_console.model.spec import SandboxSpec
 
 _TIME = "nothing that outlives the console enforces it yet"
 _MISSING = {
-    Capability.EGRESS_ALLOWLIST: "not until the egress gateway exists; an empty list is no network at all",
     Capability.MAX_DURATION: _TIME,
     Capability.IDLE_TIMEOUT: _TIME,
     Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",
-    Capability.SECRET_PLACEHOLDER: "not until the egress gateway exists",
+    Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",
     Capability.SNAPSHOT: "the engine's checkpoints are experimental and need CRIU; commit makes an image of the disk",
     Capability.FORK: "a container's memory cannot be copied",
 }
@@ -30,9 +29,11 @@ _LIMITS = {
 }
 
 
-def capabilities(info: Mapping[str, Any]) -> Capabilities:
-    """As /info tells; before it was read everything that an engine usually has."""
+def capabilities(info: Mapping[str, Any], no_gateway: str = "") -> Capabilities:
+    """As /info tells; before it was read everything that an engine usually has. ``no_gateway``: why there is none."""
     reasons = dict(_MISSING)
+    if no_gateway:
+        reasons[Capability.EGRESS_ALLOWLIST] = no_gateway
     reasons |= {capability: why for capability, (key, why) in _LIMITS.items() if not info.get(key, True)}
     return Capabilities(frozenset(Capability) - reasons.keys(), reasons)
 

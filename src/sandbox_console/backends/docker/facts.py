@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sandbox_console.backends.docker.detail import image_facts, network_facts, state_facts, variable_facts
-from sandbox_console.backends.docker.labels import SECRETS, WORKSPACE, WRAPPER
+from sandbox_console.backends.docker.labels import EGRESS, SECRETS, WORKSPACE, WRAPPER
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
 
@@ -22,7 +22,7 @@ def facts(
         *state_facts(data),
         *image_facts(data, image),
         *_identity(config),
-        _network(host),
+        _network(host, config),
         *network_facts(data),
         *_limits(host, spec),
         *_walls(host),
@@ -49,8 +49,11 @@ def _identity(config: Mapping[str, Any]) -> Iterator[Fact]:
         yield Fact("workdir", str(config["WorkingDir"]))
 
 
-def _network(host: Mapping[str, Any]) -> Fact:
+def _network(host: Mapping[str, Any], config: Mapping[str, Any]) -> Fact:
     mode = str(host.get("NetworkMode", ""))
+    token = (config.get("Labels") or {}).get(EGRESS)
+    if token and mode == f"sandbox-console-{token}":
+        return Fact("egress", "its gateway", note="a network of its own with no other way out")
     if mode == "none":
         return Fact("egress", "none", note="no network at all")
     return Fact("egress", f"network {mode}", note="not limited by this console", enforced=False)

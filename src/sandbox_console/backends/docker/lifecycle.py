@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker import handover, hardening
 from sandbox_console.backends.docker.channel import Channel
+from sandbox_console.backends.docker.egress_bodies import Gate, dress
 from sandbox_console.backends.docker.facts import command
 from sandbox_console.backends.docker.failures import Refused, about, plain
 from sandbox_console.backends.docker.paths import container_path, image_path
@@ -22,11 +23,19 @@ if TYPE_CHECKING:
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-async def create(engine: Engine, info: dict[str, Any], spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> str:
+async def create(
+    engine: Engine,
+    info: dict[str, Any],
+    spec: SandboxSpec,
+    secrets: Sequence[ResolvedSecret],
+    gate: Gate | None = None,
+) -> str:
     """The new container's id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing behind when it raises."""
     handover.check(secrets)
     image = await _image(engine, spec)
     body = await asyncio.to_thread(hardening.body, spec, image, info, secrets)
+    if gate is not None:
+        dress(body, gate)
     container = await _created(engine, spec, body)
     if secrets:
         await _needs_shell(engine, container, spec)

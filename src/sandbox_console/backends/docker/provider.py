@@ -12,11 +12,11 @@ from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.backends.docker.contexts import config_folder
 from sandbox_console.errors import ConfigError
 
-_OPTIONS = ("contexts",)
+_OPTIONS = ("contexts", "egress_image", "egress_network", "egress_pool", "egress_hosts")
 
 
 class DockerProvider:
-    """The entry point. Options: ``contexts``, the names of docker contexts; without it the current one."""
+    """The entry point. Options: ``contexts``, names of docker contexts, without it the current one; ``egress_*``."""
 
     name: ClassVar[str] = "docker"
 
@@ -24,13 +24,15 @@ class DockerProvider:
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
         """One backend a context. Raises ConfigError for an unknown option or a wrong value; reads no network."""
         from sandbox_console.backends.docker.backend import DockerBackend
+        from sandbox_console.backends.docker.egress import Options
 
         for option in settings.options:
             if option not in _OPTIONS:
                 near = difflib.get_close_matches(option, _OPTIONS, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known ones: {', '.join(_OPTIONS)}"
                 raise ConfigError(f"the docker backend has no option {option!r}", hint=hint)
-        return [DockerBackend(name) for name in _contexts(settings)]
+        options = Options.from_table(settings.options)
+        return [DockerBackend(name, settings.state_dir, options) for name in _contexts(settings)]
 
 
 def _contexts(settings: BackendSettings) -> list[str]:

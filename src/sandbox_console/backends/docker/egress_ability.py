@@ -1,0 +1,99 @@
+"""The ability ``Egress`` of one engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from sandbox_console.backends.docker import executor
+from sandbox_console.backends.docker.deeper import Deeper, need
+from sandbox_console.backends.docker.egress import token_of
+from sandbox_console.backends.docker.egress_bodies import PORT, RUN
+from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.paths import container_path, described
+from sandbox_console.egress import ask, policy
+from sandbox_console.egress.follow import follow as following
+from sandbox_console.errors import BackendError, NotFound, Unsupported
+from sandbox_console.model.action import Exec, Permit
+from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import SandboxRef
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.egress import Gates
+
+_ANSWER_S = 20.0
+
+
+class Gated(Deeper):
+    """Egress by gates; mixed into DockerBackend."""
+
+    _gates: Gates
+
+    async def egress(self, ref: SandboxRef) -> EgressState:
+        token = await self._token(ref)
+        if not token:
+            return EgressState()
+        rules = await asyncio.to_thread(policy.rules_now, self._gates.folder(token), ())
+        return EgressState(rules, await self._gates.state(await self._engine(), token))
+
+    async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
+        need(permit)
+        folder = self._gates.folder(await self._needed(ref))
+        try:
+            await asyncio.to_thread(policy.change, folder, rules=tuple(rules))
+        except FileNotFoundError as error:
+            raise NotFound("the sandbox's gateway was made by a console with another state folder") from error
+
+    async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
+        need(permit)
+        token = await self._needed(ref)
+        engine = await self._engine()
+        if why := await self._gates.state(engine, token):
+            raise BackendError(f"{described(ref.id)}: {why}")
+        # Asked in the gateway's container, at its door to the sandbox: the sandbox's image may have no program for it.
+        gateway = SandboxRef(ref.backend, ref.host, f"sandbox-console-gateway-{token}")
+        argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
+        process = await executor.run(engine, Exec(gateway, argv), ())
+        said = {Stream.STDOUT: b"", Stream.STDERR: b""}
+        async with asyncio.timeout(_ANSWER_S):
+            async for stream, data in process.output():
+                said[stream] += data
+            code = (await process.wait()).code
+        try:
+            return ask.parse(json.loads(said[Stream.STDOUT]))
+        except ValueError as error:
+            lines = said[Stream.STDERR].decode("utf-8", "replace").splitlines()
+            why = lines[-1] if lines else f"exit code {code}"
+            raise BackendError(f"the gateway of {described(ref.id)} does not answer: {why}") from error
+
+    async def egress_records(
+        self, ref: SandboxRef, *, since: float | None, follow: bool
+    ) -> AsyncIterator[EgressRecord]:
+        token = await self._token(ref)
+        if token:
+            async with aclosing(following(self._gates.folder(token) / "records", since, follow)) as found:
+                async for record in found:
+                    yield record
+
+    async def _token(self, ref: SandboxRef) -> str:
+        engine = await self._engine()
+        with about(described(ref.id)):
+            return token_of(await engine.call("GET", container_path(ref.id, "json")))
+
+    async def _needed(self, ref: SandboxRef) -> str:
+        if token := await self._token(ref):
+            return token
+        raise Unsupported(
+            f"{described(ref.id)} was made without egress: it has no network and no gateway",
+            hint="recreate it with at least one egress pattern",
+        )
+
+    async def _door(self, token: str) -> str:
+        engine = await self._engine()
+        data = await engine.call("GET", container_path(f"sandbox-console-gateway-{token}", "json"))
+        networks = data["NetworkSettings"]["Networks"]
+        return str(networks[f"sandbox-console-{token}"]["IPAddress"])

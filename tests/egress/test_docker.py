@@ -1,0 +1,341 @@
+"""Egress from inside real containers of a private engine, whose world is a bridge in its own network namespace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.egress import attempts, image, world
+from tests.egress.test_bubblewrap import Box, shared_folder, soon
+from tests.support.engine import DockerEngine
+from tests.support.permits import MakePermit
+from tests.support.require import requires
+
+from sandbox_console.backends.base import BackendSettings
+from sandbox_console.backends.docker import DockerProvider
+from sandbox_console.errors import BackendError, NotFound, Unsupported
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.egress import EgressRule
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
+
+pytestmark = requires("docker")
+OUTSIDE = "93.184.216.1"  # a public address, which here is the private engine's own bridge
+NAMES = ("good.example.com", "other.example.com", "a.wild.example.org", "evil.example.net", "wild.example.org")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextlib.contextmanager
+def network_of(pid: int) -> Iterator[None]:
+    """Sockets that are made inside are of another process's network, and stay so."""
+    here, there = (os.open(f"/proc/{one}/ns/net", os.O_RDONLY) for one in ("self", pid))
+    try:
+        assert _libc.setns(there, 0) == 0
+        yield
+    finally:
+        assert _libc.setns(here, 0) == 0
+        os.close(here)
+        os.close(there)
+
+
+@pytest.fixture(scope="module")
+def engine(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
+    docker_engine.docker("import", "-c", 'CMD ["/bin/sh"]', "-", image.NAME, stdin=image.tree())
+    docker_engine.docker("network", "create", "--subnet", "93.184.216.0/24", "--gateway", OUTSIDE, "outside")
+    yield docker_engine
+    left = docker_engine.docker("ps", "-aq", "--filter", "label=sandbox-console.gateway")
+    networks = docker_engine.docker("network", "ls", "-q", "--filter", "label=sandbox-console.egress")
+    docker_engine.docker("network", "rm", "outside")
+    assert (left, networks) == ("", ""), "every gateway and network went with its sandbox"
+
+
+@pytest.fixture
+def servers(engine: DockerEngine, ca: Path) -> Iterator[tuple[world.Server, world.Server]]:
+    with network_of(int((engine.folder / "docker.pid").read_text())):
+        secure, plain = world.Server((OUTSIDE, 0), ca), world.Server((OUTSIDE, 0))
+    yield secure, plain
+    secure.close()
+    plain.close()
+
+
+@pytest.fixture
+def allowed(servers: tuple[world.Server, world.Server]) -> tuple[str, ...]:
+    return tuple(f"{name}:{server.port}" for name in ("good.example.com", "*.wild.example.org") for server in servers)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    hosts = tmp_path / "hosts"
+    lines = [f"{OUTSIDE} {name}" for name in NAMES]
+    lines += [f"{address} {name}" for name, [address] in attempts.REBINDING.items()]
+    hosts.write_text("\n".join(lines))
+    return {"egress_image": image.NAME, "egress_network": "outside", "egress_hosts": str(hosts)}
+
+
+@pytest.fixture
+async def backend(engine: DockerEngine, options: dict[str, Any], tmp_path: Path, monkeypatch) -> AsyncIterator[Any]:
+    monkeypatch.setenv("DOCKER_HOST", engine.url)
+    [made] = DockerProvider.backends(BackendSettings(tmp_path / "state", options))
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def make(backend: Any, permit: MakePermit) -> AsyncIterator[Callable[..., Awaitable[Box]]]:
+    made: list[SandboxRef] = []
+
+    async def one(*egress: str, start: bool = True, **fields: Any) -> Box:
+        fields = {"command": ("sleep", "1000"), "image": image.NAME, **fields}
+        spec = SandboxSpec(f"egress-{os.getpid()}-{len(made)}", egress=egress, **fields)
+        ref = await backend.create(await permit("create"), spec, [], lambda _: None)
+        made.append(ref)
+        if start:
+            await backend.start(await permit("start"), ref, [])
+        return Box(backend, permit, ref)
+
+    yield one
+    for ref in made:
+        with contextlib.suppress(NotFound):
+            await backend.remove(await permit("remove"), ref, force=True)
+
+
+def gateway_of(engine: DockerEngine, box: Box) -> tuple[str, dict[str, Any]]:
+    """The gateway's container: its name and what the engine tells of it."""
+    token = engine.inspect(box.ref.id)["Config"]["Labels"]["sandbox-console.egress"]
+    name = f"sandbox-console-gateway-{token}"
+    return name, engine.inspect(name)
+
+
+async def test_every_attempt_of_a_hostile_container_fails_and_is_on_record(make, servers, allowed, engine):
+    secure, plain = servers
+    neighbour = await make(*allowed)
+    box = await make(*allowed, *attempts.REBINDING, *(f"{name}:{plain.port}" for name in attempts.REBINDING), user="0")
+    _, mine = gateway_of(engine, box)
+    _, other = gateway_of(engine, neighbour)
+    [network] = [one for name, one in mine["NetworkSettings"]["Networks"].items() if name != "outside"]
+    [far] = [one for name, one in other["NetworkSettings"]["Networks"].items() if name != "outside"]
+    with network_of(int((engine.folder / "docker.pid").read_text())):
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind((OUTSIDE, 0))
+    with udp:
+        asked = {
+            "proxy": network["IPAddress"], "secure": secure.port, "plain": plain.port, "hostip": OUTSIDE,
+            "unnamed": OUTSIDE, "gateway": network["IPAddress"].rsplit(".", 1)[0] + ".1",
+            "neighbour": far["IPAddress"], "udp": udp.getsockname()[1],
+        }  # fmt: skip
+        code, said = await box.run("python3", "-", json.dumps(asked), stdin=attempts.PROGRAM.encode())
+    assert code == 0, said
+    found = json.loads(said)
+    assert found.pop("control").startswith("PASSED")
+    assert {name: told for name, told in found.items() if told.startswith("PASSED")} == {}
+    seen = {(one.host, one.reason) for one in await box.records() if not one.allowed}
+    assert {name: pair for name, pair in attempts.RECORDED.items() if pair not in seen} == {}
+    assert len(secure.seen) == 1, "only the control"
+    assert plain.seen == []
+    assert await neighbour.records() == []
+
+
+PYTHON = """
+import ssl, sys, urllib.request
+context = ssl.create_default_context(cafile="/workspace/ca.pem")
+print(urllib.request.urlopen(sys.argv[1], context=context, timeout=30).read().decode())
+"""
+
+
+async def test_what_is_allowed_works_with_curl_and_python(make, servers, allowed, ca):
+    secure, plain = servers
+    work = shared_folder(ca)
+    try:
+        box = await make(*allowed, workspace=str(work))
+        at = f"good.example.com:{secure.port}"
+        hello = "hello from good.example.com"
+        curl = "curl -sS -m 30 --cacert /workspace/ca.pem"
+        assert await box.run("sh", "-c", f"{curl} https://{at}/") == (0, f"{hello}:{secure.port}")
+        url = f"http://good.example.com:{plain.port}/"
+        assert await box.run("sh", "-c", f"{curl} {url}") == (0, f"{hello}:{plain.port}")
+        code, said = await box.run("python3", "-c", PYTHON, f"https://{at}/")
+        assert (code, hello in said) == (0, True), said
+        _, said = await box.run("sh", "-c", f"{curl} http://evil.example.net/")
+        assert json.loads(said)["reason"] == "not_allowed"
+    finally:
+        shutil.rmtree(work)
+    ends = await soon(lambda: ended(box, 3), "the ends are on record")
+    assert {(one.host, one.address) for one in ends} == {("good.example.com", OUTSIDE)}
+
+
+async def ended(box: Box, count: int) -> Any:
+    found = [one for one in await box.records() if one.ended]
+    return found if len(found) >= count else None
+
+
+async def test_a_download_is_cut_when_its_rule_goes(make, servers, allowed):
+    _, plain = servers
+    box = await make(*allowed)
+    process = await box.process("curl", "-sS", "-m", "60", f"http://good.example.com:{plain.port}/slow")
+    output = process.output()
+    assert (await anext(output))[0] is Stream.STDOUT
+    await box.put(EgressRule("other.example.com", until=time.time() + 100))
+    async with asyncio.timeout(30):
+        rest = [data async for stream, data in output if stream is Stream.STDERR]
+    assert (await process.wait()).code in (18, 56), rest
+    assert [one.reason for one in await ended(box, 1)] == ["revoked"]
+    assert [rule.pattern for rule in (await box.backend.egress(box.ref)).rules] == ["other.example.com"]
+
+
+async def test_a_killed_gateway_lets_nothing_pass_and_returns(make, servers, allowed, engine):
+    _, plain = servers
+    box = await make(*allowed)
+    name, before = gateway_of(engine, box)
+    os.kill(before["State"]["Pid"], 9)
+    url = f"http://good.example.com:{plain.port}/"
+    await soon(lambda: gateway_of(engine, box)[1]["State"]["Pid"] not in (0, before["State"]["Pid"]), "it is back")
+    await soon(lambda: passes(box, url), "it answers again")
+    engine.docker("stop", "-t", "1", name)
+    before = plain.connections
+    code, said = await box.run("curl", "-sS", "-m", "5", url)
+    assert code != 0, said
+    assert plain.connections == before
+    assert "does not run" in (await box.backend.egress(box.ref)).gateway
+    with pytest.raises(BackendError, match="does not run"):
+        await box.ask("good.example.com", plain.port)
+
+
+async def passes(box: Box, url: str) -> bool:
+    return (await box.run("curl", "-sS", "-m", "5", url))[0] == 0
+
+
+async def test_the_rules_in_force_and_what_they_decide(make, servers, allowed):
+    secure, _ = servers
+    box = await make(*allowed)
+    state = await box.backend.egress(box.ref)
+    assert ([rule.pattern for rule in state.rules], state.gateway) == (list(allowed), "")
+    assert (await box.ask("good.example.com", secure.port)).rule == f"good.example.com:{secure.port}"
+    assert (await box.ask("-x.example.com", 443)).reason in ("bad_host", "not_allowed")
+    await box.put(*allowed, EgressRule("evil.example.net", source="live"))
+    assert (await box.ask("evil.example.net", 443)).allowed
+    assert secure.connections == 0
+
+
+async def test_rules_stay_over_a_restart_and_all_goes_with_the_sandbox(
+    make, allowed, permit, backend, engine, tmp_path
+):
+    box = await make(*allowed)
+    await box.put("kept.example.com")
+    await backend.rename(await permit("rename"), box.ref, f"renamed-{os.getpid()}")
+    await backend.stop(await permit("stop"), box.ref, 0)
+    name, data = gateway_of(engine, box)
+    assert not data["State"]["Running"]
+    await backend.start(await permit("start"), box.ref, [])
+    assert (await box.ask("kept.example.com", 443)).allowed
+    await box.run("curl", "-s", "http://evil.example.net/")
+    assert [one.sandbox for one in await box.records()] == [f"renamed-{os.getpid()}"]
+    assert [row.name for row in await backend.list() if "gateway" in row.name] == []
+    await backend.remove(await permit("remove"), box.ref, force=True)
+    for words in (("ps", "-a"), ("network", "ls")):
+        assert name.rpartition("-")[2] not in engine.docker(*words)
+    assert [path.suffix for path in (tmp_path / "state/egress").iterdir()] == [".pyz"]
+
+
+async def test_what_holds_for_the_gateway_and_the_sandbox(make, allowed, engine, backend):
+    box = await make(*allowed)
+    _, data = gateway_of(engine, box)
+    host = data["HostConfig"]
+    assert data["Config"]["User"] == "65532:65532"
+    assert (host["CapDrop"], host["ReadonlyRootfs"], host["RestartPolicy"]["Name"]) == (["ALL"], True, "unless-stopped")
+    assert host["Sysctls"]["net.ipv4.ip_forward"] == "0"
+    writable = [mount["Destination"] for mount in data["Mounts"] if mount["RW"]]
+    assert writable == ["/gateway/records"]
+    own = engine.inspect(box.ref.id)
+    [name] = own["NetworkSettings"]["Networks"]
+    network = json.loads(engine.docker("network", "inspect", name))[0]
+    assert network["Internal"]
+    assert network["IPAM"]["Config"][0]["Subnet"].endswith("/29")
+    facts = {fact.field: fact for fact in (await backend.inspect(box.ref)).effective}
+    assert facts["egress"].value == "its gateway"
+    assert facts["egress"].enforced
+
+
+async def test_events_do_not_tell_of_gateways(make, allowed, backend, permit, engine):
+    seen: set[str] = set()
+
+    async def watch() -> None:
+        async for event in backend.watch():
+            for row in [*getattr(event, "sandboxes", ()), *filter(None, [getattr(event, "sandbox", None)])]:
+                seen.add(row.name)
+
+    watching = asyncio.create_task(watch())
+    box = await make(*allowed)
+    name = (await backend.inspect(box.ref)).name
+    await soon(lambda: name in seen, "the sandbox is seen")
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
+    assert not [one for one in seen if "gateway" in one]
+
+
+async def test_a_failed_create_leaves_nothing(make, allowed, engine):
+    box = await make(*allowed)
+    name = engine.inspect(box.ref.id)["Name"].lstrip("/")
+    before = (engine.docker("network", "ls", "-q"), engine.docker("ps", "-aq"))
+    spec = SandboxSpec(name, image=image.NAME, egress=allowed, command=("sleep", "1"))
+    with pytest.raises(Exception, match="taken"):
+        await box.backend.create(await box.permit("create"), spec, [], lambda _: None)
+    assert (engine.docker("network", "ls", "-q"), engine.docker("ps", "-aq")) == before
+
+
+async def test_without_an_image_with_python_it_is_unsupported_and_says_so(engine, tmp_path, permit, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", engine.url)
+    [backend] = DockerProvider.backends(BackendSettings(tmp_path / "state", {"egress_image": "no-such:image"}))
+    await backend.open()
+    try:
+        able = backend.capabilities()
+        assert not able.has(Capability.EGRESS_ALLOWLIST)
+        assert "no-such:image is not on this engine" in able.reason(Capability.EGRESS_ALLOWLIST)
+        spec = SandboxSpec("refused", image=image.NAME, egress=("good.example.com",), command=("sleep", "1"))
+        with pytest.raises(Unsupported, match="egress gateway"):
+            await backend.create(await permit("create"), spec, [], lambda _: None)
+    finally:
+        await backend.close()
+
+
+async def test_an_image_without_python_fails_the_start_with_the_reason(make, options, allowed, engine):
+    from tests.support.engine import IMAGE
+
+    options["egress_image"] = IMAGE  # the backend has read them; its own copy is what counts
+    box = await make(start=False)
+    box.backend._gates._options = type(box.backend._gates._options)(**options)
+    broken = await make(*allowed, start=False)
+    with pytest.raises(BackendError, match=r"egress gateway of .* (cannot start|does not come up)"):
+        await box.backend.start(await box.permit("start"), broken.ref, [])
+    assert (await box.backend.inspect(broken.ref)).status is Status.CREATED
+
+
+async def test_one_without_egress_has_no_gateway_and_says_so(make):
+    box = await make()
+    assert (await box.backend.egress(box.ref)).rules == ()
+    assert await box.records() == []
+    with pytest.raises(Unsupported, match="without egress"):
+        await box.put("good.example.com")
+
+
+async def test_what_another_tool_removed_is_swept_away(make, allowed, engine, monkeypatch):
+    box = await make(*allowed)
+    name, _ = gateway_of(engine, box)
+    engine.docker("rm", "-f", box.ref.id)
+    monkeypatch.setattr("sandbox_console.backends.docker.egress._ORPHAN_S", -1.0)
+    await make(*allowed)
+    done = subprocess.run(["docker", "-H", engine.url, "inspect", name], capture_output=True, check=False)
+    assert done.returncode != 0
