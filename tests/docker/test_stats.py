@@ -60,6 +60,21 @@ async def test_a_busy_sandbox_is_seen_and_the_samples_end_with_it(backend, make,
 
 
 @requires("docker")
+async def test_samples_that_are_asked_for_come_as_those_that_are_streamed(backend, make, permit):
+    ref = await make("sh", "-c", "while :; do :; done", cpus=0.5, memory_mib=64)
+    seen = []
+    async with asyncio.timeout(60):
+        async for found in backend.stats(ref, 2):
+            seen.append(found)
+            if len(seen) == 4:
+                await backend.kill(await permit("kill"), ref, "SIGKILL")
+    assert len(seen) == 4
+    assert all(5 < found.cpu_percent < 65 for found in seen[1:])
+    assert seen[3].at - seen[2].at > 1.5
+    assert {found.memory_limit for found in seen} == {64 << 20}
+
+
+@requires("docker")
 async def test_a_stopped_one_has_no_samples_and_an_unknown_one_is_not_found(backend, make):
     ref = await make(start=False)
     async with asyncio.timeout(5):

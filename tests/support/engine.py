@@ -142,6 +142,15 @@ class DockerEngine:
             if ids := self.docker("ps", "-aq").split():
                 self.docker("rm", "-fv", *ids)
 
+    def cpu_s(self) -> float:
+        """CPU seconds of dockerd, its containerd and their shims so far."""
+        ticks = 0
+        for pid in [self.pid, *self._shims()]:
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def _containerd_runs(self) -> bool:
         # As a zombie, where process 1 does not reap, it has no arguments any more.
         return any(Path(f"/proc/{pid}/comm").read_text().strip() == "containerd" for pid in self._shims())
@@ -229,11 +238,9 @@ class _Tree:
         return self._buffer.getvalue()
 
 
-@pytest.fixture(scope="session")
-def docker_engine() -> Iterator[DockerEngine]:
-    """The engine of this test session, with the test images."""
-    if reason := missing("docker"):
-        pytest.skip(f"docker: {reason}")
+@contextlib.contextmanager
+def private_engine() -> Iterator[DockerEngine]:
+    """A running engine with the test images, gone at the end."""
     # A short path: a Unix socket's is at most 107 bytes, and containerd's shims add to it.
     engine = DockerEngine(Path(tempfile.mkdtemp(prefix="sc-docker-", dir="/tmp")))
     try:
@@ -242,6 +249,15 @@ def docker_engine() -> Iterator[DockerEngine]:
         yield engine
     finally:
         engine.stop()
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """The engine of this test session."""
+    if reason := missing("docker"):
+        pytest.skip(f"docker: {reason}")
+    with private_engine() as engine:
+        yield engine
 
 
 if __name__ == "__main__":
