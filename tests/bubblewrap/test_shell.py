@@ -12,7 +12,7 @@ async def _expect(shell, text: bytes) -> bytes:
     seen = b""
     while text not in seen:
         try:
-            data = await asyncio.wait_for(shell.read(), 10)
+            data = await asyncio.wait_for(shell.read(), 30)
         except TimeoutError:
             raise AssertionError(seen) from None
         assert data, seen
@@ -33,7 +33,7 @@ async def test_a_shell_is_on_a_terminal_of_the_sandbox(make: Make) -> None:
     await _expect(shell, b"40 120")
     await shell.write(b"exit 9\n")
     assert (await shell.wait()).code == 9
-    while await asyncio.wait_for(shell.read(), 10):
+    while await asyncio.wait_for(shell.read(), 30):
         pass
     await shell.close()
 
@@ -47,7 +47,7 @@ async def test_control_keys(make: Make) -> None:
     await shell.write(b"echo af''ter\n")
     await _expect(shell, b"after")
     await shell.write(b"\x04")
-    assert (await asyncio.wait_for(shell.wait(), 10)).code is not None
+    assert (await asyncio.wait_for(shell.wait(), 30)).code is not None
     await shell.close()
 
 
@@ -80,7 +80,7 @@ async def test_closing_ends_the_whole_tree_and_wakes_a_reader(make: Make) -> Non
     await asyncio.sleep(0.05)
     await shell.close()
     await shell.close()
-    await asyncio.wait_for(reading, 5)
+    await asyncio.wait_for(reading, 30)
     assert not host_pids("sleep\x0081818")
 
 

@@ -29,12 +29,12 @@ async def exec_(context: Context) -> int:
     async with context.open() as console:
         found = await console.find(context.args.name)
         request = Exec(found.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
-        output = _Output(context)
+        output = Output(context)
         # Whoever reads stdin is the operation, which ends that too: closing it here would meet it in the middle.
         io = ExecIO(chunks(context.streams.stdin), output.give)
         operation = console.perform(request, consent=context.consent(found.ref.id), io=io)
         output.on_closed = operation.cancel
-        result = await _result(operation, output)
+        result = await result_of(operation, output)
         output.end()
     if context.json:
         context.record({"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id})
@@ -56,7 +56,8 @@ def _request(context: Context) -> Exec:
     return Exec(SandboxRef("", "", ""), tuple(args.command), env, args.workdir, args.user, timeout)
 
 
-async def _result(operation: Operation, output: _Output) -> ActionResult:
+async def result_of(operation: Operation, output: Output) -> ActionResult:
+    """Its result. Raises OutputClosed where it was ended because nobody reads our output."""
     try:
         return await operation.result()
     except asyncio.CancelledError:
@@ -65,7 +66,7 @@ async def _result(operation: Operation, output: _Output) -> ActionResult:
         raise
 
 
-class _Output:
+class Output:
     """The guest's output on its way to ours, each stream on its own."""
 
     def __init__(self, context: Context) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from sandbox_console.cli import words
 from sandbox_console.errors import UsageError
 
-GUEST_CODE_VERBS = ("exec", "shell")
+GUEST_CODE_VERBS = ("exec", "shell", "attach")
 """Verbs that return the guest's own exit code, and 125 for every failure of the console's own."""
 
 _COMMAND_VERBS = ("create", "update", "exec")

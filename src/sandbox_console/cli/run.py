@@ -52,7 +52,7 @@ def run(
         return exit_code(args.verb, problem)
 
 
-def find(verb: str) -> Verb:  # noqa: C901 - a case a verb group
+def find(verb: str) -> Verb:  # noqa: C901, PLR0912 - a case a verb group
     """The function that carries a verb out, imported now."""
     match verb:
         case "ls":
@@ -75,6 +75,20 @@ def find(verb: str) -> Verb:  # noqa: C901 - a case a verb group
             from sandbox_console.cli.records import audit as found
         case "secrets":
             from sandbox_console.cli.secrets import secrets as found
+        case "cp":
+            from sandbox_console.cli.files import cp as found
+        case "attach":
+            from sandbox_console.cli.attach import attach as found
+        case "top" | "diff" | "inspect" | "events" | "port":
+            from sandbox_console.cli.inside import inside as found
+        case "rename" | "commit" | "fork":
+            from sandbox_console.cli.deriving import derive as found
+        case "snapshot":
+            from sandbox_console.cli.deriving import snapshot as found
+        case "images":
+            from sandbox_console.cli.images import images as found
+        case "egress":
+            from sandbox_console.cli.egress import egress as found
         case "doctor":
             from sandbox_console.cli.doctor import doctor as found
         case _:

@@ -1,0 +1,256 @@
+"""``cp``: files and folders in and out of sandboxes, by the rules of docker cp."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import os
+import posixpath
+import tarfile
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.cli.context import Context, OutputClosed
+from sandbox_console.cli.packing import packed
+from sandbox_console.cli.stdin import chunks
+from sandbox_console.cli.text import size
+from sandbox_console.cli.unpacking import Unpacker
+from sandbox_console.errors import Conflict, NotFound, UsageError
+from sandbox_console.model.action import Download, Upload
+from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import ActionResult, Console, ExecIO, Operation
+
+_EVERY_S = 0.2
+_SKIPPED_TOLD = 10
+_HINT = "sandbox-console cp NAME:/PATH PATH, or cp PATH NAME:/PATH; - is a tar on stdin or stdout"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The two operands: which sandbox, its path, the path here (``-``: a tar), and the direction."""
+
+    name: str
+    inside: str
+    here: str
+    out: bool
+
+
+async def cp(context: Context) -> int:
+    """Copy. The guest's links lead nowhere but in the sandbox; what a sandbox made is unpacked here by strict rules."""
+    words = operands(context.args)
+    copy = _Copy(context, words)
+    try:
+        async with context.open() as console:
+            found = await console.find(words.name)
+            result = await (copy.fetch(console, found) if words.out else copy.send(console, found))
+    finally:
+        await copy.end()
+    copy.tell(found, result)
+    return 0
+
+
+def operands(args: argparse.Namespace) -> Words:
+    """Which of the two is a sandbox's; a path that begins with ``/`` or ``.`` is this machine's. Raises UsageError."""
+    source, target = (_split(word) for word in (args.source, args.target))
+    if source and target:
+        raise UsageError("both paths are a sandbox's", hint="copy out, then in")
+    if not source and not target:
+        raise UsageError("neither path is a sandbox's", hint=_HINT)
+    name, inside = source or target or ("", "")
+    return Words(name, inside, args.target if source else args.source, bool(source))
+
+
+def _split(word: str) -> tuple[str, str] | None:
+    name, colon, path = word.partition(":/")
+    return (name, f"/{path}") if colon and name and not word.startswith(("/", ".")) else None
+
+
+class _Copy:
+    """One copy: its progress, what it left out, and its end."""
+
+    def __init__(self, context: Context, words: Words) -> None:
+        self._context, self._words = context, words
+        self._progress = _Progress(context)
+        self._skipped: list[str] = []
+        self._unpacker: Unpacker | None = None
+        self._closed = False
+
+    async def fetch(self, console: Console, found: Sandbox) -> ActionResult:
+        """Out of the sandbox."""
+        path, here = self._words.inside, self._words.here
+        contents = path.endswith("/.")
+        path = path.rstrip("/") if path.strip("/") and not contents else path[:-2] if contents else path
+        if here == "-":
+            if self._context.streams.out.tty:
+                raise UsageError("a tar is not for a terminal", hint="pass it on: ... | tar -t")
+            return await self._perform(console, found, Download(found.ref, path or "/"), self._to_stdout)
+        asked = await console.inside.stat(found.ref, path or "/")
+        self._progress.total = asked.size if asked.kind is FileKind.FILE else None
+        if self._context.args.follow_link:
+            path = await _followed(console, found, path)
+        self._unpacker = Unpacker(lambda first: _place_here(Path(here), here, path, first, contents), self._skip)
+        result = await self._perform(console, found, Download(found.ref, path or "/"), self._unpacker.give)
+        await self._unpacker.finish()
+        return result
+
+    async def send(self, console: Console, found: Sandbox) -> ActionResult:
+        """Into the sandbox."""
+        here = self._words.here
+        if here == "-":
+            return await self._perform(
+                console, found, Upload(found.ref, self._words.inside), None, chunks(self._context.streams.stdin)
+            )
+        args, source = self._context.args, Path(here)
+        link = source.is_symlink() and not args.follow_link and not here.endswith("/")
+        folder = source.is_dir() and not link
+        if not link and not source.exists():
+            raise NotFound(f"there is no {here} here")
+        if not folder:
+            self._progress.total = 0 if link else source.stat().st_size
+        path, name = await _place_inside(console, found, self._words.inside, here, folder=folder)
+        tar = packed(source, name, follow=args.follow_link, keep_owner=args.archive, skipped=self._skip)
+        return await self._perform(console, found, Upload(found.ref, path), None, tar)
+
+    async def _perform(
+        self, console: Console, found: Sandbox, action: Upload | Download, give: Callable[[bytes], Any] | None,
+        source: AsyncGenerator[bytes, None] | None = None,
+    ) -> ActionResult:  # fmt: skip
+        async def output(_: Stream, chunk: bytes) -> None:
+            assert give is not None  # noqa: S101 - an upload has no output
+            await give(chunk)
+            self._progress.add(len(chunk))
+
+        io = ExecIO(self._counted(source) if source else None, output)
+        self._operation = console.perform(action, consent=self._context.consent(found.ref.id), io=io)
+        try:
+            return await self._operation.result()
+        except asyncio.CancelledError:
+            if self._closed:
+                raise OutputClosed from None
+            raise
+
+    _operation: Operation
+
+    async def _counted(self, source: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        async for chunk in source:
+            yield chunk
+            self._progress.add(len(chunk))
+
+    async def _to_stdout(self, chunk: bytes) -> None:
+        try:
+            await self._context.streams.out.stream(chunk)
+        except OutputClosed:
+            self._closed = True
+            self._operation.cancel()
+
+    def _skip(self, why: str) -> None:
+        self._skipped.append(why)
+
+    async def end(self) -> None:
+        """Leave no thread, no half copy, no half line."""
+        if self._unpacker is not None:
+            await self._unpacker.abandon()
+        self._progress.end()
+
+    def tell(self, found: Sandbox, result: ActionResult) -> None:
+        """What was copied, and what was not."""
+        words, context = self._words, self._context
+        for why in self._skipped[:_SKIPPED_TOLD]:
+            context.say(f"skipped: {why}")
+        if len(self._skipped) > _SKIPPED_TOLD:
+            context.say(f"skipped: {len(self._skipped) - _SKIPPED_TOLD} more")
+        if context.json and words.here != "-":
+            context.record({
+                "name": found.name, "ref": str(found.ref), "audit_id": result.audit_id,
+                "from": words.inside if words.out else words.here, "to": words.here if words.out else words.inside,
+                "bytes": result.details.get("bytes"), "skipped": len(self._skipped),
+            })  # fmt: skip
+
+
+async def _followed(console: Console, found: Sandbox, path: str) -> str:
+    """Where a link leads at last: by its folder's listing, as far as links go."""
+    for _ in range(40):  # as many as the kernel follows
+        folder, name = posixpath.split(path)
+        entry = next((one for one in await console.inside.list_dir(found.ref, folder or "/") if one.name == name), None)
+        if entry is None or entry.kind is not FileKind.LINK:
+            return path
+        path = posixpath.normpath(posixpath.join(folder, entry.target))
+    raise Conflict(f"{path} goes through too many links")
+
+
+def _place_here(here: Path, word: str, path: str, first: tarfile.TarInfo, contents: bool) -> Path:
+    """Where the copy goes, by what is there. Raises UsageError, Conflict, NotFound."""
+    name = posixpath.basename(path) or "root"
+    if here.is_dir():
+        return here if contents and first.isdir() else here / name
+    if first.isdir() and here.exists():
+        raise Conflict(f"{word} is a file, and {path} is a folder")
+    if not first.isdir() and word.endswith("/"):
+        raise NotFound(f"there is no folder {word} here", hint="make it, or leave the slash out")
+    if not here.parent.is_dir():
+        raise NotFound(f"there is no folder {here.parent} here", hint=f"mkdir -p {here.parent}")
+    return Path(os.path.normpath(here))
+
+
+async def _place_inside(console: Console, found: Sandbox, path: str, here: str, *, folder: bool) -> tuple[str, str]:
+    """The folder to unpack into, and the name there (empty: just what is in the folder)."""
+    own = (Path(here).resolve() if folder else Path(here)).name
+    there = await _stat(console, found, path)
+    if there is not None and there.kind is FileKind.DIRECTORY:
+        return path, "" if folder and here.endswith("/.") else own
+    if there is not None and folder:
+        raise Conflict(f"{path} in the sandbox is a file, and {here} is a folder")
+    if there is None and not folder and path.endswith("/"):
+        raise NotFound(f"there is no folder {path} in the sandbox", hint="make it, or leave the slash out")
+    parent, name = posixpath.split(posixpath.normpath(path))
+    return parent, name
+
+
+async def _stat(console: Console, found: Sandbox, path: str) -> FileInfo | None:
+    try:
+        return await console.inside.stat(found.ref, path)
+    except NotFound:
+        return None
+
+
+@dataclass
+class _Progress:
+    """Bytes so far on a terminal's stderr, five times a second."""
+
+    context: Context
+    total: int | None = None
+    done: int = 0
+    began: float = dataclasses.field(default_factory=time.monotonic)
+    shown: float = 0.0
+
+    def add(self, count: int) -> None:
+        """More has passed."""
+        self.done += count
+        now = time.monotonic()
+        if self._wanted and now - self.shown >= _EVERY_S:
+            self.shown = now
+            self._write(self._text(now))
+
+    @property
+    def _wanted(self) -> bool:
+        args, err = self.context.args, self.context.streams.err
+        return bool(err.tty and not args.quiet and not self.context.json and args.target != "-")
+
+    def _text(self, now: float) -> str:
+        rate = size(self.done / max(now - self.began, 1e-3))
+        share = f" of {size(self.total)}" if self.total and self.done <= self.total else ""
+        return f"{size(self.done)}{share}  {rate}/s"
+
+    def _write(self, text: str) -> None:
+        self.context.streams.err.write(f"\r\x1b[K{text}".encode())
+
+    def end(self) -> None:
+        """The last line stays."""
+        if self.shown:
+            self._write(self._text(time.monotonic()) + "\n")

@@ -1,0 +1,201 @@
+"""``images``: what sandboxes are made of: list, pull, remove, prune, load, save."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.cli.context import Context, OutputClosed
+from sandbox_console.cli.making import follow
+from sandbox_console.cli.packing import unreadable
+from sandbox_console.cli.places import able, only
+from sandbox_console.cli.stdin import chunks
+from sandbox_console.cli.text import duration, size
+from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.model.action import Action, LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.inside import Image, Prunable
+from sandbox_console.model.log import Stream
+from sandbox_console.service import ActionResult, Console, ExecIO, Operation
+
+_HEAD = ("NAME", "ID", "SIZE", "AGE", "USED BY", "BACKEND")
+_ID_SHOWN = 12
+_CHUNK = 256 * 1024
+
+
+async def images(context: Context) -> int:
+    """The verb behind ``images``."""
+    verbs = {"ls": _ls, "pull": _pull, "rm": _rm, "prune": _prune, "load": _load, "save": _save}
+    async with context.open() as console:
+        await verbs[context.args.what](context, console)
+    return context.code
+
+
+async def _ls(context: Context, console: Console) -> None:
+    """Every image of every backend that has some; one that fails hides no other."""
+    for backend, host in await able(context, console, Capability.IMAGES):
+        try:
+            found = sorted(await console.inside.images(backend, host), key=lambda one: (not one.names, one.names))
+        except ConsoleError as error:
+            context.fail(error, backend)
+            continue
+        if context.json:
+            for one in found:
+                context.record(dataclasses.asdict(one))
+        else:
+            context.table(_HEAD, (row for one in found for row in _rows(one, context.now())))
+
+
+def _rows(one: Image, now: float) -> list[tuple[str, ...]]:
+    """A line for each name."""
+    age = duration(None if one.created_at is None else now - one.created_at)
+    used = "-" if one.used_by is None else str(one.used_by)
+    rest = (_short(one.id), size(one.size_bytes), age, used, f"{one.backend}/{one.host}")
+    return [(name, *rest) for name in one.names or ("(no name)",)]
+
+
+def _short(id: str) -> str:
+    return id.removeprefix("sha256:")[:_ID_SHOWN]
+
+
+async def _pull(context: Context, console: Console) -> None:
+    for name in dict.fromkeys(context.args.images):
+        backend, host = await only(context, console, Capability.IMAGES)
+        await _one(context, console, PullImage(backend, host, name), name)
+
+
+async def _rm(context: Context, console: Console) -> None:
+    backend, host = await only(context, console, Capability.IMAGES)
+    for name in dict.fromkeys(context.args.images):
+        await _one(context, console, RemoveImage(backend, host, name, context.args.force), name)
+
+
+async def _one(context: Context, console: Console, action: Action, name: str) -> None:
+    """One of several: a failure does not stop the others."""
+    try:
+        result = await follow(context, console.perform(action, consent=context.consent()))
+    except ConsoleError as error:
+        context.fail(error, name if len(context.args.images) > 1 else "")
+    else:
+        _tell(context, name, result)
+
+
+def _tell(context: Context, name: str, result: ActionResult) -> None:
+    if context.json:
+        told: dict[str, Any] = {"image": name, "action": f"images {context.args.what}", "audit_id": result.audit_id}
+        context.record(told | result.details)
+    else:
+        context.text(name)
+
+
+async def _prune(context: Context, console: Console) -> None:
+    """Remove images without a name; with ``--all`` each that no sandbox uses. ``--dry-run`` only tells which."""
+    unused, dry = context.args.all, context.args.dry_run
+    backend, host = await only(context, console, Capability.IMAGES)
+    free = await console.inside.prunable_images(backend, host, unused=unused)
+    if dry:
+        _tell_pruned(context, free, {"dry_run": True, "audit_id": None, "freed_bytes": free.freed_bytes})
+        return
+    result = await follow(context, console.perform(PruneImages(backend, host, unused), consent=context.consent()))
+    gone = set(result.details.get("removed") or ())  # type: ignore[call-overload]
+    removed = Prunable(tuple(one for one in free.images if one.id in gone), free.freed_bytes)
+    freed = result.details.get("freed_bytes")
+    _tell_pruned(context, removed, {"dry_run": False, "audit_id": result.audit_id, "freed_bytes": freed})
+
+
+def _tell_pruned(context: Context, found: Prunable, told: dict[str, Any]) -> None:
+    if context.json:
+        context.record({"images": [dataclasses.asdict(one) for one in found.images]} | told)
+        return
+    context.table(_HEAD, (row for one in found.images for row in _rows(one, context.now())))
+    verb = "would free" if told["dry_run"] else "freed"
+    context.say(f"{len(found.images)} images, {verb} {size(told['freed_bytes'])}")
+
+
+async def _load(context: Context, console: Console) -> None:
+    """An archive of ``images save``, from a file or stdin (``-``)."""
+    path = context.args.file
+    source = chunks(context.streams.stdin) if path == "-" else _file(Path(path))
+    backend, host = await only(context, console, Capability.IMAGE_FILES)
+    operation = console.perform(LoadImage(backend, host), consent=context.consent(), io=ExecIO(source))
+    result = await follow(context, operation)
+    _tell(context, str(result.details.get("image", "")), result)
+
+
+async def _file(path: Path) -> AsyncIterator[bytes]:
+    try:
+        with await asyncio.to_thread(path.open, "rb") as file:
+            while chunk := await asyncio.to_thread(file.read, _CHUNK):
+                yield chunk
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+async def _save(context: Context, console: Console) -> None:
+    """To ``-o FILE``, which appears when it is whole, or to stdout."""
+    out = context.args.output
+    if out is None and context.streams.out.tty:
+        raise UsageError("an archive is not for a terminal", hint="-o FILE, or pass it on")
+    backend, host = await only(context, console, Capability.IMAGE_FILES)
+    action = SaveImage(backend, host, context.args.image)
+    saved = _Saved(context, None if out is None else Path(out))
+    try:
+        operation = console.perform(action, consent=context.consent(), io=ExecIO(on_output=saved.give))
+        saved.operation = operation
+        result = await saved.result(operation)
+        saved.keep()
+    finally:
+        saved.drop()
+    if out is not None:
+        _tell(context, context.args.image, result)
+
+
+class _Saved:
+    """An archive on its way: to stdout, or to a file beside its place until it is whole."""
+
+    operation: Operation
+
+    def __init__(self, context: Context, place: Path | None) -> None:
+        self._out, self._place, self._closed = context.streams.out, place, False
+        self._part = place and place.with_name(f".{place.name[:100]}.part")
+        try:
+            self._file = self._part and self._part.open("xb")
+        except OSError as error:
+            raise ConsoleError(f"{self._part} cannot be made: {error.strerror}") from error
+
+    async def give(self, _: Stream, chunk: bytes) -> None:
+        """Write on."""
+        try:
+            if self._file:
+                await asyncio.to_thread(self._file.write, chunk)
+            else:
+                await self._out.stream(chunk)
+        except OutputClosed:
+            self._closed = True
+            self.operation.cancel()
+        except OSError as error:
+            raise ConsoleError(f"{self._place} cannot be written: {error.strerror}") from error
+
+    async def result(self, operation: Operation) -> ActionResult:
+        """The operation's. Raises OutputClosed where nobody reads our output."""
+        try:
+            return await operation.result()
+        except asyncio.CancelledError:
+            if self._closed:
+                raise OutputClosed from None
+            raise
+
+    def keep(self) -> None:
+        """It is whole."""
+        if self._file and self._part and self._place:
+            self._file.close()
+            self._part.replace(self._place)
+
+    def drop(self) -> None:
+        """What is left of a half one goes away."""
+        if self._file and self._part:
+            self._file.close()
+            self._part.unlink(missing_ok=True)

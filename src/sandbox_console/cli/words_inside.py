@@ -1,0 +1,91 @@
+"""The words of the verbs that look into sandboxes, copy, and keep images and snapshots."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+_NAME = "a name, backend:name, or backend/host/id"
+_Add = Callable[[Any, str, str], argparse.ArgumentParser]
+
+
+def add(verbs: Any, verb: _Add) -> None:
+    """All of them; ``verb`` adds one with the common options."""
+    _add_files(verbs, verb)
+    _add_looks(verbs, verb)
+    _add_derived(verbs, verb)
+    _add_images(verbs, verb)
+    _add_snapshots(verbs, verb)
+
+
+def _add_files(verbs: Any, verb: _Add) -> None:
+    cp = verb(verbs, "cp", "copy files and folders out of a sandbox or into it, as docker cp does")
+    cp.add_argument("source", metavar="SRC", help="NAME:/PATH or a path here; - is a tar on stdin")
+    cp.add_argument("target", metavar="DST", help="a path here or NAME:/PATH; - is a tar on stdout")
+    cp.add_argument("-L", "--follow-link", action="store_true", help="copy what a link leads to, not the link")
+    cp.add_argument("-a", "--archive", action="store_true", help="into a sandbox: keep the ids of owners")
+    cp.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal")
+
+
+def _add_looks(verbs: Any, verb: _Add) -> None:
+    for name, about in (
+        ("top", "print a sandbox's processes"),
+        ("diff", "print the paths that differ from the image: A added, C changed, D deleted"),
+        ("inspect", "print what the provider itself says of a sandbox, values of variables masked"),
+        ("port", "print a sandbox's ports and where they are published"),
+    ):
+        verb(verbs, name, about).add_argument("name", metavar="NAME", help=_NAME)
+    events = verb(verbs, "events", "print what happened to a sandbox, oldest first")
+    events.add_argument("name", metavar="NAME", help=_NAME)
+    events.add_argument("-f", "--follow", action="store_true", help="go on as more happens")
+    events.add_argument("--since", metavar="T", help="10m (ago), or an ISO time")
+    attach = verb(verbs, "attach", "watch and feed the main process from now on; Ctrl+C leaves it alone")
+    attach.add_argument("name", metavar="NAME", help=_NAME)
+    attach.add_argument("--no-stdin", action="store_true", help="only watch")
+    attach.set_defaults(follow=True)
+
+
+def _add_derived(verbs: Any, verb: _Add) -> None:
+    for name, about, metavar, meaning in (
+        ("rename", "give a sandbox another name; its id stays", "NEW", "the new name"),
+        ("commit", "make an image of a sandbox's root", "IMAGE", "the image's name"),
+        ("fork", "make a running copy of a running sandbox", "NEW", "the copy's name"),
+    ):
+        one = verb(verbs, name, about)
+        one.add_argument("name", metavar="NAME", help=_NAME)
+        one.add_argument("new", metavar=metavar, help=meaning)
+
+
+def _add_images(verbs: Any, verb: _Add) -> None:
+    images = verb(verbs, "images", "what sandboxes are made of")
+    what = images.add_subparsers(dest="what", metavar="VERB", required=True)
+    verb(what, "ls", "print all images")
+    verb(what, "pull", "get images from their registry").add_argument(
+        "images", metavar="IMAGE", nargs="+", help="a name"
+    )
+    rm = verb(what, "rm", "remove images, or a name of one")
+    rm.add_argument("images", metavar="IMAGE", nargs="+", help="a name or an id")
+    rm.add_argument("--force", action="store_true", help="also where a sandbox uses it")
+    prune = verb(what, "prune", "remove images without a name")
+    prune.add_argument("--all", action="store_true", help="each that no sandbox uses")
+    prune.add_argument("--dry-run", action="store_true", help="tell which, and how much that frees; do nothing")
+    load = verb(what, "load", "take an image from an archive")
+    load.add_argument("file", metavar="FILE", help="as images save writes it; - is stdin")
+    save = verb(what, "save", "write an image as an archive")
+    save.add_argument("image", metavar="IMAGE", help="a name or an id")
+    save.add_argument("-o", "--output", metavar="FILE", help="stdout if not given")
+
+
+def _add_snapshots(verbs: Any, verb: _Add) -> None:
+    snapshot = verb(verbs, "snapshot", "saved states of sandboxes")
+    what = snapshot.add_subparsers(dest="what", metavar="VERB", required=True)
+    create = verb(what, "create", "save a sandbox's state")
+    create.add_argument("name", metavar="NAME", help=_NAME)
+    create.add_argument("snapshot", metavar="SNAPSHOT", help="its name")
+    create.add_argument("--full", action="store_true", help="with its memory, not its disk alone")
+    verb(what, "ls", "print all snapshots")
+    restore = verb(what, "restore", "make a running sandbox from a snapshot")
+    restore.add_argument("snapshot", metavar="SNAPSHOT", help="its name")
+    restore.add_argument("name", metavar="NAME", help="the new sandbox's name")
+    verb(what, "rm", "remove snapshots").add_argument("snapshots", metavar="SNAPSHOT", nargs="+", help="a name")
