@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_console.backends.microsandbox import kvm
 from sandbox_console.errors import ConsoleError
 from sandbox_console.web import textual_web
 
@@ -49,6 +50,11 @@ def _kvm() -> str:
     return "" if Path("/dev/kvm").exists() else "no /dev/kvm"
 
 
+def _microsandbox() -> str:
+    problem = kvm.problem()
+    return problem[0] if problem else ""
+
+
 def share_cache() -> Path:
     """Where the tests keep textual-web's environment: outside the repository, so that a second run is quick."""
     folder = Path(f"/var/tmp/sandbox-console-tests-share-{os.geteuid()}")
@@ -70,6 +76,10 @@ def _textual_web() -> str:
     return ""
 
 
+def _postgres() -> str:
+    return "" if list(Path("/usr/lib/postgresql").glob("*/bin/initdb")) else "no PostgreSQL server under /usr/lib"
+
+
 _PROBES: dict[str, Callable[[], str]] = {
     "docker": _docker,
     "docker-registry": _docker_registry,
@@ -77,6 +87,8 @@ _PROBES: dict[str, Callable[[], str]] = {
     "chromium": _chromium,
     "user": _user,
     "kvm": _kvm,
+    "postgres": _postgres,
+    "microsandbox": _microsandbox,
     "textual-web": _textual_web,
 }
 

@@ -1,0 +1,93 @@
+"""The log for others: verifiable lines, valid OCSF events, cells that no spreadsheet runs."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
+from tests.audit.conftest import act
+
+from sandbox_console.audit import export, stats
+from sandbox_console.audit.journal import Journal
+from sandbox_console.errors import UsageError
+from sandbox_console.model.audit import AuditSelection, Outcome
+
+HOSTILE = '=HYPERLINK("x")\x1b]0;t\x07\n"quote",\u202e'
+
+
+@pytest.fixture
+async def log(tmp_path):
+    path = tmp_path / "audit.db"
+    journal = await Journal.open(path, "user:=1+1")
+    await act(journal, 5)
+    refused = await journal.refuse("create", "docker", HOSTILE, {"origin": {"host": "h"}}, Outcome.DENIED, {"error": "no"})
+    permit = await journal.begin("shell", "fake", "@SUM(A1)", {"origin": {"host": "h"}})
+    await journal.finish(permit, Outcome.OK, 1500, {"opened": True}, target="@SUM(A1)")
+    await journal.note(permit, "fake", "-2+3", {"bytes": 1})
+    await journal.close()
+    assert refused
+    return path
+
+
+async def whole(path, form, **select):
+    return b"".join([block async for block in export.export(path, form, AuditSelection(**select))])
+
+
+async def test_json_lines_are_the_rows_and_verify_by_themselves(log):
+    rows = [json.loads(line) for line in (await whole(log, "jsonl")).splitlines()]
+    assert [row["seq"] for row in rows] == list(range(1, 16))
+    prev = None
+    for row in rows:
+        assert prev in (None, row["prev"])
+        body = json.dumps(row["body"], ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+        columns = [row[name] for name in row if name not in ("body", "prev", "hash")] + [body]
+        text = json.dumps(columns, ensure_ascii=False, separators=(",", ":"))
+        made = hashlib.sha256(b"sandbox-console/audit/1\n" + bytes.fromhex(row["prev"]) + text.encode()).hexdigest()
+        assert made == row["hash"]
+        prev = made
+    assert rows[10]["target"] == HOSTILE
+
+
+async def test_every_event_is_valid_ocsf(log):
+    schema = OcsfJsonSchemaEmbedded(get_ocsf_schema("1.8.0")).get_class_schema("api_activity")
+    check = Draft202012Validator(schema)
+    events = [json.loads(line) for line in (await whole(log, "ocsf")).splitlines()]
+    assert len(events) == 15
+    for event in events:
+        assert [error.message for error in check.iter_errors(event)] == []
+    denied = next(event for event in events if event.get("status_detail") == "denied")
+    assert (denied["status"], denied["severity_id"], denied["message"]) == ("Failure", 3, "no")
+    assert not check.is_valid({**events[0], "severity_id": "high"})
+
+
+async def test_no_cell_begins_a_formula(log):
+    rows = list(csv.reader(io.StringIO((await whole(log, "csv")).decode(), newline="")))
+    assert len(rows) == 16
+    assert all(not cell.startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows for cell in row)
+    assert rows[11][9] == "'" + HOSTILE
+    assert "'@SUM(A1)" in rows[13]
+
+
+async def test_a_span_of_rows(log, segmented):
+    assert (await whole(log, "jsonl", after_seq=13)).count(b"\n") == 2
+    assert (await whole(log, "jsonl", until=1.0)) == b""
+    lines = (await whole(segmented, "jsonl")).splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == list(range(1, len(lines) + 1)), "over segments, without a gap"
+
+
+async def test_an_unknown_format_names_the_known_ones(log):
+    with pytest.raises(UsageError) as caught:
+        await whole(log, "xml")
+    assert "jsonl" in caught.value.hint
+
+
+async def test_counts(log, segmented):
+    found = await stats.stats(log)
+    assert (found.rows, found.segments) == (15, 1)
+    assert (found.outcomes["denied"], found.actions["shell"], found.backends["fake"]) == (1, 1, 6)
+    assert (await stats.stats(segmented)).actions["exec"] == 400
