@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox_console.model.audit import AuditEntry
+from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.log import LogGap, LogRecord
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, Stats
 from sandbox_console.service import Allow, Ask, Decision, Deny, Plan
@@ -121,6 +122,11 @@ def decision(found: Decision) -> dict[str, str]:
             return {"outcome": "ask", "reason": reason, "rule": rule, "capability": "", "hint": hint}
         case Deny(reason, rule, capability, hint):
             return {"outcome": "deny", "reason": reason, "rule": rule, "capability": capability, "hint": hint}
+
+
+def egress_record(found: EgressRecord) -> dict[str, Any]:
+    """One decision of a gateway."""
+    return dataclasses.asdict(found)
 
 
 def plan(found: Plan) -> dict[str, Any]:

@@ -78,10 +78,15 @@ async def _ls(context: Context, console: Console) -> int:
 
 
 async def _feed(context: Context, console: Console) -> int:
-    since = _since(context) if context.args.since else (context.now() if context.args.follow else None)
-    async for _, record in console.egress.feed(since=since, follow=context.args.follow):
-        if context.args.all or not record.allowed:
-            _print_record(context, record)
+    wanted = lambda record: context.args.all or not record.allowed  # noqa: E731
+    since = _since(context)
+    if context.args.follow:
+        async for _, record in console.egress.feed(since=since or context.now(), follow=True):
+            if wanted(record):
+                _print_record(context, record)
+    found = [record async for _, record in console.egress.feed(since=since) if wanted(record)]
+    for record in sorted(found, key=lambda record: record.at):
+        _print_record(context, record)
     return 0
 
 

@@ -16,7 +16,7 @@ _PORTS_MOST = 16
 
 @dataclass(slots=True)
 class HostSeen:
-    """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last denial."""
+    """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision."""
 
     host: str
     allowed: int = 0
@@ -58,12 +58,13 @@ class Feed:
         seen.port = record.port
         if len(seen.ports) < _PORTS_MOST:
             seen.ports.add(record.port)
+        seen.rule = record.rule
         if record.allowed:
             seen.allowed += not record.ended
             seen.reason = record.reason
         else:
             seen.denied += 1
-            seen.reason, seen.rule = record.reason or "not_allowed", record.rule
+            seen.reason = record.reason or "not_allowed"
         if len(self._hosts) > self._most:
             del self._hosts[next(iter(self._hosts))]
             self.forgotten += 1
@@ -98,7 +99,7 @@ class Replayed:
 
 
 def replay(records: Iterable[EgressRecord], rules: Sequence[EgressRule]) -> Sequence[Replayed]:
-    """What a draft says to recorded traffic: by host and port, with the last decision that was made.
+    """What a draft says to recorded traffic: by host and port. What was allowed once counts as allowed.
 
     What was refused for its form (a wrong server name, a private address) would be so again, whatever the draft.
     """
@@ -107,7 +108,8 @@ def replay(records: Iterable[EgressRecord], rules: Sequence[EgressRule]) -> Sequ
         if record.ended and not record.reason:
             continue
         key = (record.host, record.port)
-        seen[key] = (seen.get(key, (0, record))[0] + (not record.ended), record)
+        count, before = seen.get(key, (0, record))
+        seen[key] = (count + (not record.ended), before if before.allowed else record)
     return [_replayed(record, count, rules) for count, record in seen.values()]
 
 

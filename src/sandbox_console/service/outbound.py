@@ -11,7 +11,7 @@ from sandbox_console.backends.abilities import Egress
 from sandbox_console.egress.decide import verdict
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
+from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service.abilities import able
 from sandbox_console.service.feed import Replayed, replay
@@ -39,7 +39,8 @@ class Outbound:
         """What the rules say about a host and port, with the rule that decides. Nothing is connected, nobody asked."""
         rules = (await self.state(ref)).rules
         said = verdict(rules, host, port, now=time.time())
-        return said, next((rule for rule in rules if rule.pattern == said.rule), None)
+        effect = Effect.ALLOW if said.allowed else Effect.DENY
+        return said, next((rule for rule in rules if rule.pattern == said.rule and rule.effect is effect), None)
 
     async def records(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
