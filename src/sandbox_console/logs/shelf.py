@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sandbox_console.logs.store import LineStore
+from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 
 
 @dataclass(slots=True)
 class Kept:
-    """One sandbox's log. ``last_ns`` is the time of its newest record, ``gone_at`` when the sandbox went away."""
+    """One sandbox's log. ``read_to`` is how far each stream was read, ``gone_at`` when the sandbox went away."""
 
     ref: SandboxRef
     name: str
     store: LineStore
-    last_ns: int = 0
+    read_to: dict[Stream, int] = field(default_factory=dict)
     gone_at: float | None = None
 
 

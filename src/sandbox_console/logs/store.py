@@ -199,6 +199,14 @@ class LineStore:
             for at, ((source, kind), part) in enumerate(waiting)
         ]
 
+    def take_partials(self) -> dict[int, int]:
+        """Forget the lines that have no end yet, which will be read again; gives when each kind's began."""
+        began: dict[int, int] = {}
+        for (_, kind), part in self._partials.items():
+            began[kind] = min(part.at_ns, began.get(kind, part.at_ns))
+        self._partials.clear()
+        return began
+
     @property
     def oldest_ns(self) -> int | None:
         """The time of the oldest line kept."""

@@ -535,7 +535,7 @@ async def test_what_is_typed_past_a_shells_end_does_nothing(run_app):
 
 
 async def test_logs_come_back_with_their_backend(run_app, fake, monkeypatch):
-    monkeypatch.setattr("sandbox_console.tui.panes.logs.RETRY_S", 0.1)
+    monkeypatch.setattr("sandbox_console.tui.panes.log_feed.RETRY_S", 0.1)
     async with run_app() as (app, pilot):
         await until(pilot, lambda: logs_of(app).view.total)
         await fake.die("connection refused")

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import ContentSwitcher, Static
 
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console
 from sandbox_console.tui.panes.audit import AuditPane
 from sandbox_console.tui.panes.header import justified
@@ -91,12 +91,16 @@ class Detail(Vertical):
         def active(tab: str) -> bool:
             return self._on_screen and self.tab == tab
 
+        self.query_one(LogsPane).note_live(self._is_there)
         self.query_one(LogsPane).show(self._sandbox, active=active("logs"))
         self.query_one(SpecPane).show(self._sandbox, active=active("spec"))
         version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
         self.query_one(AuditPane).show(self._sandbox, active=active("audit"), version=version)
         if active("shell"):
             self.shells.show(self._sandbox)
+
+    def _is_there(self, ref: SandboxRef) -> bool:
+        return ref in self._state.sandboxes or self._state.connecting
 
     def on_tab_bar_picked(self, event: TabBar.Picked) -> None:
         event.stop()

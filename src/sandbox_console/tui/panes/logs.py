@@ -1,7 +1,9 @@
-"""The output of the selected sandbox, followed for as long as it is looked at."""
+"""The output of the selected sandbox, of several, or of one that is gone."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,25 +13,31 @@ from textual.timer import Timer
 from textual.widgets import Static
 from textual.worker import Worker
 
-from sandbox_console.errors import BackendUnreachable, ConsoleError
-from sandbox_console.model.log import LogQuery
-from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import Console
+from sandbox_console.errors import ConsoleError
+from sandbox_console.logs.pattern import compile_pattern
+from sandbox_console.logs.shelf import Kept, Shelf
+from sandbox_console.logs.store import LineStore
+from sandbox_console.model.log import LogItem
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.service import Config, Console
+from sandbox_console.tui.panes.log_feed import Feed, older
+from sandbox_console.tui.panes.log_gone import GoneScreen, gone_logs
+from sandbox_console.tui.panes.log_merged import Merged
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put_note
+from sandbox_console.tui.widgets.log_line import Rule
 from sandbox_console.tui.widgets.log_pane import LogPane
 from sandbox_console.tui.widgets.log_view import LogView
-from sandbox_console.tui.words import short_id, size
+from sandbox_console.tui.words import shown_name, size, span
 
 DEBOUNCE_S = 0.15
 """Running the cursor over the list must not open a stream for each row."""
 TAIL = 10_000
-RETRY_S = 2.0
-"""A backend that is down is asked again so often, while its sandbox is looked at."""
+_NOTHING = "It wrote nothing."
 
 
 class LogsPane(Vertical):
-    """Follows one sandbox at a time; the stream is cancelled when another is shown or the pane is hidden."""
+    """Follows one sandbox, or some merged; streams are cancelled when others are shown or the pane is hidden."""
 
     DEFAULT_CSS = """
     LogsPane { height: 1fr; }
@@ -37,15 +45,22 @@ class LogsPane(Vertical):
     LogsPane > #log-note.-on { display: block; }
     """
 
-    def __init__(self, console: Console, *, id: str | None = None) -> None:
+    def __init__(self, console: Console, *, id: str | None = None, clock: Callable[[], float] = time.time) -> None:
         super().__init__(id=id)
         self._service = console
+        self._clock = clock
         self._sandbox: Sandbox | None = None
         self._active = False
         self._worker: Worker[None] | None = None
         self._timer: Timer | None = None
-        self._last_ns = 0
-        self.view = LogView(cap_bytes=console.config.tui.log_memory_mib * 1024 * 1024)
+        self._feed: Feed | None = None
+        self._merged: Merged | None = None
+        self._gone: Kept | None = None
+        self._noted = ""
+        self._cap = console.config.tui.log_memory_mib << 20
+        self._shelf = Shelf(self._cap)
+        self.view = LogView(cap_bytes=self._cap, rules=rules_of(console.config))
+        self.view.look.json = console.config.logs.json
 
     def compose(self) -> ComposeResult:
         yield Static(id="log-note")
@@ -56,22 +71,47 @@ class LogsPane(Vertical):
         """Whether a stream is open."""
         return self._worker is not None and not self._worker.is_finished
 
+    # --- one sandbox
+
     def show(self, sandbox: Sandbox | None, *, active: bool) -> None:
         """Look at a sandbox's output, or at none; ``active`` is whether the pane is on screen."""
         before, was_active = self._sandbox, self._active
         self._sandbox, self._active = sandbox, active
+        changed = (before.ref if before else None) != (sandbox.ref if sandbox else None)
+        if changed and before is not None:
+            self._leave(before)
         if sandbox is None or not active:
             self._stop()
-        elif before is None or before.ref != sandbox.ref:
-            self._restart()
-        elif not was_active or (before.started_at != sandbox.started_at and not self.following):
+        elif self._merged is not None or self._gone is not None:
+            if not was_active and self._merged is not None:
+                self._begin()
+        elif changed or self._feed is None:
+            self._enter(sandbox)
+        elif not was_active or (before is not None and _started(before, sandbox) and not self.following):
             self._begin()
 
-    def _restart(self) -> None:
+    def note_live(self, live: Callable[[SandboxRef], bool]) -> None:
+        """Learn which of the sandboxes that were looked at are gone."""
+        for ref in self._shelf.refs():
+            if not live(ref):
+                self._shelf.note_gone(ref, self._clock())
+
+    def _leave(self, sandbox: Sandbox) -> None:
         self._stop()
-        self.view.clear()
+        if self._merged is None and self._gone is None:
+            read_to = self._feed.read_to if self._feed else {}
+            self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), self.view.store, read_to))
+        self._merged = self._gone = self._feed = None
+
+    def _enter(self, sandbox: Sandbox) -> None:
+        self._stop()
+        self._feed = Feed(self._service, sandbox, self._take, self._note)
+        kept = self._shelf.take(sandbox.ref)
+        store = kept.store if kept else LineStore(self._cap)
+        if kept:
+            self._feed.resume(kept.read_to)
+        self.view.show_store(store)
         self.view.action_tail()
-        self._last_ns = 0
         self._note("")
         self._timer = self.set_timer(DEBOUNCE_S, self._begin)
 
@@ -85,38 +125,131 @@ class LogsPane(Vertical):
 
     def _begin(self) -> None:
         self._stop()
-        if self._sandbox is not None:
-            self._worker = self.run_worker(self._follow(self._sandbox), group="logs")
+        if self._merged is not None:
+            self._worker = self.run_worker(self._merged.follow(), group="logs")
+        elif self._feed is not None and self._sandbox is not None and self._gone is None:
+            self._feed.sandbox = self._sandbox
+            self._worker = self.run_worker(self._follow(self._feed), group="logs")
 
-    async def _follow(self, sandbox: Sandbox) -> None:
-        # What is shown already is not asked for again: a stream that was left goes on after its last record.
-        since = (self._last_ns + 1) / 1e9 if self._last_ns else None
-        query = LogQuery(follow=True, tail=None if since else TAIL, since=since)
-        try:
-            await self._service.inspect(sandbox.ref)  # a backend that is back says so before its sandbox writes
+    async def _follow(self, feed: Feed) -> None:
+        feed.read_again(self.view.store)
+        ended_well = await feed.follow(TAIL)
+        if ended_well and not self.view.total:
+            self._note(_NOTHING)
+
+    def _take(self, items: Sequence[LogItem]) -> None:
+        if self._noted == _NOTHING:
             self._note("")
-            async for batch in self._service.logs(sandbox.ref, query):
-                self._note("")
-                newer = [item for item in batch if item.at_ns > self._last_ns or not since]
-                self._last_ns = max([self._last_ns, *(item.at_ns for item in newer)])
-                self.view.append(newer)
-        except ConsoleError as error:
-            self._note(f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
-            if isinstance(error, BackendUnreachable):
-                self._timer = self.set_timer(RETRY_S, self._begin)
+        self.view.append(items)
+        if (problem := self._service.retained.problem) and not self._noted:
+            self._note(f"⚠ {problem}")
+
+    def _note(self, text: str) -> None:
+        self._noted = text
+        put_note(self, "#log-note", plain(text))
+
+    # --- several
+
+    @property
+    def merged(self) -> bool:
+        """Whether several sandboxes are shown together."""
+        return self._merged is not None
+
+    def merge(self, sandboxes: Sequence[Sandbox], what: str) -> None:
+        """Show several sandboxes' output by time until `unmerge` or until another one is selected."""
+        if self._sandbox is not None:
+            self._leave(self._sandbox)
+        self._merged = Merged(self._service, sandboxes, self.view, self._note, what)
+        self.view.show_store(LineStore(self._cap), self._merged.names)
+        self.view.action_tail()
+        self._begin()
+
+    def unmerge(self) -> None:
+        """Back to the selected sandbox alone."""
+        self._stop()
+        self._merged = self._gone = None
+        if self._sandbox is not None:
+            self._enter(self._sandbox)
+
+    # --- what is gone
+
+    def on_log_view_gone_asked(self, event: LogView.GoneAsked) -> None:
+        event.stop()
+        if self._gone is not None:
+            self.unmerge()
+        else:
+            self.run_worker(self._choose_gone(), group="gone", exclusive=True)
+
+    async def _choose_gone(self) -> None:
+        found = await gone_logs(self._service, self._shelf)
+        if not found:
+            self.notify("No sandbox that was looked at is gone. Their logs stay here for the session.")
             return
-        if not self.view.total:
-            self._note("It wrote nothing.")
+        self.app.push_screen(GoneScreen(found, self._clock()), self._show_gone)
+
+    def _show_gone(self, kept: Kept | None) -> None:
+        if kept is not None:
+            self.run_worker(self._open_gone(kept), group="gone", exclusive=True)
+
+    async def _open_gone(self, kept: Kept) -> None:
+        if not len(kept.store):
+            kept.store.append(await self._service.retained.read(kept.ref))
+        if self._sandbox is not None:
+            self._leave(self._sandbox)
+        self._gone = kept
+        self.view.show_store(kept.store)
+        self.view.action_tail()
+        ago = span(self._clock() - (kept.gone_at or self._clock()))
+        self._note(f"{kept.name} is gone since {ago}: what was read of its log. p goes back.")
+
+    # --- older lines
+
+    def on_log_view_older_asked(self, event: LogView.OlderAsked) -> None:
+        event.stop()
+        if self._sandbox is None or self._merged is not None or self._gone is not None:
+            return
+        if not self.view.store.room_bytes:
+            self._older("memory is full: tui.log_memory_mib")
+            return
+        self._older("older lines come…")
+        self.run_worker(self._more(self._sandbox, event.since_ns), group="older", exclusive=True)
+
+    async def _more(self, sandbox: Sandbox, since_ns: int | None) -> None:
+        store = self.view.store
+        while True:
+            try:
+                items, at_start = await older(self._service, sandbox.ref, store, sandbox.created_at, since_ns)
+            except ConsoleError as error:
+                self._older(f"older lines did not come: {error.message}")
+                return
+            if self.view.store is not store:
+                return
+            self.view.put_older(items)
+            oldest = store.oldest_ns
+            if at_start or since_ns is None or not store.room_bytes or oldest is None or oldest <= since_ns:
+                break
+        self._older("the log begins here" if at_start else "")
+        if since_ns is not None:
+            self.view.go_to_time(since_ns)
+
+    def _older(self, text: str) -> None:
+        self.view.older = text
+        self.view.refresh()
+
+    # --- saving
 
     def on_log_view_save_asked(self, event: LogView.SaveAsked) -> None:
         event.stop()
-        if self._sandbox is not None:
-            self.run_worker(self._save(self._sandbox), group="save", exclusive=True)
+        name = self._gone.name if self._gone else "merged" if self._merged else self._sandbox and self._sandbox.name
+        if name:
+            self.run_worker(self._save(name), group="save", exclusive=True)
 
-    async def _save(self, sandbox: Sandbox) -> None:
+    async def _save(self, name: str) -> None:
         # The name is made of characters that no file system or shell reads anything into.
-        name = "".join(char if char.isascii() and char.isalnum() else "-" for char in sandbox.name)[:40]
-        path = Path.cwd() / f"{name}-{short_id(sandbox)}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
+        safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in name)[:40]
+        ref = self._sandbox.ref.id[:12] if self._sandbox and not self._merged and not self._gone else "logs"
+        ref = "".join(char if char.isascii() and char.isalnum() else "-" for char in ref)
+        path = Path.cwd() / f"{safe}-{ref}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
         try:
             written = await self.view.save(path)
         except OSError as error:
@@ -124,5 +257,11 @@ class LogsPane(Vertical):
         else:
             self.notify(f"{size(written)} saved to {path}")
 
-    def _note(self, text: str) -> None:
-        put_note(self, "#log-note", plain(text))
+
+def _started(before: Sandbox, now: Sandbox) -> bool:
+    return before.started_at != now.started_at or (now.status is Status.RUNNING and before.status is not now.status)
+
+
+def rules_of(config: Config) -> list[Rule]:
+    """The config's highlight rules, compiled."""
+    return [Rule(compile_pattern(rule.pattern).shown, rule.style) for rule in config.logs.highlight.values()]

@@ -258,7 +258,7 @@ class LogCanvas(ScrollView):
         return self._drawn
 
     def _part(self, name: str) -> Style:
-        return self.get_component_rich_style(f"log--{name}", partial=True)
+        return self.get_component_rich_style(f"log--{name}")
 
     def _status(self) -> Strip:
         last = self.shown if self.follow else min(self._top + self._height, self.shown)

@@ -1,0 +1,116 @@
+"""One sandbox's output from its backend: followed, taken up again where it was left, and older parts of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from sandbox_console.errors import BackendUnreachable, ConsoleError
+from sandbox_console.logs.store import STDERR, STDOUT, LineStore
+from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Console
+
+RETRY_S = 2.0
+"""A backend that is down is asked again so often, while its sandbox is looked at."""
+OLDER_LINES = 5_000
+_SLACK_NS = 1_000
+"""A time as a float of seconds is right to 240 ns in this century."""
+
+Sink = Callable[[Sequence[LogItem]], None]
+Note = Callable[[str], None]
+
+
+class Feed:
+    """Passes what a sandbox writes to ``sink``; remembers how far each stream was read."""
+
+    def __init__(self, console: Console, sandbox: Sandbox, sink: Sink, note: Note) -> None:
+        self.sandbox = sandbox
+        self.read_to: dict[Stream, int] = {}
+        self._console = console
+        self._sink = sink
+        self._note = note
+
+    def resume(self, read_to: dict[Stream, int]) -> None:
+        """Go on behind what was read before."""
+        self.read_to = dict(read_to)
+
+    def read_again(self, store: LineStore) -> None:
+        """Lines that had no end when they were left are read anew, from their beginning."""
+        for kind, at_ns in store.take_partials().items():
+            stream = Stream.STDOUT if kind == STDOUT else Stream.STDERR if kind == STDERR else Stream.TTY
+            self.read_to[stream] = min(self.read_to.get(stream, at_ns), at_ns - 1)
+
+    async def follow(self, tail: int) -> bool:
+        """Follow until its end; whether it ended well. A backend that is down is asked until it answers."""
+        while True:
+            try:
+                await self._console.inspect(
+                    self.sandbox.ref
+                )  # a backend that is back says so before its sandbox writes
+                self._note("")
+                await self._once(tail)
+                return True
+            except ConsoleError as error:
+                self._note(f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
+                if not isinstance(error, BackendUnreachable):
+                    return False
+            await asyncio.sleep(RETRY_S)
+
+    async def _once(self, tail: int) -> None:
+        before = dict(self.read_to)
+        since = (min(before.values()) - _SLACK_NS) / 1e9 if before else None
+        query = LogQuery(follow=True, tail=None if before else tail, since=since)
+        async for batch in self._console.logs(self.sandbox.ref, query):
+            new = [
+                item for item in batch if not isinstance(item, LogRecord) or item.at_ns > before.get(item.stream, -1)
+            ]
+            for item in new:
+                if isinstance(item, LogRecord):
+                    self.read_to[item.stream] = max(item.at_ns, self.read_to.get(item.stream, -1))
+            if new:
+                self._sink(new)
+
+
+async def older(
+    console: Console, ref: SandboxRef, store: LineStore, born: float | None, since_ns: int | None
+) -> tuple[list[LogItem], bool]:
+    """The lines right before the oldest of a store, at most OLDER_LINES; and whether the log begins there.
+
+    Asks by windows of time, each four times the one before: backends count a tail from the log's end, whatever
+    ``until`` says. Raises ConsoleError.
+    """
+    oldest = store.oldest_ns
+    if oldest is None:
+        return [], True
+    floor_ns = int(born * 1e9) - 10**9 if born else 0
+    span_ns = _window(store, oldest)
+    if since_ns is not None:
+        span_ns = max(span_ns, oldest - since_ns)
+    known = store.at_oldest()
+    while True:
+        start_ns = max(oldest - span_ns, floor_ns)
+        query = LogQuery(since=start_ns / 1e9, until=(oldest + _SLACK_NS) / 1e9)
+        found: deque[LogItem] = deque(maxlen=OLDER_LINES + known)
+        async for batch in console.logs(ref, query):
+            found.extend(item for item in batch if item.at_ns <= oldest)
+        items = _without_known(found, oldest, known)
+        at_start = start_ns <= floor_ns and len(items) < OLDER_LINES
+        if items or at_start:
+            return items[-OLDER_LINES:], at_start
+        span_ns *= 4
+
+
+def _window(store: LineStore, oldest: int) -> int:
+    """How long, at the rate of the lines held, OLDER_LINES take; at least a second."""
+    length = (store.newest_ns or oldest) - oldest
+    return max(length * OLDER_LINES // max(len(store), 1), 10**9)
+
+
+def _without_known(found: Sequence[LogItem], oldest: int, known: int) -> list[LogItem]:
+    """Of the lines at the very time of the oldest held, the last ``known`` are held already."""
+    items = list(found)
+    same = [at for at, item in enumerate(items) if item.at_ns == oldest][-known:]
+    held = set(same)
+    return [item for at, item in enumerate(items) if at not in held]
