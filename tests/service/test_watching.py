@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
-from sandbox_console.model.event import HealthChanged, Listed
-from sandbox_console.service import watching
+from sandbox_console.model.event import HealthChanged, Listed, Sampled
+from sandbox_console.model.sandbox import Status
+from sandbox_console.service import sweep, watching
 from sandbox_console.service.fleet import Fleet
 from sandbox_console.testing.fake import FakeBackend
 
@@ -50,3 +52,23 @@ async def test_a_bug_in_a_stats_stream_ends_that_stream_alone(box, home):
     await task
     assert task.exception() is None
     await pump.close()
+
+
+async def test_what_is_off_screen_is_sampled_now_and_then(box, home, monkeypatch):
+    monkeypatch.setattr(sweep, "EVERY_S", 0.05)
+    monkeypatch.setattr(sweep, "SAMPLE_S", 0.01)
+    other = dataclasses.replace(box, ref=dataclasses.replace(box.ref, id="other"), status=Status.RUNNING)
+    ended = dataclasses.replace(box, ref=dataclasses.replace(box.ref, id="ended"), status=Status.EXITED)
+    broken = dataclasses.replace(other, ref=dataclasses.replace(box.ref, id="gone"))
+    told: list[Sampled] = []
+    pump = watching.StatsPump(
+        Fleet([FakeBackend([box, other, ended])]), told.append, 1000.0, lambda: [box, broken, other, ended]
+    )
+    pump.show([box.ref])
+    async with asyncio.timeout(30):
+        while sum(event.ref == other.ref for event in told) < 2:
+            await asyncio.sleep(0.01)
+    await pump.close()
+    assert {event.ref for event in told} == {box.ref, other.ref}
+    assert sum(event.ref == box.ref for event in told) == 1
+    assert len(asyncio.all_tasks()) == 1

@@ -65,7 +65,7 @@ class Console:
         self._vault = Vault(config.secrets)
         self._gate = Gate(trail, self._vault, hub.publish)
         self._watcher = Watcher(fleet, hub.publish)
-        self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s)
+        self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
         self.egress = Outbound(fleet)
         kept = config.logs

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.event import Event, HealthChanged, Sampled
-from sandbox_console.model.sandbox import BackendHealth, HealthState, SandboxRef
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.fleet import Fleet
+from sandbox_console.service.sweep import Sweep
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
 _LASTED_S = 10.0
@@ -63,16 +64,20 @@ class Watcher:
 
 
 class StatsPump:
-    """Streams of stats for the sandboxes on screen, and for no others: 100 streams cost an engine 5 % of a core."""
+    """Streams of stats for the sandboxes on screen, and a slow sweep of ``others``: a stream costs an engine most."""
 
-    def __init__(self, fleet: Fleet, publish: Publish, interval_s: float) -> None:
+    def __init__(
+        self, fleet: Fleet, publish: Publish, interval_s: float, others: Callable[[], Iterable[Sandbox]] = tuple
+    ) -> None:
         self._fleet = fleet
         self._publish = publish
         self._interval_s = interval_s
         self._tasks: dict[SandboxRef, asyncio.Task[None]] = {}
+        self._sweep = Sweep(fleet, publish, others, self._tasks.__contains__)
 
     def show(self, refs: Iterable[SandboxRef]) -> None:
         """Sample just these from now on; ended streams are started again when shown again."""
+        self._sweep.start()
         wanted = set(refs)
         for ref in self._tasks.keys() - wanted:
             self._tasks.pop(ref).cancel()
@@ -82,6 +87,7 @@ class StatsPump:
 
     async def close(self) -> None:
         """Stop all."""
+        await self._sweep.close()
         await _end(list(self._tasks.values()))
         self._tasks.clear()
 
