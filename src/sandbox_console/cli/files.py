@@ -103,6 +103,10 @@ class _Copy:
         """Into the sandbox."""
         here = self._words.here
         if here == "-":
+            if (fd := self._context.streams.stdin) is None or os.isatty(fd):
+                raise UsageError(
+                    "a tar is needed on stdin", hint=f"tar -c PATH | sandbox-console cp - {self._words.name}:/PATH"
+                )
             return await self._perform(
                 console, found, Upload(found.ref, self._words.inside), None, chunks(self._context.streams.stdin)
             )

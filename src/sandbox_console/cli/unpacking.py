@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from sandbox_console.errors import BackendError, ConsoleError
 
+_END = 2 * tarfile.BLOCKSIZE
 Target = Callable[[tarfile.TarInfo], Path]
 """Where the first member goes: a sandbox's word on what it is comes with it."""
 
@@ -29,7 +30,7 @@ class Unpacker:
         self._target, self._skipped = target, skipped
         reader, self._writer = os.pipe()
         self._task = asyncio.ensure_future(asyncio.to_thread(self._unpack, reader))
-        self._made: Path | None = None
+        self._top: tuple[str, ...] = ()
         self.files = 0
 
     async def give(self, chunk: bytes) -> None:
@@ -58,59 +59,57 @@ class Unpacker:
     def _unpack(self, reader: int) -> None:
         with os.fdopen(reader, "rb", buffering=0) as pipe:
             try:
-                self._unpack_all(pipe)
-            except tarfile.ReadError as error:
+                self._unpack_all(_Tail(pipe))
+            except tarfile.TarError as error:
                 raise BackendError(f"the copy is not whole: {error}") from error
             except OSError as error:
                 raise ConsoleError(f"{error.filename or 'the copy'} cannot be written: {error.strerror}") from error
 
-    def _unpack_all(self, pipe: BinaryIO) -> None:
-        with tarfile.open(fileobj=pipe, mode="r|", bufsize=1 << 20, errorlevel=1) as tar:
+    def _unpack_all(self, pipe: _Tail) -> None:
+        with tarfile.open(fileobj=pipe, mode="r|", bufsize=1 << 20, errorlevel=1) as tar:  # type: ignore[call-overload]
             tar.extraction_filter = lambda member, _path: member  # _take judges
             first = tar.next()
             if first is None:
                 raise BackendError("the copy is empty")
-            target = self._target(first)
+            target, self._top = self._target(first), PurePosixPath(first.name).parts
             if first.isdir():
-                self._folder(tar, first, target)
+                self._folder(tar, pipe, target)
             else:
-                self._take(tar, first, target.name, target.parent, len(PurePosixPath(first.name).parts))
-        while pipe.read(1 << 20):
-            pass  # padding; the other side must not meet a closed pipe
+                self._take(tar, first, target.name, target.parent)
+                pipe.need_end()
 
-    def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Path) -> None:
+    def _folder(self, tar: tarfile.TarFile, pipe: _Tail, target: Path) -> None:
         """A folder that is new here appears whole; one that is there is added to."""
-        depth = len(PurePosixPath(first.name).parts)
         if target.exists():
-            self._members(tar, target, depth)
+            self._members(tar, target)
+            pipe.need_end()
             return
         fresh = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
         fresh.mkdir()
         try:
-            self._members(tar, fresh, depth)
+            self._members(tar, fresh)
+            pipe.need_end()
             fresh.rename(target)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
 
-    def _members(self, tar: tarfile.TarFile, folder: Path, depth: int) -> None:
+    def _members(self, tar: tarfile.TarFile, folder: Path) -> None:
         for member in tar:
             tar.members.clear()  # type: ignore[attr-defined] # it would keep every member, however many there are
-            parts = PurePosixPath(member.name).parts[depth:]
-            if not parts and member.isdir():  # the folder itself, which comes first
-                continue
-            if not parts or ".." in parts:
+            parts = PurePosixPath(member.name).parts
+            below = parts[len(self._top) :]
+            if parts[: len(self._top)] != self._top or ".." in below or not (below or member.isdir()):
                 self._skipped(f"{member.name!r} is not below what was asked for")
-                continue
-            self._take(tar, member, "/".join(parts), folder, depth)
+            elif below:  # else it is the folder itself, which comes first
+                self._take(tar, member, "/".join(below), folder)
 
-    def _take(self, tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, folder: Path, depth: int) -> None:
+    def _take(self, tar: tarfile.TarFile, member: tarfile.TarInfo, name: str, folder: Path) -> None:
         """One member, if it may be taken."""
-        link = member.linkname
-        if member.islnk():  # its target is named from the root of the tar
-            link = "/".join(PurePosixPath(link).parts[depth:])
         safe = copy.copy(member)
-        safe.name, safe.linkname = name, link
+        safe.name = name
+        if member.islnk():  # its target is named from the root of the tar
+            safe.linkname = "/".join(PurePosixPath(member.linkname).parts[len(self._top) :])
         if why := _refusal(safe, folder):
             self._skipped(f"{member.name!r} {why}")
             return
@@ -118,6 +117,9 @@ class Unpacker:
         safe.mode = _mode(safe)
         if safe.isreg():
             self._file(tar, safe, folder)
+        elif safe.islnk():
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).hardlink_to(folder / safe.linkname)
         else:
             tar.extract(safe, folder)
         self.files += 1
@@ -125,7 +127,6 @@ class Unpacker:
     @staticmethod
     def _file(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
         place = folder / member.name
-        place.parent.mkdir(parents=True, exist_ok=True)
         fresh = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
         part = copy.copy(member)
         part.name = str(fresh.relative_to(folder))
@@ -137,19 +138,41 @@ class Unpacker:
             raise
 
 
+class _Tail:
+    """A pipe whose last bytes are known: a tar ends with two blocks of zeros, and one that was cut does not."""
+
+    def __init__(self, pipe: BinaryIO) -> None:
+        self._pipe, self._last = pipe, b""
+
+    def read(self, size: int) -> bytes:
+        """What there is."""
+        data = self._pipe.read(size)
+        self._last = (self._last + data[-_END:])[-_END:]
+        return data
+
+    def need_end(self) -> None:
+        """Read to the end, for padding may follow. Raises BackendError where it is not a tar's."""
+        while self.read(1 << 20):
+            pass
+        if self._last != bytes(_END):
+            raise BackendError("the copy is not whole: its end is missing")
+
+
 def _refusal(member: tarfile.TarInfo, folder: Path) -> str:
     """Why a member is not taken; empty where it is."""
     if member.issparse() or not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
         return "is neither a file, a folder nor a link"
     if not _below(folder, Path(member.name).parent if member.issym() or member.isreg() else Path(member.name)):
         return "would be written outside, by a link that is there"
-    target = Path(member.linkname)
+    target, parent = Path(member.linkname), (folder / member.name).parent
+    if not parent.is_dir():
+        return "has no folder to be in"
     if (member.issym() or member.islnk()) and target.is_absolute():
         return f"is a link to the absolute path {member.linkname!r}"
     if member.issym() and not _below(folder, Path(member.name).parent / target):
         return f"is a link that leads out, to {member.linkname!r}"
-    if member.islnk() and not _below(folder, target):
-        return f"is a hard link to what is outside, {member.linkname!r}"
+    if member.islnk() and not (_below(folder, target) and (folder / target).is_file()):
+        return f"is a hard link to what is not in the copy, {member.linkname!r}"
     return ""
 
 

@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sandbox_console.errors import Conflict, NotFound
+from sandbox_console.errors import Conflict, NotFound, UsageError
 from sandbox_console.model.inside import FileInfo, FileKind, PathChange
 
 CHUNK = 64 * 1024
@@ -103,7 +103,7 @@ class Tree:
     def unpack(self, path: str, archive: bytes) -> None:
         """Put a tar's members below a directory. Its paths are expected to be checked (``tarscan.guarded``)."""
         real = self.directory(path)
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        with _opened(archive) as tar:
             for info in tar:
                 kept = tar.extractfile(info) if info.isreg() else None
                 node = Node(_kind(info), kept.read() if kept else b"", info.mode & 0o777, info.mtime, info.linkname)
@@ -135,6 +135,13 @@ def base_tree(at: float) -> Tree:
     tree.put("/lib", Node(FileKind.LINK, mode=0o777, modified_at=at, target="usr/lib"))
     tree.put("/usr/lib/libc.so", Node(FileKind.FILE, b"\x7fELF", modified_at=at))
     return tree
+
+
+def _opened(archive: bytes) -> tarfile.TarFile:
+    try:
+        return tarfile.open(fileobj=io.BytesIO(archive))
+    except tarfile.ReadError as error:
+        raise UsageError(f"the archive is not a tar: {error}") from error
 
 
 def _parents(path: str) -> list[str]:

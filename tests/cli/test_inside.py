@@ -1,0 +1,228 @@
+"""The verbs that look into sandboxes, copy, and keep images and snapshots: text and JSON, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.cli.golden import NOW, Golden, sandboxes
+
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.inside import GuestProcess, Happening, Image, Snapshot
+from sandbox_console.model.sandbox import Fact
+from sandbox_console.policy.rules import Rules
+from sandbox_console.service import Config
+from sandbox_console.testing.fake import FakeBackend, Within
+
+WEB = "aaaaaaaaaaa1"
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SANDBOX_CONSOLE_ACTOR", "user:tester")
+
+
+@pytest.fixture
+def fake() -> FakeBackend:
+    import dataclasses
+
+    hostile = "\x1b]52;c;AAAA\x07/bin/\u202eevil"
+    within = Within(
+        files={WEB: {"/srv/app/main.py": b"print('hi')\n", "/srv/app/data/\x1b[2Jodd": b"x", "/tmp/new": b""}},
+        processes={WEB: [
+            GuestProcess(1, 0, "root", 12.34, 150 << 20, "S", "python -m http.server"),
+            GuestProcess(7, 1, "", None, None, "", hostile),
+        ]},
+        happenings={WEB: [
+            Happening(NOW - 7300, "create", attributes={"image": "python:3.12"}),
+            Happening(NOW - 60, "exec_start", hostile),
+            Happening(NOW - 30.5, "die", "out of memory", {"exitCode": "137", "signal": "9"}),
+        ]},
+        images=[
+            Image("fake", "local", "sha256:" + "0" * 64, (), size_bytes=5 << 20, created_at=NOW - 86400 * 40),
+            Image("fake", "local", "sha256:" + "1" * 64, ("spare:1", "spare:latest"), size_bytes=7 << 20, created_at=NOW),
+        ],
+        snapshots=[Snapshot("fake", "local", "before", "web", NOW - 3600, 12 << 20, full=True)],
+    )  # fmt: skip
+    found = sandboxes()
+    ports = (Fact("port 80/tcp", "127.0.0.1:8080"), Fact("port 443/tcp", "0.0.0.0:8443", note="open to every network"))
+    found[0] = dataclasses.replace(found[0], effective=ports)
+    return FakeBackend(found, within=within, clock=lambda: NOW)
+
+
+def both(golden: Golden, line: str) -> None:
+    golden(line)
+    golden(f"{line} --json")
+
+
+def test_looks(fake: FakeBackend) -> None:
+    golden = Golden([fake])
+    for line in ("top web", "top batch", "inspect web", "diff web", "events web", "events web --since 1m", "port web"):
+        both(golden, line)
+    both(golden, "port batch")
+    both(golden, "top nope")
+    golden("events web --since yesterday")
+    golden.check("looks")
+
+
+def test_what_a_backend_cannot_is_told_with_its_reason() -> None:
+    able = Capabilities(
+        frozenset({Capability.CREATE}), {Capability.IMAGES: "it keeps none", Capability.DIFF: "no layer"}
+    )
+    golden = Golden([FakeBackend(sandboxes(), capabilities=able)])
+    for line in ("top web", "diff web", "images ls", "images pull x", "snapshot ls", "fork web w2", "commit web i",
+                 "cp web:/etc/passwd -", "attach web"):  # fmt: skip
+        both(golden, line)
+    golden.check("cannot")
+
+
+def test_names_and_what_is_made_of_a_sandbox(fake: FakeBackend) -> None:
+    golden = Golden([fake])
+    both(golden, "rename web web2")
+    golden("rename web web2 --json")
+    golden("rename web2 batch")
+    both(golden, "commit batch mine:1")
+    both(golden, "fork web2 copy")
+    golden("fork web2 copy2 --json")
+    golden("snapshot create web2 now --full")
+    golden("snapshot create web2 disk --json")
+    golden("snapshot create web2 now")
+    both(golden, "snapshot ls")
+    golden("snapshot restore disk again")
+    golden("snapshot restore disk again2 --json")
+    golden("snapshot restore nope x")
+    golden("snapshot rm now disk")
+    golden("snapshot rm before --json")
+    golden("snapshot ls")
+    golden("ls")
+    golden("commit theirs x")
+    golden("commit theirs x --confirm ddddddddddd4")
+    golden.check("derived")
+
+
+def test_images(fake: FakeBackend) -> None:
+    golden = Golden([fake])
+    both(golden, "images ls")
+    golden("images pull alpine:3 debian:12")
+    golden("images pull one:missing two:1 --json")
+    golden("images rm python:3.12")
+    golden("images rm python:3.12 --json")
+    golden("images rm spare:1 alpine:3")
+    both(golden, "images prune --dry-run")
+    golden("images prune --dry-run --all --json")
+    golden("images prune")
+    golden("images prune --all --json")
+    golden("images ls")
+    golden("images rm nope")
+    golden.check("images")
+
+
+def test_images_of_two_backends_need_a_name() -> None:
+    golden = Golden([FakeBackend(), FakeBackend(name="other")], Config())
+    golden("images pull x")
+    golden("images pull x --backend other")
+    golden("images ls --backend other")
+    golden("images ls --backend nowhere")
+    golden.check("images_two")
+
+
+def test_an_image_goes_out_and_comes_back(fake: FakeBackend, tmp_path: Path) -> None:
+    golden = Golden([fake])
+    assert golden("commit web mine:1") == 0
+    assert golden(f"images save mine:1 -o {tmp_path}/i.tar --json") == 0
+    assert golden("images rm mine:1") == 0
+    with (tmp_path / "i.tar").open("rb") as file:
+        assert golden("images load - --json", stdin=file.fileno()) == 0
+    assert golden(f"images load {tmp_path}/i.tar") == 0
+    assert golden(f"images load {tmp_path}/none.tar") == 1
+    assert golden("images save nope -o " + str(tmp_path / "no.tar")) == 3
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["home", "i.tar"]
+    assert "mine:1" in golden.transcript
+    assert golden(f"images save mine:1 -o {tmp_path}/nowhere/i.tar") == 1
+
+
+@pytest.fixture
+def golden(fake: FakeBackend) -> Golden:
+    return Golden([fake])
+
+
+def test_a_file_comes_out_by_the_rules_of_docker_cp(golden: Golden, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    assert golden(f"cp web:/srv/app/main.py {out}") == 0
+    assert golden(f"cp web:/srv/app/main.py {out}/other.py --json") == 0
+    assert golden(f"cp fake:web:/srv/app/main.py {out}/main.py") == 0
+    assert (out / "main.py").read_text() == (out / "other.py").read_text() == "print('hi')\n"
+    assert golden(f"cp web:/srv/app/main.py {out}/no/such.py") == 3
+    assert golden(f"cp web:/srv/app/main.py {out}/folder/") == 3
+    assert golden(f"cp web:/srv/nope {out}") == 3
+    assert sorted(one.name for one in out.iterdir()) == ["main.py", "other.py"]
+
+
+def test_a_folder_comes_out(golden: Golden, tmp_path: Path) -> None:
+    there, new = tmp_path / "there", tmp_path / "new"
+    there.mkdir()
+    assert golden(f"cp web:/srv/app {there}") == 0
+    assert (there / "app" / "data" / "\x1b[2Jodd").read_bytes() == b"x"
+    assert golden(f"cp web:/srv/app {new}") == 0
+    assert golden(f"cp web:/srv/app/. {there}") == 0
+    assert (new / "main.py").exists()
+    assert (there / "main.py").exists()
+    assert golden(f"cp web:/srv/app {new}/main.py") == 7
+
+
+def test_files_and_folders_go_in(golden: Golden, fake: FakeBackend, tmp_path: Path) -> None:
+    tree = fake._tree(WEB)
+    source = tmp_path / "source"
+    (source / "sub").mkdir(parents=True)
+    (source / "sub" / "f").write_bytes(b"f" * 700_000)
+    (source / "link").symlink_to("sub/f")
+    os.mkfifo(source / "fifo")
+    assert golden(f"cp {source} web:/tmp") == 0
+    assert "skipped: " in golden.transcript
+    assert tree.nodes["/tmp/source/sub/f"].data == b"f" * 700_000
+    assert tree.nodes["/tmp/source/link"].target == "sub/f"
+    assert golden(f"cp -L {source}/link web:/tmp/plain --json") == 0
+    assert tree.nodes["/tmp/plain"].data == b"f" * 700_000
+    assert golden(f"cp {source}/. web:/srv") == 0
+    assert "/srv/sub/f" in tree.nodes
+    assert golden(f"cp {source} web:/made") == 0
+    assert "/made/sub/f" in tree.nodes
+    assert golden(f"cp {source} web:/tmp/plain") == 7
+    assert golden(f"cp {source}/sub/f web:/no/such/place") == 3
+    assert golden(f"cp {source}/sub/f web:/nowhere/") == 3
+    assert golden(f"cp {source}/none web:/tmp") == 3
+
+
+def test_a_tar_goes_by_stdin_and_stdout(golden: Golden, fake: FakeBackend, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.add(tmp_path / "a", "deep/a")
+    with (tmp_path / "a.tar").open("rb") as file:
+        assert golden("cp - web:/tmp", stdin=file.fileno()) == 0
+    assert fake._tree(WEB).nodes["/tmp/deep/a"].data == b"a"
+    before = len(golden.transcript)
+    assert golden("cp web:/tmp/deep -") == 0
+    assert "deep/a" in golden.transcript[before:]
+    assert golden("cp - web:/tmp", stdin=None) == 2
+    with open(os.devnull, "rb") as file:  # noqa: PTH123 - a descriptor is wanted
+        assert golden("cp - web:/tmp", stdin=file.fileno()) == 2
+
+
+def test_the_words_of_cp(golden: Golden, tmp_path: Path) -> None:
+    assert golden("cp a b") == 2
+    assert golden("cp web:/a web:/b") == 2
+    assert golden("cp web:/a ./x:/y") == 3
+    assert golden("cp web:a /tmp") == 2
+    assert golden("cp nope:/a .") == 3
+
+
+def test_a_policy_holds_for_copies(fake: FakeBackend, tmp_path: Path) -> None:
+    golden = Golden([fake], Config(backend="fake", policy=Rules(deny=("download",))))
+    assert golden(f"cp web:/etc/passwd {tmp_path}/p") == 4
+    assert not (tmp_path / "p").exists()
+    assert golden(f"cp {tmp_path} web:/tmp --read-only") == 4
+    assert golden("attach web --no-stdin --read-only") == 125
