@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from textual.message import Message
 
 from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Consent
 from sandbox_console.tui.state import News
 
 
@@ -44,3 +46,13 @@ class FormAsked(Message):
     def __init__(self, sandbox: Sandbox | None = None) -> None:
         super().__init__()
         self.sandbox = sandbox
+
+
+class ConsentAsked(Message):
+    """Something that a person asked for may need more than that: ``answer`` is their consent, or None."""
+
+    def __init__(self, action: Action, sandbox: Sandbox) -> None:
+        super().__init__()
+        self.action = action
+        self.sandbox = sandbox
+        self.answer: asyncio.Future[Consent | None] = asyncio.get_running_loop().create_future()
