@@ -10,7 +10,7 @@ from sandbox_console.model.action import Action, OpenShell, Update
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Ask, Consent, Console
-from sandbox_console.tui.messages import ShellAsked
+from sandbox_console.tui.messages import ConsentAsked, ShellAsked
 from sandbox_console.tui.offers import VERBS, accepted, command_line, must_type
 from sandbox_console.tui.panes.shell import ShellPane
 from sandbox_console.tui.screens.confirm import ConfirmScreen
@@ -46,6 +46,15 @@ class Flows:
         if not await self._app.push_screen_wait(confirmation(action, sandbox, reason, token)):
             return None
         return Consent(yes=True, confirm=token)
+
+    async def agree(self, asked: ConsentAsked) -> None:
+        """Answer a pane that moves files: a key was a plain yes, the policy may want more."""
+        consent: Consent | None = None
+        try:
+            consent = await self.consent(asked.action, asked.sandbox, confirmed=True)
+        finally:
+            if not asked.answer.done():  # the pane may have given up waiting
+                asked.answer.set_result(consent)
 
     async def shell(self, asked: ShellAsked, pane: ShellPane) -> None:
         """Open a shell through the gate and put it on screen."""
