@@ -23,7 +23,7 @@ from sandbox_console.tui.bridge import bridge
 from sandbox_console.tui.commands import ConsoleCommands
 from sandbox_console.tui.flows import Flows
 from sandbox_console.tui.helptext import help_words
-from sandbox_console.tui.messages import Arrived, Asked, FormAsked, ShellAsked
+from sandbox_console.tui.messages import Arrived, Asked, ConsentAsked, FormAsked, ShellAsked
 from sandbox_console.tui.panes.header import backend_name
 from sandbox_console.tui.reduce import reduce
 from sandbox_console.tui.safety import SafeApp
@@ -106,6 +106,9 @@ class ConsoleApp(SafeApp[None]):
 
     def on_shell_asked(self, message: ShellAsked) -> None:
         self.run_worker(self.flows.shell(message, self.main.detail.shells))
+
+    def on_consent_asked(self, message: ConsentAsked) -> None:
+        self.run_worker(self.flows.agree(message))
 
     def on_form_asked(self, message: FormAsked) -> None:
         self.push_screen(FormScreen(self.service, self.work, self.flows, message.sandbox))
