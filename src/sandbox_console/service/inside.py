@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from sandbox_console.backends.abilities import Changes, Files, Happenings, Images, Processes, Raw, Snapshots
+from sandbox_console.errors import NotFound
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
@@ -33,8 +36,10 @@ class Inside:
         return await (await self._able(ref, Files, Capability.COPY)).list_dir(ref, path)
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
-        """What runs in a sandbox now."""
-        return await (await self._able(ref, Processes, Capability.PROCESSES)).processes(ref)
+        """What runs in a sandbox now, known secrets masked in its commands."""
+        mask = await self._mask(ref)
+        found = await (await self._able(ref, Processes, Capability.PROCESSES)).processes(ref)
+        return [dataclasses.replace(one, command=mask(one.command)) for one in found]
 
     async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
         """How a sandbox's root differs from its image."""
@@ -42,18 +47,21 @@ class Inside:
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         """The provider's own description, known secrets masked."""
-        found: Mapping[str, Any] = masked(
-            await (await self._able(ref, Raw, Capability.RAW)).raw(ref), self._vault.redactor.text
-        )
+        mask = await self._mask(ref)
+        found: Mapping[str, Any] = masked(await (await self._able(ref, Raw, Capability.RAW)).raw(ref), mask)
         return found
 
     async def happenings(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
     ) -> AsyncIterator[Happening]:
-        """What the backend says happened to a sandbox, oldest first."""
+        """What the backend says happened to a sandbox, oldest first, known secrets masked."""
+        mask = await self._mask(ref)
         backend = await self._able(ref, Happenings, Capability.EVENTS)
-        async for happening in backend.happenings(ref, since=since, follow=follow):
-            yield happening
+        async with aclosing(backend.happenings(ref, since=since, follow=follow)) as found:  # type: ignore[type-var]
+            async for one in found:
+                yield dataclasses.replace(
+                    one, detail=mask(one.detail), attributes={key: mask(word) for key, word in one.attributes.items()}
+                )
 
     async def images(self, backend: str, host: str) -> Sequence[Image]:
         """The images that a backend has."""
@@ -66,6 +74,13 @@ class Inside:
     async def snapshots(self, backend: str, host: str) -> Sequence[Snapshot]:
         """The snapshots that a backend keeps."""
         return await (await self._on(backend, host, Snapshots, Capability.SNAPSHOT)).snapshots()
+
+    async def _mask(self, ref: SandboxRef) -> Callable[[str], str]:
+        """What masks known secrets, those of the sandbox among them."""
+        with suppress(NotFound):  # the read itself tells that
+            sandbox = await (await self._fleet.use(ref.backend, ref.host)).inspect(ref)
+            await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
+        return self._vault.redactor.text
 
     async def _able(self, ref: SandboxRef, ability: type[T], capability: Capability) -> T:
         return await self._on(ref.backend, ref.host, ability, capability)
