@@ -78,16 +78,19 @@ async def _ls(context: Context, console: Console) -> int:
 
 
 async def _feed(context: Context, console: Console) -> int:
-    wanted = lambda record: context.args.all or not record.allowed  # noqa: E731
     since = _since(context)
     if context.args.follow:
         async for _, record in console.egress.feed(since=since or context.now(), follow=True):
-            if wanted(record):
+            if _wanted(context, record):
                 _print_record(context, record)
-    found = [record async for _, record in console.egress.feed(since=since) if wanted(record)]
+    found = [record async for _, record in console.egress.feed(since=since) if _wanted(context, record)]
     for record in sorted(found, key=lambda record: record.at):
         _print_record(context, record)
     return 0
+
+
+def _wanted(context: Context, record: EgressRecord) -> bool:
+    return context.args.all or not record.allowed
 
 
 def _since(context: Context) -> float | None:

@@ -10,10 +10,12 @@ from contextlib import aclosing
 from sandbox_console.backends.abilities import Egress
 from sandbox_console.egress.decide import verdict
 from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import EgressAction
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service.abilities import able
+from sandbox_console.service.egress import changed
 from sandbox_console.service.feed import Replayed, replay
 from sandbox_console.service.fleet import Fleet
 
@@ -41,6 +43,10 @@ class Outbound:
         said = verdict(rules, host, port, now=time.time())
         effect = Effect.ALLOW if said.allowed else Effect.DENY
         return said, next((rule for rule in rules if rule.pattern == said.rule and rule.effect is effect), None)
+
+    def preview(self, rules: Sequence[EgressRule], action: EgressAction) -> Sequence[EgressRule]:
+        """The rules as an action would leave them."""
+        return changed(rules, action)
 
     async def records(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False

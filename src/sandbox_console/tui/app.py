@@ -19,15 +19,18 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action
 from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult, Console
+from sandbox_console.tui import egress_words
 from sandbox_console.tui.bridge import bridge
 from sandbox_console.tui.commands import ConsoleCommands
+from sandbox_console.tui.egress_flow import EgressFlow
 from sandbox_console.tui.flows import Flows
 from sandbox_console.tui.helptext import help_words
-from sandbox_console.tui.messages import Arrived, Asked, ConsentAsked, FormAsked, ShellAsked
+from sandbox_console.tui.messages import Arrived, Asked, ConsentAsked, EgressAsked, FormAsked, ShellAsked
 from sandbox_console.tui.panes.header import backend_name
 from sandbox_console.tui.reduce import reduce
 from sandbox_console.tui.safety import SafeApp
 from sandbox_console.tui.screens.confirm import ConfirmScreen
+from sandbox_console.tui.screens.egress import EgressScreen
 from sandbox_console.tui.screens.form import FormScreen
 from sandbox_console.tui.screens.main import MainScreen
 from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
@@ -52,9 +55,10 @@ class ConsoleApp(SafeApp[None]):
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__()
         self.service = console
-        self._clock = clock
+        self._clock = self.now = clock
         self.work = Work(console, self._publish, self._ended)
         self.flows = Flows(self, console, self.work)
+        self.egress = EgressFlow(self, console, self.work, self.flows, clock)
         self.main = MainScreen(console, self._publish, clock)
         self._told: deque[tuple[float, str, str]] = deque(maxlen=MESSAGES_KEPT)
         self._bridge: asyncio.Task[None] | None = None
@@ -107,6 +111,9 @@ class ConsoleApp(SafeApp[None]):
     def on_shell_asked(self, message: ShellAsked) -> None:
         self.run_worker(self.flows.shell(message, self.main.detail.shells))
 
+    def on_egress_asked(self, message: EgressAsked) -> None:
+        self.run_worker(self.egress.ask(message))
+
     def on_consent_asked(self, message: ConsentAsked) -> None:
         self.run_worker(self.flows.agree(message))
 
@@ -118,6 +125,9 @@ class ConsoleApp(SafeApp[None]):
             row = f" (audit row {error.audit_id})" if error.audit_id else ""
             hint = f"\n{error.hint}" if error.hint else ""
             self.notify(f"{error.message}{hint}{row}", title=f"{action.verb} {name}", severity="error", timeout=10)
+        elif result is not None and (told := egress_words.ended(action, name, result)) is not None:
+            text, good = told
+            self.notify(text, severity="information" if good else "warning", timeout=None if good else 15)
         elif result is not None:
             self.notify(f"{name} {_DONE.get(action.verb, action.verb)}")
             if result.ref is not None:
@@ -160,6 +170,10 @@ class ConsoleApp(SafeApp[None]):
             parts.append((f"{clean(health.version)}\n", "$dim"))
             parts += [(f"    {clean(text)}\n", "") for text in (health.reason, health.hint) if text]
         self.push_screen(TextScreen("Backends", Content.assemble(*parts or [("None.", "")])))
+
+    def action_egress(self) -> None:
+        """What was denied in the whole fleet."""
+        self.push_screen(EgressScreen(self.service, self._clock))
 
     def action_light(self) -> None:
         """Dark or light."""

@@ -21,6 +21,8 @@ _GENERAL = (
     ("Logs", "tab('logs')", "l", "What the selected sandbox writes"),
     ("Spec", "tab('spec')", "y", "What was asked of it, and what holds"),
     ("Audit", "tab('audit')", "u", "What was done to it"),
+    ("Egress", "tab('egress')", "o", "What it may reach and what it tried"),
+    ("Egress inbox", "app.egress", "i", "What was denied in the whole fleet"),
     ("Detail full size", "fullscreen", "f", "The whole screen for the detail, or half of it"),
     ("Copy its ref", "copy", "c", "What the command line calls it"),
     ("Backends", "app.backends", "b", "Each one's health, with its reason"),

@@ -11,6 +11,8 @@ _TITLES = {
     "FleetTable": "In the list",
     "LogView": "In the logs",
     "SpecPane": "In the spec",
+    "EgressPane": "In the egress tab",
+    "EgressScreen": "In the egress inbox",
     "ShellNotice": "In the shell tab",
     "Input": "In the line",
     "MainScreen": "Everywhere on this screen",

@@ -14,6 +14,8 @@ MAIN_KEYS: list[BindingType] = [
     Binding("l", "tab('logs')", "Logs"),
     Binding("s", "shell", "Shell"),
     Binding("y,d", "tab('spec')", "Spec", show=False),
+    Binding("o", "tab('egress')", "Egress", show=False),
+    Binding("i", "app.egress", "Egress inbox", show=False),
     Binding("u", "tab('audit')", "Audit", show=False),
     Binding("1", "tab('logs')", "Logs", show=False),
     Binding("2", "tab('shell')", "Shell", show=False),

@@ -40,6 +40,17 @@ class ShellAsked(Message):
         self.rows = rows
 
 
+class EgressAsked(Message):
+    """A person wants a host allowed or denied to sandboxes."""
+
+    def __init__(self, host: str, port: int, sandboxes: Sequence[Sandbox], *, allow: bool) -> None:
+        super().__init__()
+        self.host = host
+        self.port = port
+        self.sandboxes = sandboxes
+        self.allow = allow
+
+
 class FormAsked(Message):
     """A person wants to create a sandbox, or to edit this one."""
 

@@ -12,6 +12,7 @@ from textual.widgets import ContentSwitcher, Static
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console
 from sandbox_console.tui.panes.audit import AuditPane
+from sandbox_console.tui.panes.egress import EgressPane
 from sandbox_console.tui.panes.header import justified
 from sandbox_console.tui.panes.logs import LogsPane
 from sandbox_console.tui.panes.shell import ShellPane
@@ -45,6 +46,7 @@ class Detail(Vertical):
             yield LogsPane(self._service, id="logs")
             yield ShellPane(self._publish, id="shell")
             yield SpecPane(self._service, id="spec")
+            yield EgressPane(self._service, id="egress")
             yield AuditPane(self._service, id="audit")
 
     @property
@@ -79,7 +81,7 @@ class Detail(Vertical):
 
     def focus_tab(self) -> None:
         """Give the keys to what the tab shows."""
-        kinds = {"logs": "LogView", "spec": "SpecPane", "audit": "#audit-table"}
+        kinds = {"logs": "LogView", "spec": "SpecPane", "egress": "#egress-table", "audit": "#audit-table"}
         if self.tab == "shell":
             current = self.shells.query_one(ContentSwitcher).visible_content
             if current is not None:
@@ -95,6 +97,7 @@ class Detail(Vertical):
         self.query_one(LogsPane).show(self._sandbox, active=active("logs"))
         self.query_one(SpecPane).show(self._sandbox, active=active("spec"))
         version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
+        self.query_one(EgressPane).show(self._sandbox, active=active("egress"), version=version)
         self.query_one(AuditPane).show(self._sandbox, active=active("audit"), version=version)
         if active("shell"):
             self.shells.show(self._sandbox)

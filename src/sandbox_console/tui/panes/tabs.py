@@ -19,7 +19,13 @@ class Tab(NamedTuple):
     key: str
 
 
-TABS = (Tab("logs", "Logs", "l"), Tab("shell", "Shell", "s"), Tab("spec", "Spec", "y"), Tab("audit", "Audit", "u"))
+TABS = (
+    Tab("logs", "Logs", "l"),
+    Tab("shell", "Shell", "s"),
+    Tab("spec", "Spec", "y"),
+    Tab("audit", "Audit", "u"),
+    Tab("egress", "Egress", "o"),
+)
 
 
 class TabBar(Widget):

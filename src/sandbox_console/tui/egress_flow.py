@@ -1,0 +1,72 @@
+"""From a host in a feed to a changed rule: the question, the policy's own questions, then an action a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from textual.app import App
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model import hosts
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.text import clean
+from sandbox_console.service import Console, same_template
+from sandbox_console.tui.flows import Flows
+from sandbox_console.tui.messages import EgressAsked
+from sandbox_console.tui.screens.egress_ask import EgressAskScreen
+from sandbox_console.tui.words import shown_name
+from sandbox_console.tui.work import Work
+
+
+class EgressFlow:
+    """Runs in a worker of the app."""
+
+    def __init__(self, app: App[None], console: Console, work: Work, flows: Flows, clock: Callable[[], float]) -> None:
+        self._app = app
+        self._console = console
+        self._work = work
+        self._flows = flows
+        self._clock = clock
+
+    async def ask(self, asked: EgressAsked) -> None:
+        """Ask, and do what was agreed to."""
+        patterns = patterns_of(asked.host, asked.port, allow=asked.allow)
+        if not patterns:
+            self._app.notify(
+                f"{clean(asked.host, cap=100)} is not a host name: no rule can name it.", severity="warning"
+            )
+            return
+        alike = await self._alike(asked.sandboxes)
+        screen = EgressAskScreen(self._console, self._clock, patterns, asked.sandboxes, alike, allow=asked.allow)
+        answer = await self._app.push_screen_wait(screen)
+        for action, sandbox in answer.actions if answer else ():
+            consent = await self._flows.consent(action, sandbox, confirmed=True)
+            if consent is not None:
+                self._work.start(action, consent, shown_name(sandbox))
+
+    async def _alike(self, sandboxes: Sequence[Sandbox]) -> Sequence[Sandbox]:
+        """The sandboxes of the same templates, as they are now."""
+        try:
+            everyone, _ = await self._console.list()
+        except ConsoleError:
+            return sandboxes
+        found = {other.ref: other for one in sandboxes for other in same_template(one, everyone)}
+        return list(found.values())
+
+
+def patterns_of(host: str, port: int, *, allow: bool) -> list[str]:
+    """Ways to name a host in a rule, the narrowest that helps first; none for what is no host."""
+    shown = f"[{host}]" if ":" in host else host
+    exact = shown if port in hosts.DEFAULT_PORTS or not allow else f"{shown}:{port}"
+    found = [exact]
+    parent = host.partition(".")[2]
+    if hosts.parse_address(host) is None and "." in parent:
+        found.append(f"*.{parent}" + (f":{port}" if exact != shown else ""))
+    good = []
+    for pattern in found:
+        try:
+            hosts.parse(pattern, allow_ip=True)
+        except ValueError:
+            continue
+        good.append(pattern)
+    return good

@@ -1,0 +1,178 @@
+"""What the selected sandbox may reach, and what it tried: by host, live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+from textual.worker import Worker
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.egress import EgressState
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Console, Feed, has_gateway
+from sandbox_console.tui.egress_words import COLUMNS, host_row, rules_lines
+from sandbox_console.tui.messages import EgressAsked
+from sandbox_console.tui.safety import plain
+from sandbox_console.tui.showing import put, put_note
+from sandbox_console.tui.widgets.table import FleetTable
+
+DRAW_S = 0.25
+RULES_S = 5.0
+"""Between two looks at the rules: each asks the gateway whether it is there."""
+NO_NETWORK = "It has no network at all: it was made without egress."
+
+
+class EgressPane(Vertical):
+    """Works only while it is in view."""
+
+    DEFAULT_CSS = """
+    EgressPane { height: 1fr; }
+    EgressPane > #egress-note { height: auto; padding: 0 1; color: $text-warning; display: none; }
+    EgressPane > #egress-note.-on { display: block; }
+    EgressPane > #egress-rules { height: auto; max-height: 8; padding: 0 1; background: $surface; display: none; }
+    EgressPane > #egress-rules.-on { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "allow", "Allow"),
+        Binding("d", "deny", "Deny"),
+        Binding("o", "denials", "Denials only"),
+    ]
+
+    def __init__(self, console: Console, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._clock: Callable[[], float] = time.time
+        self._sandbox: Sandbox | None = None
+        self._shown: tuple[object, ...] = ()
+        self._worker: Worker[None] | None = None
+        self._feed = Feed()
+        self._state = EgressState()
+        self._dirty = False
+        self._denied_only = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="egress-note", markup=False)
+        yield Static(id="egress-rules", markup=False)
+        yield FleetTable(COLUMNS, id="egress-table")
+
+    def on_mount(self) -> None:
+        self._clock = getattr(self.app, "now", time.time)
+        self.set_interval(DRAW_S, self._draw_soon)
+        self.set_interval(RULES_S, self._look_again)
+
+    def show(self, sandbox: Sandbox | None, *, active: bool, version: object) -> None:
+        """Follow a sandbox while in view; ``version`` differs when its rules may have changed."""
+        self._sandbox = sandbox
+        wanted = (sandbox.ref, sandbox.status) if sandbox is not None and active else None
+        if (wanted, version) == self._shown:
+            return
+        followed = self._shown[:1]
+        self._shown = (wanted, version)
+        if followed != (wanted,):
+            self._follow_other(sandbox if wanted else None)
+        elif wanted is not None and sandbox is not None:
+            self._look(sandbox)
+
+    def _follow_other(self, sandbox: Sandbox | None) -> None:
+        if self._worker is not None:
+            self._worker.cancel()
+            self._worker = None
+        if sandbox is None:
+            return
+        self._feed, self._state, self._dirty = Feed(), EgressState(), True
+        if not has_gateway(sandbox):
+            whose = NO_NETWORK if sandbox.managed else "Another tool made it: its egress is not ours to see."
+            self._tell(whose)
+            self._draw()
+            return
+        self._tell("")
+        self._look(sandbox)
+        self._worker = self.run_worker(self._follow(sandbox.ref, sandbox.name), group="egress-feed", exclusive=True)
+
+    async def _follow(self, ref: SandboxRef, name: str) -> None:
+        feed = self._feed
+        try:
+            async with aclosing(self._service.egress.records(ref, follow=True)) as records:  # type: ignore[type-var]
+                async for record in records:
+                    feed.add(ref, name, record)
+                    self._dirty = True
+        except ConsoleError as error:
+            self._tell(f"✕ {error.message}")
+
+    def _look_again(self) -> None:
+        if self._worker is not None and self._sandbox is not None:
+            self._look(self._sandbox)
+
+    def _look(self, sandbox: Sandbox) -> None:
+        self.run_worker(self._ask_rules(sandbox), group="egress-rules", exclusive=True)
+
+    async def _ask_rules(self, sandbox: Sandbox) -> None:
+        try:
+            self._state = await self._service.egress.state(sandbox.ref)
+        except ConsoleError as error:
+            self._tell(f"✕ {error.message}")
+            return
+        self._tell(f"The gateway does not answer: {self._state.gateway}" if self._state.gateway else "")
+        self._dirty = True
+
+    # --- what is shown
+
+    def _tell(self, text: str) -> None:
+        put_note(self, "#egress-note", plain(text))
+
+    def _draw_soon(self) -> None:
+        timed = any(rule.until is not None for rule in self._state.rules)
+        if self._dirty or (timed and self._worker is not None):
+            self._draw()
+
+    def _draw(self) -> None:
+        self._dirty = False
+        now = self._clock()
+        rows = [host_row(seen, now) for seen in self._feed.hosts(denied_only=self._denied_only)]
+        for table in self.query(FleetTable):
+            table.set_rows(rows)
+        shown = self._sandbox is not None and has_gateway(self._sandbox)
+        words = rules_lines(self._state.rules, now) if shown else []
+        if shown and not rows:
+            words = [*words, ("\nNothing was asked for yet.", "$dim")]
+        put(self, "#egress-rules", Content.assemble(*words))
+        for line in self.query("#egress-rules"):
+            line.set_class(shown, "-on")
+
+    # --- asking
+
+    def action_denials(self) -> None:
+        """Show denials only, or everything."""
+        self._denied_only = not self._denied_only
+        self._draw()
+
+    def action_allow(self) -> None:
+        """Allow the host under the cursor."""
+        self._ask(allow=True)
+
+    def action_deny(self) -> None:
+        """Deny the host under the cursor."""
+        self._ask(allow=False)
+
+    def _ask(self, *, allow: bool) -> None:
+        key = self.query_one(FleetTable).cursor_key
+        seen = next((one for one in self._feed.hosts() if one.host == key), None)
+        if self._sandbox is None or seen is None:
+            self.notify("No host is selected.", severity="warning")
+            return
+        self.post_message(EgressAsked(seen.host, seen.port, (self._sandbox,), allow=allow))
+
+    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
+        event.stop()
+        self._ask(allow=True)
+
+    def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:
+        event.stop()

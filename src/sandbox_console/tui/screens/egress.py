@@ -1,0 +1,125 @@
+"""What was denied in the whole fleet, by host, live: the inbox of egress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Console, Feed
+from sandbox_console.tui.egress_words import FLEET_COLUMNS, host_row
+from sandbox_console.tui.messages import EgressAsked
+from sandbox_console.tui.panes.egress import DRAW_S
+from sandbox_console.tui.safety import plain
+from sandbox_console.tui.showing import put, put_note
+from sandbox_console.tui.widgets.table import FleetTable
+
+
+class EgressScreen(Screen[None]):
+    """Denials of every sandbox that has a gateway; with ``o`` what was allowed too."""
+
+    DEFAULT_CSS = """
+    EgressScreen { background: $background; }
+    EgressScreen > #egress-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    EgressScreen > #egress-problem { height: auto; padding: 0 1; color: $text-error; display: none; }
+    EgressScreen > #egress-problem.-on { display: block; }
+    EgressScreen > #egress-empty { height: auto; padding: 1 2; color: $text-muted; display: none; }
+    EgressScreen > #egress-empty.-on { display: block; }
+    EgressScreen Footer { height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "allow", "Allow"),
+        Binding("d", "deny", "Deny"),
+        Binding("o", "denials", "Denials only/all"),
+        Binding("escape,q,i", "dismiss", "Back"),
+        Binding("question_mark", "app.help", "Help"),
+    ]
+
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._service = console
+        self._clock = clock
+        self._feed = Feed()
+        self._sandboxes: dict[SandboxRef, Sandbox] = {}
+        self._denied_only = True
+        self._dirty = True
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="egress-title", markup=False)
+        yield Static(id="egress-problem", markup=False)
+        yield FleetTable(FLEET_COLUMNS, id="fleet-egress")
+        yield Static(id="egress-empty", markup=False)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(FleetTable).focus()
+        self.set_interval(DRAW_S, self._draw_soon)
+        self.run_worker(self._follow(), group="egress-feed", exclusive=True)
+        self._draw()
+
+    async def _follow(self) -> None:
+        try:
+            async with aclosing(self._service.egress.feed(follow=True)) as feed:  # type: ignore[type-var]
+                async for sandbox, record in feed:
+                    self._sandboxes[sandbox.ref] = sandbox
+                    self._feed.add(sandbox.ref, sandbox.name, record)
+                    self._dirty = True
+        except ConsoleError as error:
+            put_note(self, "#egress-problem", plain(f"✕ {error.message}"))
+
+    def _draw_soon(self) -> None:
+        if self._dirty:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._dirty = False
+        found = self._feed.hosts(denied_only=self._denied_only)
+        now = self._clock()
+        for table in self.query(FleetTable):
+            table.set_rows([host_row(seen, now, fleet=True) for seen in found])
+        what = "denied" if self._denied_only else "asked for"
+        forgotten = f"  {self._feed.forgotten} older ones left out" if self._feed.forgotten else ""
+        total = sum(seen.denied for seen in found)
+        words = [
+            ("Egress of all sandboxes", "bold $primary"),
+            (f"  {len(found)} hosts {what}, {total} denials", "$dim"),
+        ]
+        put(self, "#egress-title", Content.assemble(*words, (forgotten, "$text-warning")))
+        empty = "" if found else "Nothing was denied." if self._denied_only else "Nothing is on record."
+        put_note(self, "#egress-empty", plain(empty))
+
+    # --- asking
+
+    def action_denials(self) -> None:
+        """Show denials only, or everything."""
+        self._denied_only = not self._denied_only
+        self._draw()
+
+    def action_allow(self) -> None:
+        """Allow the host under the cursor to those that asked for it."""
+        self._ask(allow=True)
+
+    def action_deny(self) -> None:
+        """Deny the host under the cursor to those that asked for it."""
+        self._ask(allow=False)
+
+    def _ask(self, *, allow: bool) -> None:
+        key = self.query_one(FleetTable).cursor_key
+        seen = next((one for one in self._feed.hosts() if one.host == key), None)
+        if seen is None:
+            self.notify("No host is selected.", severity="warning")
+            return
+        asked = tuple(self._sandboxes[ref] for ref in seen.refs if ref in self._sandboxes)
+        self.post_message(EgressAsked(seen.host, seen.port, asked, allow=allow))
+
+    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
+        event.stop()
+        self._ask(allow=True)
