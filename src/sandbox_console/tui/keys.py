@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.binding import Binding, BindingType
 
+from sandbox_console.tui.panes.tabs import tab_keys
 from sandbox_console.tui.rows import SORT_KEYS
 
 MAIN_KEYS: list[BindingType] = [
@@ -17,10 +18,7 @@ MAIN_KEYS: list[BindingType] = [
     Binding("o", "tab('egress')", "Egress", show=False),
     Binding("i", "app.egress", "Egress inbox", show=False),
     Binding("u", "tab('audit')", "Audit", show=False),
-    Binding("1", "tab('logs')", "Logs", show=False),
-    Binding("2", "tab('shell')", "Shell", show=False),
-    Binding("3", "tab('spec')", "Spec", show=False),
-    Binding("4", "tab('audit')", "Audit", show=False),
+    *(Binding(digit, f"tab('{tab.id}')", tab.title, show=False) for digit, tab in tab_keys()),
     Binding("right_square_bracket", "step(1)", "Next tab", show=False),
     Binding("left_square_bracket", "step(-1)", "Tab before", show=False),
     Binding("t", "verb('start')", "Start", show=False),

@@ -9,15 +9,23 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import ContentSwitcher, Static
 
+from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service import Console
+from sandbox_console.service import Consent, Console
+from sandbox_console.tui.messages import ConsentAsked
 from sandbox_console.tui.panes.audit import AuditPane
 from sandbox_console.tui.panes.egress import EgressPane
+from sandbox_console.tui.panes.events import EventsPane
+from sandbox_console.tui.panes.files import FilesPane
 from sandbox_console.tui.panes.header import justified
+from sandbox_console.tui.panes.inspect import InspectPane
 from sandbox_console.tui.panes.logs import LogsPane
+from sandbox_console.tui.panes.processes import ProcessesPane
 from sandbox_console.tui.panes.shell import ShellPane
 from sandbox_console.tui.panes.spec import SpecPane
+from sandbox_console.tui.panes.stats import StatsPane
 from sandbox_console.tui.panes.tabs import TABS, TabBar
+from sandbox_console.tui.panes.why import WhyBar
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.words import STATUS, STYLES, place, short_id, shown_name, why, why_style
 
@@ -41,13 +49,19 @@ class Detail(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Static(id="identity")
+        yield WhyBar(self._service)
         yield TabBar()
         with ContentSwitcher(initial="logs"):
             yield LogsPane(self._service, id="logs")
             yield ShellPane(self._publish, id="shell")
             yield SpecPane(self._service, id="spec")
+            yield StatsPane(self._service, id="stats")
+            yield ProcessesPane(self._service, id="processes")
+            yield FilesPane(self._service, self._consent, id="files")
+            yield EventsPane(self._service, id="events")
             yield EgressPane(self._service, id="egress")
             yield AuditPane(self._service, id="audit")
+            yield InspectPane(self._service, id="inspect")
 
     @property
     def tab(self) -> str:
@@ -81,13 +95,12 @@ class Detail(Vertical):
 
     def focus_tab(self) -> None:
         """Give the keys to what the tab shows."""
-        kinds = {"logs": "LogView", "spec": "SpecPane", "egress": "#egress-table", "audit": "#audit-table"}
         if self.tab == "shell":
             current = self.shells.query_one(ContentSwitcher).visible_content
             if current is not None:
                 current.focus()
         else:
-            self.query_one(f"{kinds[self.tab]}").focus()
+            self.query_one(next(tab.focus for tab in TABS if tab.id == self.tab)).focus()
 
     def _refresh_tab(self) -> None:
         def active(tab: str) -> bool:
@@ -96,11 +109,22 @@ class Detail(Vertical):
         self.query_one(LogsPane).note_live(self._is_there)
         self.query_one(LogsPane).show(self._sandbox, active=active("logs"))
         self.query_one(SpecPane).show(self._sandbox, active=active("spec"))
+        self.query_one(StatsPane).show(self._sandbox, active=active("stats"))
+        self.query_one(ProcessesPane).show(self._sandbox, active=active("processes"))
+        self.query_one(FilesPane).show(self._sandbox, active=active("files"))
+        self.query_one(EventsPane).show(self._sandbox, active=active("events"))
+        self.query_one(InspectPane).show(self._sandbox, active=active("inspect"))
         version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
         self.query_one(EgressPane).show(self._sandbox, active=active("egress"), version=version)
         self.query_one(AuditPane).show(self._sandbox, active=active("audit"), version=version)
+        self.query_one(WhyBar).show(self._sandbox if self._on_screen else None, version)
         if active("shell"):
             self.shells.show(self._sandbox)
+
+    async def _consent(self, action: Action, sandbox: Sandbox) -> Consent | None:
+        asked = ConsentAsked(action, sandbox)
+        self.post_message(asked)
+        return await asked.answer
 
     def _is_there(self, ref: SandboxRef) -> bool:
         return ref in self._state.sandboxes or self._state.connecting
