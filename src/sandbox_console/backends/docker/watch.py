@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.docker.backoff import Backoff
-from sandbox_console.backends.docker.connection import Connection
+from sandbox_console.backends.docker.connection import PROBE_S, Connection
 from sandbox_console.backends.docker.failures import Lost
 from sandbox_console.backends.docker.history import History
 from sandbox_console.backends.docker.labels import GATEWAY
@@ -114,9 +114,11 @@ async def _next(chunks: AsyncIterator[bytes]) -> bytes:
 
 
 async def _still_there(connection: Connection) -> None:
-    health = await connection.health()
-    if not health.ok:
-        raise Lost(health.reason, hint=health.hint)
+    try:
+        await (await connection.engine()).call("GET", "_ping", timeout_s=PROBE_S)
+    except ConsoleError as error:
+        health = connection.down(error)
+        raise Lost(health.reason, hint=health.hint) from error
 
 
 def _note(ids: dict[str, bool], line: bytes, history: History) -> None:
