@@ -76,6 +76,10 @@ def _textual_web() -> str:
     return ""
 
 
+def _strace() -> str:
+    return "" if shutil.which("strace") else "no strace on PATH"
+
+
 def _postgres() -> str:
     return "" if list(Path("/usr/lib/postgresql").glob("*/bin/initdb")) else "no PostgreSQL server under /usr/lib"
 
@@ -88,6 +92,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "user": _user,
     "kvm": _kvm,
     "postgres": _postgres,
+    "strace": _strace,
     "microsandbox": _microsandbox,
     "textual-web": _textual_web,
 }

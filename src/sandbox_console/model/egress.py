@@ -75,6 +75,7 @@ class EgressVerdict:
 
 REASONS = {
     "not_allowed": "no rule allows it",
+    "secret_violation": "a secret's placeholder was sent where the secret may not go",
     "denied": "a rule denies it",
     "bad_host": "it is not a host name",
     "no_policy": "the gateway cannot read its rules, so nothing passes",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from tests.support.microvm.machine import Machine
 from tests.support.microvm.parts import MachineError
@@ -22,7 +23,7 @@ def main(words: list[str]) -> int:
             case ["down"]:
                 machine.down()
             case ["exec", *argv] if argv:
-                return machine.run(argv, cwd=str(os.getcwd()), stdin=not sys.stdin.isatty())
+                return machine.run(argv, cwd=str(Path.cwd()), stdin=not sys.stdin.isatty())
             case ["console"]:
                 sys.stdout.write(machine.console())
             case _:

@@ -137,7 +137,7 @@ def _initrd(tree: Path) -> bytes:
 
 def _modules(tree: Path) -> list[Path]:
     """The modules and what they need, in the order of loading."""
-    [version] = os.listdir(tree / "lib/modules")
+    [version] = (path.name for path in (tree / "lib/modules").iterdir())
     _run("depmod", "-b", str(tree), version)
     base = tree / "lib/modules" / version
     needs: dict[str, list[str]] = {}

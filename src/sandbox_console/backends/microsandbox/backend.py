@@ -1,38 +1,52 @@
-"""microsandbox: seen, read and removed in this version; made and entered in a later one."""
-
-# ruff: noqa: ARG002 - the protocol's arguments, of calls that are refused whatever they say
+"""microsandbox: a microVM for each sandbox, each with a kernel of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any
 
-from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
-from sandbox_console.backends.microsandbox import kvm, logs, sdk, translate
-from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError, NotFound, Unsupported
+from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.microsandbox import (
+    capabilities,
+    guest,
+    health,
+    images,
+    lifecycle,
+    logs,
+    made,
+    network,
+    sdk,
+    stats,
+)
+from sandbox_console.backends.microsandbox.deeper import Deeper, need
+from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.backends.microsandbox.pending import PendingStore
+from sandbox_console.backends.microsandbox.process import MicrosandboxProcess, MicrosandboxTerminal
+from sandbox_console.backends.microsandbox.snapshots import new_id
+from sandbox_console.backends.microsandbox.watch import Watch
+from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model.action import Exec, OpenShell, Permit
-from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.event import BackendEvent, HealthChanged, Listed
+from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 
-LOOK_S = 2.0
-"""How often the runtime's database is looked at for a change (three stat() calls)."""
-
-_CAN = frozenset({Capability.REMOVE, Capability.LOGS, Capability.LOG_STREAMS})
-_NOT_YET = "not in this version"
+SHELLS = ("/bin/bash", "/bin/sh")
 
 
-class MicrosandboxBackend:
-    """The microVMs in the user's microsandbox home."""
+class MicrosandboxBackend(Deeper):
+    """The microVMs in the user's microsandbox home. ``folder`` is for what the runtime cannot keep."""
 
     name = "microsandbox"
     host = "local"
+
+    def __init__(self, folder: Path, options: made.Options | None = None) -> None:
+        super().__init__(Looker(PendingStore(folder / "created")), options or made.Options())
 
     async def open(self) -> None:
         """Nothing: the SDK is loaded when it is needed."""
@@ -41,158 +55,156 @@ class MicrosandboxBackend:
         """Nothing is held."""
 
     def capabilities(self) -> Capabilities:
-        return Capabilities(_CAN, dict.fromkeys(frozenset(Capability) - _CAN, _NOT_YET))
+        return capabilities.capabilities()
 
     async def health(self) -> BackendHealth:
-        try:
-            if found := await asyncio.to_thread(kvm.problem):
-                return self._down(*found)
-            if failure := await self._last_boot():
-                return self._down(f"the last boot failed: {failure}", "msb doctor tells more")
-        except ConsoleError as error:
-            return self._down(error.message, error.hint)
-        return BackendHealth(self.name, self.host, HealthState.OK, version=_version())
+        return await health.look()
 
     async def list(self) -> builtins.list[Sandbox]:
-        if not await asyncio.to_thread(sdk.used):
-            return []
-        module = await self._sdk()
-        return [await _described(module, handle) for handle in await sdk.handles(module)]
+        return await self._looker.list()
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
-        module = await self._sdk()
-        return await _described(module, await _handle(module, ref))
+        return await self._looker.inspect(ref)
 
     async def watch(self) -> AsyncGenerator[BackendEvent, None]:
-        """Health and the list, and both again when the runtime's database has changed."""
-        seen: object = None
-        told: BackendHealth | None = None
-        while True:
-            now = await asyncio.to_thread(sdk.stamp)
-            if seen is None or now != seen:
-                seen = now
-                health = await self.health()
-                if health != told:
-                    told = health
-                    yield HealthChanged(health)
-                try:
-                    yield Listed(self.name, self.host, tuple(await self.list()))
-                except ConsoleError as error:
-                    told = self._down(error.message, error.hint)
-                    yield HealthChanged(told)
-            await asyncio.sleep(LOOK_S)
+        async with aclosing(Watch(self._looker, self.health, self._retire).events()) as events:
+            async for event in events:
+                yield event
 
     async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
-        module = await self._sdk()
-        async with aclosing(logs.read(module, await _handle(module, ref), query)) as batches:
+        module = await sdk.load()
+        if (handle := await self._started(module, ref)) is None:
+            return
+        async with aclosing(logs.read(module, self._looker, handle, query)) as batches:
             async for batch in batches:
                 yield batch
 
-    def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
-        return _NoSamples()
+    async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncGenerator[Stats, None]:
+        module = await sdk.load()
+        handle = await self._started(module, ref)
+        if handle is None or str(handle.status) not in ("running", "paused"):
+            return
+        async with aclosing(stats.read(module, handle, interval_s)) as samples:
+            async for sample in samples:
+                yield sample
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        return {} if spec.image else {"image": "an image is needed"}
+        return made.problems(spec)
 
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
-        _refuse("create")
+        """Keep it for its first start, with its image here. Raises InvalidSpec, Conflict, NotFound."""
+        need(permit)
+        if problems := made.problems(spec):
+            raise InvalidSpec(problems)
+        network.check(secrets)
+        module = await sdk.load()
+        if any(one.name == spec.name for one in await self._looker.list()) or await _taken(module, spec.name):
+            raise Conflict(f"a sandbox called {spec.name!r} is there already", hint="choose another name")
+        if not spec.image.startswith("dir:") and not await images.there(module, spec.image):
+            await images.pull(module, spec.image, self._options, progress)
+        identity = new_id()
+        await asyncio.to_thread(self._looker.pending.add, identity, spec)
+        return SandboxRef(self.name, self.host, identity)
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
-        _refuse("start")
+        need(permit)
+        module = await sdk.load()
+        if one := await asyncio.to_thread(self._looker.pending.get, ref.id):
+            await lifecycle.boot_new(module, self._looker, one, secrets, self._options)
+        else:
+            await lifecycle.boot_again(module, self._looker, await self._looker.handle(module, ref), secrets)
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
-        _refuse("stop")
+        need(permit)
+        module = await sdk.load()
+        if (handle := await self._started(module, ref)) is not None:
+            await lifecycle.stop(module, self._looker, handle, grace_s)
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
-        _refuse("kill")
+        need(permit)
+        module = await sdk.load()
+        if (handle := await self._started(module, ref)) is None:
+            raise Conflict(f"sandbox {ref.id} was never started")
+        await lifecycle.kill(module, self._looker, handle, signal)
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
-        _refuse("pause")
+        need(permit)
+        module = await sdk.load()
+        handle = await self._looker.running(module, ref)
+        await self._looker.jobs(module, handle)  # it cannot be asked while it is frozen
+        await sdk.call(module, f"sandbox {handle.name}", handle.pause())
 
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
-        _refuse("resume")
+        need(permit)
+        module = await sdk.load()
+        handle = await self._looker.handle(module, ref)
+        if str(handle.status) != "paused":
+            raise Conflict(f"sandbox {handle.name} is not paused")
+        await sdk.call(module, f"sandbox {handle.name}", handle.resume())
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
-        _refuse("rename")
+        need(permit)
+        await lifecycle.rename(await sdk.load(), self._looker, ref, name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
-        if not isinstance(permit, Permit):
-            raise TypeError("a changing call needs a Permit")
-        module = await self._sdk()
-        handle = await _handle(module, ref)
-        try:
-            with sdk.translated(module, f"sandbox {ref.id}"):
-                await sdk.result(handle.destroy(force=True) if force else handle.remove())
-        except ConsoleError as error:
-            if isinstance(error.__cause__, module.SandboxStillRunningError):
-                raise Conflict(f"sandbox {ref.id} runs", hint="remove it with --force") from error
-            raise
+        need(permit)
+        module = await sdk.load()
+        if one := await asyncio.to_thread(self._looker.pending.get, ref.id):
+            await asyncio.to_thread(self._looker.pending.remove, one)
+            if not await self._looker.known(module, ref):
+                return
+        await lifecycle.remove(module, await self._looker.handle(module, ref), force)
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
-        _refuse("update")
+        need(permit)
+        await lifecycle.update(await sdk.load(), self._looker, ref, spec)
 
-    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
-        _refuse("exec")
+    async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> MicrosandboxProcess:
+        need(permit)
+        env = {**lifecycle.variables(secrets), **request.env}
+        return await self._run(request.ref, request.argv, cwd=request.workdir, user=request.user, env=env)
 
-    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
-        _refuse("shell")
-
-    async def _sdk(self) -> Any:
-        try:
-            return await sdk.load()
-        except Unsupported as error:
-            raise BackendUnreachable(error.message, hint=error.hint) from error
-
-    async def _last_boot(self) -> str:
-        """Why the newest sandbox's boot failed; empty where it did not, or where there is none."""
-        if not await asyncio.to_thread(sdk.used):
-            return ""
+    async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> MicrosandboxTerminal:
+        need(permit)
         module = await sdk.load()
-        newest = max(await sdk.handles(module), key=lambda handle: handle.updated_at or 0, default=None)
-        return await _boot_failure(module, newest) if newest is not None else ""
+        machine = await self._machine(module, request.ref)
+        shell = request.shell or await self._best_shell(machine)
+        env = {**lifecycle.variables(secrets), "TERM": request.term}
+        handle = await self._stream(module, machine, (shell,), user=request.user, env=env, tty=True)
+        terminal = MicrosandboxTerminal(handle, lambda session: guest.sweep(machine, session))
+        await terminal.resize(request.cols, request.rows)
+        return terminal
 
-    def _down(self, reason: str, hint: str) -> BackendHealth:
-        return BackendHealth(self.name, self.host, HealthState.UNAVAILABLE, reason, hint, _version())
+    async def _best_shell(self, machine: Any) -> str:
+        for path in SHELLS:
+            if await sdk.result(machine.fs.exists(path)):
+                return path
+        raise Conflict("the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell")
 
+    async def _started(self, module: Any, ref: SandboxRef) -> Any | None:
+        """The handle; None where the sandbox was never started. Raises NotFound."""
+        try:
+            return await self._looker.handle(module, ref)
+        except NotFound:
+            if await asyncio.to_thread(self._looker.pending.get, ref.id) is None:
+                raise
+            return None
 
-class _NoSamples:
-    """An iterator that refuses when it is asked, as an asynchronous generator does."""
-
-    def __aiter__(self) -> AsyncIterator[Stats]:
-        return self
-
-    async def __anext__(self) -> Stats:
-        _refuse("stats")
-
-
-async def _handle(module: Any, ref: SandboxRef) -> Any:
-    found = [handle for handle in await sdk.handles(module) if str(handle.id) == ref.id]
-    if not found:
-        raise NotFound(f"no microsandbox has the id {ref.id!r}", hint="sandbox-console ls --all")
-    return found[0]
-
-
-async def _described(module: Any, handle: Any) -> Sandbox:
-    return translate.sandbox(handle, detail=await _boot_failure(module, handle))
-
-
-async def _boot_failure(module: Any, handle: Any) -> str:
-    if str(handle.status) not in ("stopped", "crashed"):
-        return ""
-    with sdk.translated(module, "a system log"):
-        entries = await sdk.result(handle.logs(tail=50, sources=[module.LogReadSource.SYSTEM]))
-    return kvm.boot_failure(b"".join(entry.data for entry in entries))
+    async def _retire(self, ref: SandboxRef) -> None:
+        """Shut a microVM down whose main process has ended."""
+        module = await sdk.load()
+        try:
+            await lifecycle.power_off(module, await self._looker.running(module, ref))
+        except ConsoleError:
+            return  # somebody else did
 
 
-def _refuse(verb: str) -> NoReturn:
-    raise Unsupported(
-        f"microsandbox: {verb} is not in this version; list, show, logs and remove are",
-        hint="use the msb command, or another backend",
-    )
-
-
-def _version() -> str:
+async def _taken(module: Any, name: str) -> bool:
     try:
-        return version("microsandbox")
-    except PackageNotFoundError:
-        return ""
+        await sdk.call(module, name, module.Sandbox.get(name))
+    except NotFound:
+        return False
+    return True
+
+
+__all__ = ["MicrosandboxBackend"]

@@ -7,20 +7,32 @@ from typing import ClassVar
 
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.backends.microsandbox.backend import MicrosandboxBackend
+from sandbox_console.backends.microsandbox.made import Options
 from sandbox_console.errors import ConfigError
+
+_OPTIONS = ("ca_certs", "insecure_registries")
 
 
 class MicrosandboxProvider:
-    """It takes no options: MSB_HOME, MSB_PATH and the like are read by the SDK itself."""
+    """The options are lists of texts.
+
+    ``ca_certs``: files of authorities that upstream servers are checked by, too, where TLS is intercepted.
+    ``insecure_registries``: those that are spoken to without TLS. MSB_HOME, MSB_PATH and the like are the SDK's own.
+    """
 
     name: ClassVar[str] = "microsandbox"
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """The one backend. Raises ConfigError for any option."""
-        for option in settings.options:
-            raise ConfigError(
-                f"the microsandbox backend has no option {option!r}",
-                hint="it takes none; MSB_HOME and the other MSB_ variables are respected",
-            )
-        return [MicrosandboxBackend()]
+        """The one backend. Raises ConfigError for an option it does not know."""
+        found = {}
+        for option, value in settings.options.items():
+            if option not in _OPTIONS:
+                raise ConfigError(
+                    f"the microsandbox backend has no option {option!r}",
+                    hint=f"it has {' and '.join(_OPTIONS)}; MSB_HOME and the other MSB_ variables are respected",
+                )
+            if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+                raise ConfigError(f"{option} of the microsandbox backend is a list of texts")
+            found[option] = value
+        return [MicrosandboxBackend(settings.state_dir, Options(**found))]

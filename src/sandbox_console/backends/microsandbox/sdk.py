@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.errors import BackendError, BackendUnreachable, NotFound, Unsupported
+from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound, Unsupported
 
 PAGE = 100
+"""Sandboxes of one page of the runtime's list."""
 
 
 def home() -> Path:
     """The runtime's home: MSB_HOME, else ~/.microsandbox."""
-    return Path(os.environ.get("MSB_HOME") or os.path.expanduser("~/.microsandbox"))  # noqa: PTH111 - a uid may have no account
+    return Path(os.environ.get("MSB_HOME") or Path.home() / ".microsandbox")
 
 
 def used() -> bool:
@@ -24,25 +27,21 @@ def used() -> bool:
     return (home() / "db").is_dir() or bool(os.environ.get("MSB_BACKEND") or os.environ.get("MSB_PROFILE"))
 
 
-def stamp() -> tuple[tuple[str, int, int], ...]:
-    """Changes when the database does: the SDK has no events, and this costs three stat() calls."""
-    found = []
-    for name in ("msb.db", "msb.db-wal"):
-        try:
-            state = (home() / "db" / name).stat()
-        except OSError:
-            continue
-        found.append((name, state.st_mtime_ns, state.st_size))
-    return tuple(found)
+def version() -> str:
+    """The SDK's version; empty where it is not installed."""
+    try:
+        return distribution_version("microsandbox")
+    except PackageNotFoundError:
+        return ""
 
 
 async def load() -> Any:
-    """The SDK's module. Raises Unsupported where it is missing, or is set to a cloud account."""
+    """The SDK's module. Raises BackendUnreachable where it is missing, or is set to a cloud account."""
     module = await asyncio.to_thread(_import)
     kind = str(module.default_backend_info().kind)
     if kind != "local":
-        raise Unsupported(
-            f"microsandbox is set to its {kind} backend, which this version does not speak to",
+        raise BackendUnreachable(
+            f"microsandbox is set to its {kind} backend, which the console does not speak to",
             hint="unset MSB_BACKEND and MSB_PROFILE",
         )
     return module
@@ -52,7 +51,7 @@ def _import() -> Any:
     try:
         import microsandbox
     except ImportError as error:
-        raise Unsupported(
+        raise BackendUnreachable(
             f"the microsandbox package cannot be loaded: {error}", hint="pip install microsandbox"
         ) from error
     return microsandbox
@@ -68,22 +67,36 @@ def translated(module: Any, what: str) -> Iterator[None]:
     """Turn the SDK's errors into the console's. Their text names sandboxes and paths, never a config."""
     try:
         yield
-    except module.SandboxNotFoundError as error:
+    except (module.SandboxNotFoundError, module.SandboxReplacedError) as error:
         raise NotFound(f"{what} is not there (any more)", hint="sandbox-console ls --all") from error
+    except (module.ImageNotFoundError, module.PathNotFoundError, FileNotFoundError) as error:
+        raise NotFound(f"{what}: {error}") from error
+    except (module.SandboxNotRunningError, module.SandboxStillRunningError, module.ImageInUseError) as error:
+        raise Conflict(f"{what}: {error}") from error
+    except module.SandboxAlreadyExistsError as error:
+        raise Conflict(f"{what}: the name is taken", hint="choose another name, or remove the other one") from error
+    except (module.UnsupportedError, module.UnsupportedOperationError) as error:
+        raise Unsupported(f"{what}: {error}") from error
     except module.RuntimeNotInstalledError as error:
         raise BackendUnreachable(f"microsandbox's runtime is not installed: {error}", hint="msb doctor") from error
     except module.MicrosandboxError as error:
         raise BackendError(f"microsandbox failed on {what}: {error}", hint="msb doctor tells what is wrong") from error
 
 
-async def handles(module: Any) -> list[Any]:
-    """Every sandbox's handle, newest first."""
+async def call(module: Any, what: str, future: Awaitable[Any]) -> Any:
+    """Await a call of the SDK with its errors translated; ``what`` names the thing it is about."""
+    with translated(module, what):
+        return await result(future)
+
+
+async def handles(module: Any, labels: Mapping[str, str] | None = None) -> list[Any]:
+    """Every sandbox's handle, newest first; with ``labels`` those that have all of them."""
     found: list[Any] = []
     cursor: str | None = None
-    with translated(module, "its list of sandboxes"):
-        while True:
-            page = await result(module.Sandbox.list_with(cursor=cursor, limit=PAGE))
-            found += page.sandboxes
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
+    while True:
+        listing = module.Sandbox.list_with(cursor=cursor, limit=PAGE, labels=labels)
+        page = await call(module, "its list of sandboxes", listing)
+        found += page.sandboxes
+        cursor = page.next_cursor
+        if cursor is None:
+            return found

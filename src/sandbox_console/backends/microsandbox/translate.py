@@ -1,16 +1,24 @@
 """A microsandbox handle in the console's words.
 
 Its config holds secret values in clear, and variables that may be secrets: only the fields named here are taken
-from it, and of variables and secrets the names alone.
+from it, and of variables and secrets the names alone. No other module reads it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sandbox_console.model.sandbox import Fact, Sandbox, SandboxRef, Status
+from sandbox_console.backends.microsandbox import labels as own
+from sandbox_console.backends.microsandbox import main_process
+from sandbox_console.backends.microsandbox.boot import Cause
+from sandbox_console.backends.microsandbox.runs import Run
+from sandbox_console.errors import InvalidSpec
+from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
 
 _STATUS = {
     "created": Status.CREATED,
@@ -19,30 +27,139 @@ _STATUS = {
     "draining": Status.STOPPING,
     "paused": Status.PAUSED,
     "stopped": Status.EXITED,
-    "crashed": Status.FAILED,
+    "crashed": Status.LOST,
 }
+_JOBS = {"starting": Status.STARTING, "running": Status.RUNNING, "failed": Status.FAILED}
 
 Config = Mapping[str, Any]
 
 
-def sandbox(handle: Any, *, detail: str = "") -> Sandbox:
-    """What a handle tells. A boot that failed leaves a stopped row: ``detail`` is then why."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """What may be known of a sandbox outside this module: no value of a variable or secret is in it."""
+
+    id: str
+    name: str
+    status: str
+    image: str
+    labels: Mapping[str, str]
+    spec: SandboxSpec | None
+    created_at: float | None
+    updated_at: float | None
+    facts: tuple[Fact, ...]
+    digest: str
+    public: Config
+    """The config with the values of variables and secrets taken out."""
+
+    @property
+    def managed(self) -> bool:
+        """Whether the console made it."""
+        return own.ID in self.labels
+
+    @property
+    def ref(self) -> SandboxRef:
+        """Its place: the console's own id where it has one, else the runtime's."""
+        return SandboxRef("microsandbox", "local", self.labels.get(own.ID, self.id))
+
+    @property
+    def shown_name(self) -> str:
+        """Its name in the console."""
+        return self.labels.get(own.NAME, self.name)
+
+
+def view(handle: Any) -> View:
+    """Read a handle."""
     config = json.loads(handle.config_json)
-    status = _STATUS.get(str(handle.status), Status.UNKNOWN)
-    labels = config.get("labels") or {}
-    return Sandbox(
-        ref=SandboxRef("microsandbox", "local", str(handle.id)),
+    labels = {str(key): str(value) for key, value in (config.get("labels") or {}).items()}
+    return View(
+        id=str(handle.id),
         name=str(handle.name),
-        status=Status.FAILED if detail and status is Status.EXITED else status,
+        status=str(handle.status),
         image=image(config.get("image")),
+        labels=labels,
+        spec=_spec(labels),
         created_at=handle.created_at / 1000 if handle.created_at else None,
-        finished_at=handle.updated_at / 1000 if handle.updated_at and not status.live else None,
-        labels={str(key): str(value) for key, value in labels.items()},
-        managed=False,
-        maker="microsandbox",
-        effective=tuple(_facts(config)),
-        detail=detail,
+        updated_at=handle.updated_at / 1000 if handle.updated_at else None,
+        facts=tuple(_facts(config)),
+        digest=str(config.get("manifest_digest") or ""),
+        public=_public(config),
     )
+
+
+def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None) -> Sandbox:
+    """A sandbox from all that is known of it: its view, its newest boot, its jobs, and why a boot failed."""
+    status, job = _status(seen, jobs, failed)
+    over = not status.live and status is not Status.CREATED
+    return Sandbox(
+        ref=seen.ref,
+        name=seen.shown_name,
+        status=status,
+        image=seen.spec.image if seen.spec else seen.image,
+        created_at=seen.created_at,
+        started_at=_ms(job.started_at) if job is not None and job.started_at else run.started_at,
+        finished_at=_finished(seen, job) if over else None,
+        exit=_exit(seen, run, job) if over else None,
+        labels=own.users(seen.labels) if seen.managed else dict(seen.labels),
+        managed=seen.managed,
+        maker="" if seen.managed else "microsandbox",
+        spec=seen.spec,
+        effective=_effective(seen),
+        pid=run.pid if status.live else None,
+        detail=_detail(status, run, job, failed),
+    )
+
+
+def main_job(seen: View, jobs: Sequence[Any]) -> Any | None:
+    """The newest main process; None where the sandbox has none."""
+    found = main_process.mains(jobs, seen.spec.command) if seen.spec and seen.spec.command else []
+    return found[-1] if found else None
+
+
+def _status(seen: View, jobs: Sequence[Any], failed: Cause | None) -> tuple[Status, Any | None]:
+    status, job = _STATUS.get(seen.status, Status.UNKNOWN), main_job(seen, jobs)
+    if (
+        status is Status.LOST
+        and job is not None
+        and own.ENDED in seen.labels
+        and seen.labels[own.ENDED].startswith(job.id)
+    ):
+        return Status.EXITED, job  # the console ended it
+    if status in (Status.EXITED, Status.LOST) and failed is not None:
+        return Status.FAILED, job
+    if status is Status.RUNNING and seen.spec is not None and seen.spec.command:
+        return (Status.STARTING if job is None else _JOBS.get(str(job.state), Status.EXITED)), job
+    return status, job
+
+
+def _exit(seen: View, run: Run, job: Any | None) -> Exit | None:
+    found = main_process.exit_of(job, dict(seen.labels)) if job is not None else Exit()
+    return dataclasses.replace(found, reason=run.why) if run.why and found.code is None else found
+
+
+def _finished(seen: View, job: Any | None) -> float | None:
+    if job is not None and job.finished_at and job.state == "exited":
+        return _ms(job.finished_at)
+    return seen.updated_at
+
+
+def _detail(status: Status, run: Run, job: Any | None, failed: Cause | None) -> str:
+    if status is Status.FAILED:
+        return failed[0] if failed else str((job.error if job is not None else "") or "its command could not be run")
+    if status is Status.LOST:
+        return f"crashed: {run.why or 'the microVM process ended without a word (SIGKILL, out of memory or a fault)'}"
+    return run.why if status is Status.EXITED else ""
+
+
+def _ms(value: float) -> float:
+    return value / 1000
+
+
+def _spec(labels: Mapping[str, str]) -> SandboxSpec | None:
+    try:
+        found = SandboxSpec.from_dict(json.loads(labels[own.SPEC]))
+    except (KeyError, ValueError, AttributeError, TypeError, InvalidSpec):
+        return None
+    return dataclasses.replace(found, name=labels.get(own.NAME, found.name))
 
 
 def image(value: Any) -> str:
@@ -57,17 +174,28 @@ def image(value: Any) -> str:
     return f"dir:{inner}" if kind == "Bind" else str(inner)
 
 
+def _effective(seen: View) -> tuple[Fact, ...]:
+    extra = []
+    if seen.managed and seen.spec is not None and not seen.spec.command:
+        extra.append(Fact("command", "none", note="the microVM idles; its image's own command is not run"))
+    if seen.name != seen.shown_name:
+        extra.append(Fact("name", seen.name, note="what the runtime calls it since the rename"))
+    return (*seen.facts, *extra)
+
+
 def _facts(config: Config) -> Iterator[Fact]:
     resources, runtime = config.get("resources") or {}, config.get("runtime") or {}
     yield Fact("cpus", str(resources.get("cpus", "")), note=f"up to {resources.get('max_cpus')} while it runs")
     yield Fact("memory_mib", str(resources.get("memory_mib", "")), note=f"up to {resources.get('max_memory_mib')}")
-    if runtime.get("user"):
-        yield Fact("user", str(runtime["user"]))
-    if runtime.get("workdir"):
-        yield Fact("workdir", str(runtime["workdir"]))
+    for field in ("user", "workdir"):
+        if runtime.get(field):
+            yield Fact(field, str(runtime[field]))
     yield Fact("env", ", ".join(_env_names(config)) or "none", note="names only")
-    yield _egress(config.get("network") or {})
-    yield Fact("secrets", ", ".join(_secret_names(config)) or "none", note="the sandbox sees placeholders")
+    network = config.get("network") or {}
+    yield _egress(network)
+    if ports := [f"{port.get('host_port')}:{port.get('guest_port')}" for port in network.get("ports") or ()]:
+        yield Fact("ports", ", ".join(ports), note="of this host : of the sandbox")
+    yield Fact("secrets", ", ".join(_secret_names(config)) or "none", note="of these the sandbox sees placeholders")
     lifecycle = config.get("lifecycle") or {}
     for field, key in (("max_duration_s", "max_duration_secs"), ("idle_timeout_s", "idle_timeout_secs")):
         if lifecycle.get(key) is not None:
@@ -89,8 +217,8 @@ def _egress(network: Config) -> Fact:
         return Fact("egress", "none", note="no network at all")
     policy = network.get("policy") or {}
     allowed = [_destination(rule) for rule in policy.get("rules") or () if _lets_out(rule)]
-    default = str(policy.get("default_egress", ""))
-    return Fact("egress", ", ".join(allowed) or default, note=f"else {default}, by the runtime's own policy")
+    default = str(policy.get("default_egress") or "the runtime's own default")
+    return Fact("egress", ", ".join(allowed) or default, note=f"else {default}; cannot be changed while it exists")
 
 
 def _lets_out(rule: Any) -> bool:
@@ -98,7 +226,26 @@ def _lets_out(rule: Any) -> bool:
 
 
 def _destination(rule: Config) -> str:
-    destination = rule.get("destination")
-    if isinstance(destination, Mapping):
-        return " ".join(str(value) for value in destination.values())
-    return str(destination)
+    destination, ports = rule.get("destination"), rule.get("ports") or ()
+    name = (
+        " ".join(str(value) for value in destination.values()) if isinstance(destination, Mapping) else str(destination)
+    )
+    shown = ",".join(str(port.get("start", port)) if isinstance(port, Mapping) else str(port) for port in ports)
+    return f"{name}:{shown}" if shown else name
+
+
+def _public(config: Config) -> Config:
+    """The config with every value of a variable, a secret, a script and a credential taken out."""
+    shown = dict(config)
+    shown["env"] = dict.fromkeys(_env_names(config), "***")
+    shown["labels"] = {key: value for key, value in (config.get("labels") or {}).items() if key != own.SPEC}
+    network = dict(config.get("network") or {})
+    network["secrets"] = dict.fromkeys(_secret_names(config), "***")
+    network.pop("proxy", None)
+    shown["network"] = network
+    runtime = dict(config.get("runtime") or {})
+    runtime["scripts"] = sorted(runtime.get("scripts") or {})
+    shown["runtime"] = runtime
+    for key in ("init", "patches", "registry", "registry_auth"):
+        shown.pop(key, None)
+    return shown

@@ -1,0 +1,76 @@
+"""Why a boot failed, from what the runtime left of it: boot-error.json and its system log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+from sandbox_console.backends.microsandbox.sdk import home
+
+Cause = tuple[str, str]
+"""What went wrong, and what to do about it."""
+
+_KVM_HINT = "run it on the host itself, or in a virtual machine whose host has nested virtualisation on"
+# What the runtime writes into its log when a boot fails (0.7.11), what that means, and the next step.
+_CAUSES: tuple[tuple[str, Cause], ...] = (
+    ("KVM_EXIT_INTERNAL_ERROR", ("/dev/kvm is there but cannot run a guest (KVM_EXIT_INTERNAL_ERROR)", _KVM_HINT)),
+    ("KVM_EXIT_FAIL_ENTRY", ("/dev/kvm is there but cannot run a guest (KVM_EXIT_FAIL_ENTRY)", _KVM_HINT)),
+    ("Kvm object: Error(13)", ("permission denied on /dev/kvm", "add your user to the group kvm and log in again")),
+    ("Kvm object: Error(2)", ("there is no /dev/kvm on this host", "load the kvm module, or enable virtualisation")),
+    ("Kvm object", ("/dev/kvm could not be opened", "msb doctor tells what is wrong")),
+    ("xattr", ("its files cannot keep extended attributes", "put MSB_HOME and the folder on ext4, xfs or btrfs")),
+    ("No space left on device", ("the disk is full", "free space where MSB_HOME is")),
+)
+BEGIN, READY = "sandbox starting", "received core.ready"
+"""What the runtime's log says when it begins a boot, and when the guest has answered."""
+
+_TAIL = 64 * 1024
+
+
+def cause(text: str) -> Cause | None:
+    """What a log or an error message says about a boot that failed; None where it says nothing that is known."""
+    return next((meaning for words, meaning in _CAUSES if words in text), None)
+
+
+def failure(name: str) -> Cause | None:
+    """Why the newest boot of the sandbox ``name`` failed; None where it did not. Reads files: not for the loop."""
+    folder = home() / "sandboxes" / name / "logs"
+    told = _boot_error(folder / "boot-error.json")
+    last = last_boot(system_log(name))
+    if not told and (not last or READY in last):
+        return None
+    found = cause(told) or cause(last) or cause(_tail(folder / "kernel.log"))
+    return found or (told or "the microVM's process ended while it booted", f"see {folder}")
+
+
+def system_log(name: str) -> str:
+    """The end of the runtime's log about the sandbox ``name``."""
+    return _tail(home() / "sandboxes" / name / "logs" / "runtime.log")
+
+
+def last_boot(log: str) -> str:
+    """The part of a system log that is about the newest boot."""
+    return log.rpartition(BEGIN)[2]
+
+
+def _boot_error(path: Path) -> str:
+    """The message in a file that is there only after a boot that failed in the guest; empty where it is not."""
+    try:
+        text = path.read_text(errors="replace")[:_TAIL]
+    except OSError:
+        return ""
+    with contextlib.suppress(ValueError):
+        data = json.loads(text)
+        if isinstance(data, dict):
+            return "; ".join(str(value) for value in data.values() if isinstance(value, str)) or text
+    return text
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - _TAIL))
+            return log.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,20 @@
+"""What microsandbox can do, and why not the rest."""
+
+from __future__ import annotations
+
+from sandbox_console.model.capability import Capabilities, Capability
+
+_MISSING = {
+    Capability.READ_ONLY_ROOT: "a microVM's root is its own disk, which the runtime always mounts to be written",
+    Capability.RUNTIME: "there is one runtime: a microVM",
+    Capability.LIMIT_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
+    Capability.UPDATE_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
+    Capability.DIFF: "the runtime tells no difference between a root and its image",
+    Capability.ATTACH: "a main process has no input; its output is its log",
+    Capability.COMMIT: "the runtime makes no image of a root; snapshot keeps it",
+}
+
+
+def capabilities() -> Capabilities:
+    """The same on every host where it works at all."""
+    return Capabilities(frozenset(Capability) - _MISSING.keys(), _MISSING)

@@ -1,0 +1,171 @@
+"""What the microsandbox backend can tell and do beside the list: the protocols of ``backends.abilities``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.microsandbox import (
+    egress,
+    files,
+    guest,
+    images,
+    processes,
+    sdk,
+    snapshots,
+    system_log,
+    translate,
+)
+from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.backends.microsandbox.made import Options
+from sandbox_console.backends.microsandbox.process import MicrosandboxProcess
+from sandbox_console.errors import Unsupported
+from sandbox_console.model.action import Permit
+from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
+from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, Prunable, Snapshot
+from sandbox_console.model.sandbox import SandboxRef
+
+
+def need(permit: Permit) -> None:
+    """Raise TypeError for what is no Permit."""
+    if not isinstance(permit, Permit):
+        raise TypeError("a changing call needs a Permit")
+
+
+class Deeper:
+    """Files, processes, the raw description, events, images, snapshots and egress."""
+
+    def __init__(self, looker: Looker, options: Options) -> None:
+        self._looker = looker
+        self._options = options
+
+    async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
+        module = await sdk.load()
+        return await files.stat(module, await self._machine(module, ref), path)
+
+    async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
+        module = await sdk.load()
+        return await files.list_dir(module, await self._machine(module, ref), path)
+
+    async def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncGenerator[bytes, None]:
+        need(permit)
+        process = await self._run(ref, files.pack(path))
+        await process.close_stdin()
+        async with aclosing(files.download(process, path)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
+        need(permit)
+        await files.upload(await self._run(ref, files.unpack(path)), path, archive)
+
+    async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
+        module = await sdk.load()
+        return processes.parse(await guest.processes(await self._machine(module, ref)))
+
+    async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
+        seen = translate.view(await self._looker.handle(await sdk.load(), ref))
+        return {"id": seen.id, "status": seen.status, "config": seen.public}
+
+    async def happenings(
+        self, ref: SandboxRef, *, since: float | None, follow: bool
+    ) -> AsyncGenerator[Happening, None]:
+        module = await sdk.load()
+        handle = await self._looker.handle(module, ref)
+        async with aclosing(system_log.entries(module, handle, since, follow=follow)) as entries:
+            async for entry in entries:
+                if found := system_log.happening(entry):
+                    yield found
+
+    async def images(self) -> Sequence[Image]:
+        return await images.images(await sdk.load())
+
+    async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
+        need(permit)
+        return await images.pull(await sdk.load(), name, self._options, progress)
+
+    async def remove_image(self, permit: Permit, name: str, force: bool) -> None:
+        need(permit)
+        await images.remove(await sdk.load(), name, force=force)
+
+    async def prunable_images(self, unused: bool) -> Prunable:
+        return await images.prunable(await sdk.load(), unused=unused)
+
+    async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
+        need(permit)
+        return await images.prune(await sdk.load(), unused=unused)
+
+    async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:
+        need(permit)
+        return await images.load(await sdk.load(), archive)
+
+    async def save_image(self, permit: Permit, name: str) -> AsyncGenerator[bytes, None]:
+        need(permit)
+        async with aclosing(images.save(await sdk.load(), name)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def snapshots(self) -> Sequence[Snapshot]:
+        return await snapshots.all_of(await sdk.load())
+
+    async def take_snapshot(self, permit: Permit, ref: SandboxRef, name: str, full: bool) -> Snapshot:
+        need(permit)
+        module = await sdk.load()
+        return await snapshots.take(module, await self._looker.handle(module, ref), name, full=full)
+
+    async def restore_snapshot(self, permit: Permit, snapshot: str, name: str, secrets: Secrets) -> SandboxRef:
+        need(permit)
+        return await snapshots.restore(await sdk.load(), self._looker, snapshot, name, secrets)
+
+    async def remove_snapshot(self, permit: Permit, snapshot: str) -> None:
+        need(permit)
+        await snapshots.remove(await sdk.load(), snapshot)
+
+    async def fork(self, permit: Permit, ref: SandboxRef, name: str, secrets: Secrets) -> SandboxRef:
+        need(permit)
+        module = await sdk.load()
+        handle = await self._looker.running(module, ref)
+        return await snapshots.fork(module, self._looker, handle, name, secrets)
+
+    async def egress(self, ref: SandboxRef) -> EgressState:
+        return egress.state(await self._looker.inspect(ref))
+
+    async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
+        need(permit)
+        raise Unsupported(
+            f"microsandbox cannot change the network of {ref.id} while it exists ({len(rules)} rules were asked)",
+            hint="sandbox-console update NAME --egress HOST makes it anew",
+        )
+
+    async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
+        need(permit)
+        return egress.verdict(await self._looker.inspect(ref), host, port)
+
+    async def egress_records(
+        self, ref: SandboxRef, *, since: float | None, follow: bool
+    ) -> AsyncGenerator[EgressRecord, None]:
+        module = await sdk.load()
+        handle = await self._looker.handle(module, ref)
+        async with aclosing(system_log.entries(module, handle, since, follow=follow)) as entries:
+            async for entry in entries:
+                if found := egress.record(translate.view(handle).shown_name, entry):
+                    yield found
+
+    async def _machine(self, module: Any, ref: SandboxRef) -> Any:
+        """A connection to a running sandbox. Raises NotFound, Conflict."""
+        handle = await self._looker.running(module, ref)
+        return await sdk.call(module, f"sandbox {handle.name}", handle.connect())
+
+    async def _run(self, ref: SandboxRef, argv: Sequence[str], **options: Any) -> MicrosandboxProcess:
+        module = await sdk.load()
+        machine = await self._machine(module, ref)
+        handle = await self._stream(module, machine, argv, **options)
+        return MicrosandboxProcess(handle, lambda session: guest.sweep(machine, session))
+
+    @staticmethod
+    async def _stream(module: Any, machine: Any, argv: Sequence[str], **options: Any) -> Any:
+        chosen = {key: value for key, value in options.items() if value}
+        streaming = machine.exec_stream(argv[0], list(argv[1:]), stdin=module.Stdin.pipe(), **chosen)
+        return await sdk.call(module, f"the command {argv[0]}", streaming)

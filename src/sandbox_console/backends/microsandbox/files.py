@@ -1,0 +1,110 @@
+"""Files of a running microVM: looked at by the runtime's own calls, moved as tars by the image's ``tar``."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from sandbox_console.backends.base import Process
+from sandbox_console.backends.microsandbox import sdk
+from sandbox_console.backends.tarscan import guarded
+from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
+from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.log import Stream
+
+_KINDS = {"file": FileKind.FILE, "directory": FileKind.DIRECTORY, "symlink": FileKind.LINK}
+_PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "$2"'
+_UNPACK = '[ -d "$1" ] || exit 3; exec tar -xf - -C "$1"'
+
+
+def pack(path: str) -> tuple[str, ...]:
+    """The command that writes a tar of ``path``, named by its last component."""
+    folder, name = posixpath.split(path.rstrip("/") or "/")
+    return "/bin/sh", "-c", _PACK, "sh", folder or "/", name or "."
+
+
+def unpack(path: str) -> tuple[str, ...]:
+    """The command that unpacks a tar from its stdin into the folder ``path``."""
+    return "/bin/sh", "-c", _UNPACK, "sh", path
+
+
+async def stat(module: Any, machine: Any, path: str) -> FileInfo:
+    """One path, links followed. Raises NotFound."""
+    found = await _asked(module, machine.fs.stat(path), path)
+    return _info(posixpath.basename(path.rstrip("/")) or "/", found)
+
+
+async def list_dir(module: Any, machine: Any, path: str) -> Sequence[FileInfo]:
+    """A directory's entries by name. Raises NotFound, Conflict where it is none."""
+    if (await stat(module, machine, path)).kind is not FileKind.DIRECTORY:
+        raise Conflict(f"{path} is no folder")
+    entries = await _asked(module, machine.fs.list(path), path)
+    return sorted((_info(posixpath.basename(one.path), one) for one in entries), key=lambda info: info.name)
+
+
+async def download(process: Process, path: str) -> AsyncGenerator[bytes, None]:
+    """What :func:`pack` writes. Raises NotFound."""
+    complaint = b""
+    try:
+        async with aclosing(process.output()) as chunks:  # type: ignore[type-var]
+            async for stream, data in chunks:
+                if stream is Stream.STDOUT:
+                    yield data
+                else:
+                    complaint = (complaint + data)[-1000:]
+        _judge((await process.wait()).code, path, complaint)
+    finally:
+        await process.kill()
+
+
+async def upload(process: Process, path: str, archive: AsyncIterator[bytes]) -> None:
+    """Feed :func:`unpack`. Raises NotFound, and UsageError for a member that would leave ``path``."""
+    complaint = asyncio.create_task(_complaint(process))
+    try:
+        async for chunk in guarded(archive):
+            await process.write(chunk)
+        await process.close_stdin()
+        said = await complaint
+        _judge((await process.wait()).code, path, said)
+    finally:
+        complaint.cancel()
+        await process.kill()
+
+
+async def _complaint(process: Process) -> bytes:
+    said = b""
+    async for stream, data in process.output():
+        if stream is Stream.STDERR:
+            said = (said + data)[-1000:]
+    return said
+
+
+def _judge(code: int | None, path: str, complaint: bytes) -> None:
+    if code == 3:
+        raise NotFound(f"there is no {path} in the sandbox")
+    if code in (126, 127):
+        raise Unsupported("the image lacks sh or tar, which files are moved by", hint="use an image that has them")
+    if code != 0:
+        raise BackendError(f"tar failed on {path}: {complaint.decode('utf-8', 'replace').strip()}")
+
+
+async def _asked(module: Any, question: Any, path: str) -> Any:
+    try:
+        return await sdk.call(module, path, question)
+    except BackendError as error:
+        if "No such file" in error.message or "os error 2" in error.message:
+            raise NotFound(f"there is no {path} in the sandbox") from error
+        raise
+
+
+def _info(name: str, found: Any) -> FileInfo:
+    return FileInfo(
+        name=name,
+        kind=_KINDS.get(str(found.kind), FileKind.OTHER),
+        size=int(found.size),
+        mode=int(found.mode) & 0o7777,
+        modified_at=float(found.modified) / 1000 if found.modified else None,
+    )

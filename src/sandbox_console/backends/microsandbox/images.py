@@ -1,0 +1,100 @@
+"""The runtime's images: its own cache, which Docker's is no part of."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.backends.base import Progress
+from sandbox_console.backends.microsandbox import pulling, sdk, translate
+from sandbox_console.backends.microsandbox.made import Options
+from sandbox_console.errors import BackendError, NotFound
+from sandbox_console.model.inside import Image, Prunable
+
+_CHUNK = 1024 * 1024
+
+
+async def images(module: Any) -> Sequence[Image]:
+    """All of them."""
+    found = await sdk.call(module, "its images", module.Image.list())
+    used = Counter(translate.view(one).digest for one in await sdk.handles(module))
+    return [_image(one, used) for one in found]
+
+
+async def there(module: Any, name: str) -> bool:
+    """Whether an image is in the cache."""
+    try:
+        await sdk.call(module, f"image {name}", module.Image.get(name))
+    except (NotFound, BackendError):
+        return False
+    return True
+
+
+async def pull(module: Any, name: str, options: Options, progress: Progress) -> str:
+    """Get an image from its registry; gives its digest. Cancelling ends the transfer."""
+    await pulling.pull(module, name, options.insecure(name), progress)
+    found = await sdk.call(module, f"image {name}", module.Image.get(name))
+    return str(found.manifest_digest or found.reference)
+
+
+async def remove(module: Any, name: str, *, force: bool) -> None:
+    """Remove an image. Raises Conflict where a sandbox uses it and not ``force``."""
+    await sdk.call(module, f"image {name}", module.Image.remove(name, force=force))
+
+
+async def prunable(module: Any, *, unused: bool) -> Prunable:
+    """Every image of the runtime's has a name, so nothing but with ``unused``."""
+    found = tuple(one for one in await images(module) if unused and not one.used_by)
+    return Prunable(found, sum(one.size_bytes or 0 for one in found))
+
+
+async def prune(module: Any, *, unused: bool) -> Prunable:
+    """Remove what :func:`prunable` tells."""
+    gone = await prunable(module, unused=unused)
+    if not gone.images:
+        return gone
+    report = await sdk.call(module, "its images", module.Image.prune())
+    left = {one.id for one in await images(module)}
+    return Prunable(tuple(one for one in gone.images if one.id not in left), report.bytes_reclaimed)
+
+
+async def load(module: Any, archive: AsyncIterator[bytes]) -> str:
+    """Take an image from an archive of docker's or OCI's format; gives its name."""
+    with tempfile.TemporaryDirectory(prefix="sandbox-console-") as folder:
+        path = Path(folder) / "image.tar"
+        with path.open("wb") as file:
+            async for chunk in archive:
+                await asyncio.to_thread(file.write, chunk)
+        loaded = await sdk.call(module, "the archive", module.Image.load(str(path)))
+    if not loaded:
+        raise BackendError("the archive has no image with a name in it")
+    return ", ".join(one.reference for one in loaded)
+
+
+async def save(module: Any, name: str) -> AsyncGenerator[bytes, None]:
+    """An image as an archive of docker's format."""
+    await sdk.call(module, f"image {name}", module.Image.get(name))
+    with tempfile.TemporaryDirectory(prefix="sandbox-console-") as folder:
+        path = Path(folder) / "image.tar"
+        await sdk.call(module, f"image {name}", module.Image.save(name, output_path=str(path)))
+        with path.open("rb") as file:
+            while chunk := await asyncio.to_thread(file.read, _CHUNK):
+                yield chunk
+
+
+def _image(one: Any, used: Counter[str]) -> Image:
+    digest = str(one.manifest_digest or "")
+    return Image(
+        backend="microsandbox",
+        host="local",
+        id=digest or str(one.reference),
+        names=(str(one.reference),),
+        digest=digest,
+        size_bytes=one.size_bytes,
+        created_at=one.created_at / 1000 if one.created_at else None,
+        used_by=used[digest] if digest else None,
+    )

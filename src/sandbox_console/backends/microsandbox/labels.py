@@ -1,0 +1,27 @@
+"""The labels by which the console knows its own microVMs again. No secret's value is ever in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OWN = "sandbox-console."
+
+ID = f"{OWN}id"
+"""The sandbox's id, which outlives a rename; on every microVM of the console's."""
+
+SPEC = f"{OWN}spec"
+"""The spec as asked for, as JSON; of secrets it has the names only."""
+
+NAME = f"{OWN}name"
+"""Its name since a rename: the runtime cannot change its own."""
+
+ENDED = f"{OWN}ended"
+"""``JOB CODE``: the signal's code by which the console ended a main process; the runtime tells no signal."""
+
+SECRETS = f"{OWN}placeholders"
+"""The names of the secrets that the runtime substitutes, separated by commas."""
+
+
+def users(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels that are the user's own."""
+    return {key: value for key, value in labels.items() if not key.startswith(OWN)}

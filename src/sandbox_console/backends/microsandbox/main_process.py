@@ -1,0 +1,37 @@
+"""A sandbox's main process: a managed job of the runtime's, which outlives the console and keeps its output and code.
+
+The runtime itself has no main process. The console's rule: the first job of a boot is it, if it runs the spec's
+command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sandbox_console.backends.microsandbox import labels
+from sandbox_console.model.sandbox import Exit
+
+ALL = 1000
+"""Jobs of one sandbox that are looked at, newest first: each start makes one, as does ``msb exec --detach``."""
+
+
+def mains(jobs: Sequence[Any], command: Sequence[str]) -> list[Any]:
+    """The main process of each boot, oldest first."""
+    first: dict[str, Any] = {}
+    for job in sorted(jobs, key=lambda one: one.created_at):
+        first.setdefault(job.runtime_boot_id, job)
+    return [job for job in first.values() if list(job.command) == list(command)]
+
+
+def exit_of(job: Any, marks: dict[str, str]) -> Exit:
+    """How it ended; ``marks`` are the sandbox's labels. -1 is the runtime's word for any signal."""
+    ended = marks.get(labels.ENDED, "").split()
+    if len(ended) == 2 and ended[0] == job.id and ended[1].isdecimal():
+        code = int(ended[1])
+        return Exit(code, code - 128)
+    if job.state == "exited" and job.exit_code is not None and job.exit_code >= 0:
+        return Exit(job.exit_code)
+    if job.state == "exited":
+        return Exit(reason="ended by a signal; the runtime does not tell which")
+    return Exit(reason=str(job.error or ""))

@@ -1,0 +1,68 @@
+"""A spec's egress and secrets as the runtime's network policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sandbox_console.errors import SecretError
+from sandbox_console.model import hosts
+from sandbox_console.model.secret import ResolvedSecret
+
+
+def policy(module: Any, patterns: Sequence[str]) -> Any:
+    """Deny everything, in and out, but what the patterns allow; none of them is no network at all.
+
+    Name lookups are answered for any name as soon as one host is allowed: the runtime cannot connect by name without.
+    """
+    rules = [rule for pattern in patterns for rule in _rules(module, pattern)]
+    if rules:
+        rules = [*module.Rule.allow_dns(), *rules]
+    deny = module.Action.DENY
+    return module.NetworkPolicy(default_egress=deny, default_ingress=deny, rules=tuple(rules))
+
+
+def network(module: Any, patterns: Sequence[str], placeholders: bool, authorities: Sequence[str]) -> Any:
+    """The network of a sandbox. TLS is intercepted only where a placeholder has to be substituted.
+
+    ``authorities`` are files of certificates that upstream servers are checked by, beside the public ones.
+    """
+    tls = module.TlsConfig(upstream_ca_certs=tuple(authorities)) if placeholders else None
+    return module.Network(policy=policy(module, patterns), tls=tls)
+
+
+def substituted(module: Any, secrets: Sequence[ResolvedSecret]) -> list[Any]:
+    """The secrets that the sandbox sees as placeholders, for the hosts that may get them."""
+    return [
+        module.Secret.env(secret.name, value=secret.value, allow=[_bare(one) for one in secret.hosts])
+        for secret in secrets
+        if secret.inject == "placeholder"
+    ]
+
+
+def check(secrets: Sequence[ResolvedSecret]) -> None:
+    """Raise SecretError for a placeholder that no host may get: it would never be substituted."""
+    for secret in secrets:
+        if secret.inject == "placeholder" and not secret.hosts:
+            raise SecretError(
+                f"secret {secret.name} is injected as a placeholder and names no host",
+                hint=f'name those that may get it: hosts = ["api.example.com"] in [secrets.{secret.name}]',
+            )
+
+
+def _bare(pattern: str) -> str:
+    parsed = hosts.parse(pattern, allow_ip=True)
+    return f"*.{parsed.host}" if parsed.wildcard else parsed.host
+
+
+def _rules(module: Any, pattern: str) -> Iterator[Any]:
+    parsed = hosts.parse(pattern, allow_ip=True)
+    kinds = module.Destination
+    if parsed.network is not None:
+        destination = kinds.cidr(str(parsed.network))
+    elif parsed.wildcard:
+        destination = kinds.domain_suffix(parsed.host)
+    else:
+        destination = kinds.domain(parsed.host)
+    for port in sorted(parsed.ports):
+        yield module.Rule.allow(destination=destination, protocol=module.Protocol.TCP, port=str(port))

@@ -1,0 +1,92 @@
+"""Sandboxes that were created and never started.
+
+The runtime knows no such thing: what it creates, it boots. So they are kept here, one file a sandbox, until their
+first start. The file's name is the sandbox's, which makes a name taken by one console at once taken for all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.errors import BackendError, Conflict, ConsoleError
+from sandbox_console.model.spec import SandboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One sandbox that waits for its first start. ``created_at`` is seconds since the epoch."""
+
+    id: str
+    spec: SandboxSpec
+    created_at: float
+
+
+class PendingStore:
+    """The files under ``folder``. Its methods do file I/O: not for the event loop."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, id: str, spec: SandboxSpec) -> Pending:
+        """Keep one. Raises Conflict where the name is taken by another."""
+        one = Pending(id, spec, time.time())
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._write(one)
+        except OSError as error:
+            raise BackendError(f"the sandbox cannot be kept in {self.folder}: {error.strerror}") from error
+        return one
+
+    def all(self) -> list[Pending]:
+        """Every one that can be read."""
+        found = [self._read(path) for path in self.folder.glob("*.json")] if self.folder.is_dir() else []
+        return [one for one in found if one is not None]
+
+    def get(self, id: str) -> Pending | None:
+        """The one with this id."""
+        return next((one for one in self.all() if one.id == id), None)
+
+    def change(self, one: Pending, spec: SandboxSpec) -> None:
+        """Give it another spec, and name. Raises Conflict where the name is taken."""
+        changed = replace(one, spec=spec)
+        if spec.name != one.spec.name:
+            self._write(changed)
+            self.remove(one)
+            return
+        temporary = self._path(spec.name).with_suffix(".new")
+        temporary.write_text(_text(changed))
+        temporary.replace(self._path(spec.name))
+
+    def remove(self, one: Pending) -> None:
+        """Forget it. One that is gone is no error."""
+        self._path(one.spec.name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+    def _write(self, one: Pending) -> None:
+        # Written aside and linked, so that a reader never sees half of one.
+        temporary = self.folder / f".{one.id}.{os.getpid()}"
+        temporary.write_text(_text(one))
+        try:
+            os.link(temporary, self._path(one.spec.name))
+        except FileExistsError:
+            raise Conflict(f"a sandbox called {one.spec.name!r} is there already") from None
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> Pending | None:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, ConsoleError):
+            data: dict[str, Any] = json.loads(path.read_text())
+            return Pending(data["id"], SandboxSpec.from_dict(data["spec"]), data["created_at"])
+        return None
+
+
+def _text(one: Pending) -> str:
+    return json.dumps({"id": one.id, "created_at": one.created_at, "spec": one.spec.to_dict()}, ensure_ascii=False)

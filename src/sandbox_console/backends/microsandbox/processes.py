@@ -1,0 +1,36 @@
+"""What runs in a microVM, from what ``guest.processes`` says of its /proc (proc(5))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sandbox_console.model.inside import GuestProcess
+
+_TICKS = 100  # USER_HZ of every Linux that a microVM can be
+
+
+def parse(text: bytes) -> list[GuestProcess]:
+    """Every process but the kernel's own threads and those of the question itself."""
+    return [one for one in _all(text) if one.parent != 2 and one.pid != 2]
+
+
+def _all(text: bytes) -> Iterator[GuestProcess]:
+    for record in text.split(b"\0\n\n"):
+        lines = record.split(b"\n", 2)
+        if len(lines) < 3:
+            continue
+        head, _, tail = lines[0].rpartition(b")")
+        pid, _, name = head.partition(b" (")
+        fields, (uid, rss) = tail.split(), lines[1].split()
+        if len(fields) < 22 or not pid.isdigit():
+            continue
+        command = lines[2].replace(b"\0", b" ").strip() or b"[" + name + b"]"
+        yield GuestProcess(
+            pid=int(pid),
+            parent=int(fields[1]),
+            user="" if uid == b"-" else uid.decode(),
+            cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS,
+            memory_bytes=int(rss) * 1024,
+            state=fields[0].decode("ascii", "replace"),
+            command=command.decode("utf-8", "surrogateescape"),
+        )

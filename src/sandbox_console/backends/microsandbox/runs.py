@@ -1,0 +1,80 @@
+"""The newest boot of each sandbox: its process on this host, and why it ended.
+
+The SDK tells neither. They are read from /proc and the runtime's log, never from its database: a second SQLite in the
+process drops the locks of the SDK's own when it closes the file (fcntl(2)), and the next page of it is a SIGBUS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_console.backends.microsandbox.boot import last_boot, system_log
+from sandbox_console.backends.microsandbox.sdk import home
+
+_PROC = Path("/proc")
+_PROGRAM, _VERB = b"msb", b"machine"
+_REASONS = (
+    (re.compile(r"max[_ ]duration", re.IGNORECASE), "its max_duration ran out"),
+    (re.compile(r"idle[_ ]timeout", re.IGNORECASE), "its idle_timeout ran out"),
+    (re.compile(r"Kernel panic"), "the guest's kernel panicked"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The newest boot. ``started_at`` is seconds since the epoch."""
+
+    pid: int | None = None
+    started_at: float | None = None
+    why: str = ""
+
+
+def processes() -> Mapping[str, int]:
+    """The microVM process of every sandbox of this home, by the handle's id (``local:5``). Empty but on Linux."""
+    if sys.platform != "linux":
+        return {}
+    found = {}
+    for entry in os.listdir(_PROC):  # noqa: PTH208 - half the time of iterdir()
+        if entry.isdecimal() and (identity := _sandbox_of(_PROC / entry)):
+            found[identity] = int(entry)
+    return found
+
+
+def ended(name: str) -> Run:
+    """The newest boot of a sandbox that has ended, by the runtime's name of it."""
+    return Run(None, _booted_at(name), _why(last_boot(system_log(name))))
+
+
+def running(name: str, pid: int | None) -> Run:
+    """The newest boot of a sandbox that runs."""
+    return Run(pid, _booted_at(name))
+
+
+def _sandbox_of(process: Path) -> str:
+    """The id that a process runs the microVM of; empty where it does not, or is of another home."""
+    with contextlib.suppress(OSError):
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        if len(words) < 6 or words[1] != _VERB or not words[0].endswith(_PROGRAM):
+            return ""
+        options = dict(zip(words[2::2], words[3::2], strict=False))
+        lock = (process / "fd" / options[b"--lifecycle-lock-fd"].decode()).readlink()
+        if lock.is_relative_to(home().resolve()):
+            return f"local:{options[b'--sandbox-id'].decode()}"
+    return ""
+
+
+def _booted_at(name: str) -> float | None:
+    try:
+        return (home() / "sandboxes" / name / "runtime" / "runtime-boot-id").stat().st_mtime
+    except OSError:
+        return None
+
+
+def _why(log: str) -> str:
+    return next((meaning for words, meaning in _REASONS if words.search(log)), "")

@@ -1,0 +1,180 @@
+"""Snapshots: a disk, or a disk with its memory, and copies that run on from one.
+
+Each is a group of its own in the runtime, which could not remove the newest of a group with others built on it.
+What a restored sandbox needs beside its disk is in the snapshot's labels: the runtime keeps neither labels nor
+network policy, and would give a restored one its default network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import secrets as random
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sandbox_console.backends.microsandbox import labels, lifecycle, made, network, sdk, translate
+from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.spec import SandboxSpec
+
+_OF = f"{labels.OWN}of"
+
+
+async def all_of(module: Any) -> Sequence[Snapshot]:
+    """All that the runtime keeps, others' too."""
+    return [await _snapshot(module, one) for one in await sdk.call(module, "its snapshots", module.Snapshot.list())]
+
+
+async def take(module: Any, handle: Any, name: str, *, full: bool) -> Snapshot:
+    """Save a sandbox's disk; with ``full`` the memory too, which needs a running one without a main process."""
+    seen = translate.view(handle)
+    if seen.spec is None:
+        raise Unsupported(f"sandbox {seen.shown_name} was made by another tool", hint="use msb snapshot")
+    if any(one.name == name for one in await all_of(module)):
+        raise Conflict(f"a snapshot called {name!r} is there already")
+    if full and seen.status != "running":
+        raise Conflict(f"sandbox {seen.shown_name} does not run, so there is no memory to save", hint="leave full out")
+    made_one = await _taken(module, seen, name, full)
+    handle_of = await _found(module, name)
+    return await _snapshot(module, handle_of if handle_of is not None else made_one)
+
+
+async def _taken(module: Any, seen: translate.View, name: str, full: bool) -> Any:
+    kept = {labels.SPEC: seen.labels.get(labels.SPEC, ""), _OF: seen.shown_name}
+    if labels.SECRETS in seen.labels:
+        kept[labels.SECRETS] = seen.labels[labels.SECRETS]
+    taking = module.Snapshot.create(name, from_sandbox=seen.name, group=_group(name), labels=kept, full=full)
+    try:
+        return await sdk.call(module, f"snapshot {name}", taking)
+    except BackendError as error:
+        if "managed jobs are active" in error.message:
+            raise Conflict(
+                f"microsandbox saves no memory while a main process runs, and that of {seen.shown_name} does",
+                hint="save the disk alone, or make the sandbox without a command and exec in it",
+            ) from error
+        raise
+
+
+async def restore(module: Any, looker: Looker, name: str, new: str, secrets: Sequence[ResolvedSecret]) -> SandboxRef:
+    """Make a running sandbox called ``new``. Raises NotFound, Conflict, Unsupported."""
+    found = await _found(module, name)
+    if found is None:
+        raise NotFound(f"there is no snapshot called {name!r}", hint="sandbox-console snapshots ls")
+    opened = await sdk.call(module, f"snapshot {name}", module.Snapshot.open(found.reference))
+    return await _restored(module, looker, found.reference, dict(opened.labels), new, secrets, full=_full(found))
+
+
+async def _restored(
+    module: Any, looker: Looker, reference: str, kept: dict[str, str], new: str, secrets: Sequence[ResolvedSecret],
+    *, full: bool,
+) -> SandboxRef:  # fmt: skip
+    spec = _spec(kept, new)
+    if kept.get(labels.SECRETS):
+        raise Unsupported(
+            f"the snapshot's sandbox has placeholder secrets ({kept[labels.SECRETS]}), which the runtime cannot restore"
+        )
+    if any(one.name == new for one in await looker.list()):
+        raise Conflict(f"a sandbox called {new!r} is there already")
+    arguments: dict[str, Any] = {
+        "network_policy": network.policy(module, spec.egress),
+        "volumes": made.volumes(module, spec, secrets) or None,
+        "security": None if full else module.SecurityProfile.RESTRICTED,
+        "max_duration": spec.max_duration_s,
+        "idle_timeout": spec.idle_timeout_s,
+        "cow_memory": full or None,
+    }
+    asked = {key: value for key, value in arguments.items() if value is not None}
+    machine = await sdk.call(module, f"snapshot of {new}", module.Sandbox.restore(reference, name=new, **asked))
+    identity = new_id()
+    handle = await sdk.call(module, f"sandbox {new}", module.Sandbox.get(new))
+    try:
+        await sdk.call(module, f"sandbox {new}", handle.modify(labels=made.own_labels(identity, spec, secrets)))
+        await lifecycle.launch(module, machine, dataclasses.replace(spec, command=()) if full else spec, secrets)
+    except BaseException:
+        with contextlib.suppress(ConsoleError):
+            await lifecycle.remove(module, handle, force=True)
+        raise
+    return SandboxRef("microsandbox", "local", identity)
+
+
+async def fork(module: Any, looker: Looker, handle: Any, new: str, secrets: Sequence[ResolvedSecret]) -> SandboxRef:
+    """A running copy with its memory, by a snapshot that is removed again.
+
+    The runtime's own fork takes no sandbox with a network policy, and its copy would have another network.
+    """
+    temporary = f"fork-{random.token_hex(6)}"
+    seen = translate.view(handle)
+    if seen.spec is None:
+        raise Unsupported(f"sandbox {seen.shown_name} was made by another tool", hint="use msb fork")
+    await take(module, handle, temporary, full=True)
+    try:
+        return await restore(module, looker, temporary, new, secrets)
+    finally:
+        with contextlib.suppress(ConsoleError):
+            await remove(module, temporary)
+
+
+async def remove(module: Any, name: str) -> None:
+    """Remove a snapshot. Raises NotFound, and Conflict where others are built on it."""
+    found = await _found(module, name)
+    if found is None:
+        raise NotFound(f"there is no snapshot called {name!r}", hint="sandbox-console snapshots ls")
+    try:
+        await sdk.call(module, f"snapshot {name}", found.remove())
+    except BackendError as error:
+        if "child snapshot" in error.message:
+            raise Conflict(f"snapshot {name}: others are built on it", hint="remove those first") from error
+        raise
+
+
+def new_id() -> str:
+    """A sandbox's id."""
+    return random.token_hex(6)
+
+
+def _group(name: str) -> str:
+    return f"sc-{name}"
+
+
+async def _found(module: Any, name: str) -> Any | None:
+    everything = await sdk.call(module, "its snapshots", module.Snapshot.list())
+    return next((one for one in everything if _shown(one) == name), None)
+
+
+def _shown(one: Any) -> str:
+    own = one.group == _group(str(one.name))
+    return str(one.name or one.id) if own or not one.group else f"{one.group}:{one.name or one.id}"
+
+
+def _full(one: Any) -> bool:
+    return str(one.scope) == "full"
+
+
+async def _snapshot(module: Any, one: Any) -> Snapshot:
+    opened = await sdk.call(module, "a snapshot", module.Snapshot.open(one.reference))
+    created = one.created_at
+    return Snapshot(
+        backend="microsandbox",
+        host="local",
+        name=_shown(one),
+        of=str(opened.labels.get(_OF) or opened.source_sandbox or ""),
+        created_at=created / 1000 if isinstance(created, (int, float)) else datetime.fromisoformat(created).timestamp(),
+        size_bytes=one.size_bytes,
+        full=_full(one),
+    )
+
+
+def _spec(kept: dict[str, str], name: str) -> SandboxSpec:
+    try:
+        return dataclasses.replace(SandboxSpec.from_dict(json.loads(kept[labels.SPEC])), name=name)
+    except (KeyError, ValueError, InvalidSpec) as error:
+        raise Unsupported(
+            "the snapshot was made by another tool, which did not note what the sandbox may reach",
+            hint="use msb restore",
+        ) from error

@@ -1,0 +1,59 @@
+"""Samples of a running microVM, from the runtime's own metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from sandbox_console.backends.microsandbox import sdk
+from sandbox_console.backends.microsandbox.sdk import result
+from sandbox_console.model.sandbox import Stats
+
+QUIET_S = 5.0
+"""Without a sample for so long a sandbox is asked whether it still runs."""
+
+
+async def read(module: Any, handle: Any, interval_s: float) -> AsyncGenerator[Stats, None]:
+    """A sample about every ``interval_s`` until the sandbox stops. The runtime takes its own once a second."""
+    machine = await sdk.call(module, f"sandbox {handle.name}", handle.connect())
+    stream = await sdk.call(module, f"sandbox {handle.name}", machine.metrics_stream(max(interval_s, 0.1)))
+    before: Any = None
+    waiting: asyncio.Future[Any] | None = None
+    try:
+        while True:
+            waiting = waiting or asyncio.ensure_future(anext(stream, None))
+            done, _ = await asyncio.wait({waiting}, timeout=QUIET_S)
+            if not done:
+                if str((await result(handle.refresh())).status) in ("stopped", "crashed"):
+                    return
+                continue
+            try:
+                sample, waiting = waiting.result(), None
+            except module.MicrosandboxError:
+                return  # it stopped
+            if sample is None:
+                return
+            yield _stats(sample, before)
+            before = sample
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+
+
+def _stats(now: Any, before: Any) -> Stats:
+    took = (now.timestamp_ms - before.timestamp_ms) / 1000 if before is not None else 0.0
+
+    def rate(field: str) -> float | None:
+        return max(0.0, (getattr(now, field) - getattr(before, field)) / took) if took > 0 else None
+
+    return Stats(
+        at=now.timestamp_ms / 1000,
+        cpu_percent=float(now.cpu_percent),
+        memory_bytes=int(now.memory_bytes),
+        memory_limit=int(now.memory_limit_bytes),
+        net_rx=rate("net_rx_bytes"),
+        net_tx=rate("net_tx_bytes"),
+        block_read=rate("disk_read_bytes"),
+        block_write=rate("disk_write_bytes"),
+    )

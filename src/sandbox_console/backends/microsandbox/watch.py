@@ -1,0 +1,162 @@
+"""Changes of the sandboxes as events, without asking again and again.
+
+The kernel tells that the runtime's database was written (inotify), and that a microVM's process has ended (pidfd);
+the runtime tells that a main process has ended. Elsewhere than on Linux the database's time stamps are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.backends.bubblewrap import notify
+from sandbox_console.backends.microsandbox import sdk, translate
+from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Status
+
+LOOK_S = 2.0
+"""How often is looked where the kernel cannot tell: before the first use, and on a Mac. Three calls of stat()."""
+
+SOON_S = 0.3
+"""How often is looked while a sandbox starts or stops: its main process is no row of the database."""
+
+SETTLE_S = 0.05
+"""The runtime writes several times for one change."""
+
+Retire = Callable[[SandboxRef], Awaitable[None]]
+
+
+class Watch:
+    """One watcher. ``retire`` shuts down a microVM whose main process has ended."""
+
+    def __init__(self, looker: Looker, health: Callable[[], Awaitable[BackendHealth]], retire: Retire) -> None:
+        self._looker, self._health, self._retire = looker, health, retire
+        self._wake = asyncio.Event()
+        self._between = False
+        self._ends: dict[SandboxRef, asyncio.Task[None]] = {}
+        self._pids: dict[int, int] = {}
+        self._folders: notify.Folders | None = None
+        self._hearing: asyncio.Task[None] | None = None
+
+    async def events(self) -> AsyncGenerator[BackendEvent, None]:
+        """Health and the list first, then what changes."""
+        told: BackendHealth | None = None
+        known: dict[SandboxRef, Sandbox] | None = None
+        try:
+            while True:
+                self._wake.clear()
+                await self._listen()
+                health, now = await self._look()
+                if health != told:
+                    told = health
+                    yield HealthChanged(health)
+                if now is not None:
+                    for event in _differences(known, now):
+                        yield event
+                    known = now
+                    self._follow_ends(now.values())
+                    self._between = any(one.status in (Status.STARTING, Status.STOPPING) for one in now.values())
+                await self._rest()
+        finally:
+            await self._close()
+
+    async def _look(self) -> tuple[BackendHealth, dict[SandboxRef, Sandbox] | None]:
+        health = await self._health()
+        try:
+            return health, {one.ref: one for one in await self._looker.list()}
+        except ConsoleError as error:
+            down = BackendHealth(health.backend, health.host, HealthState.UNREACHABLE, error.message, error.hint)
+            return (down if health.ok else health), None
+
+    async def _rest(self) -> None:
+        limit = None if self._hearing is not None else LOOK_S
+        limit = SOON_S if self._between else limit
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), limit)
+        await asyncio.sleep(SETTLE_S)
+
+    async def _listen(self) -> None:
+        """Watch the folders, once they are there."""
+        folder = sdk.home() / "db"
+        if self._hearing is not None or sys.platform != "linux" or not await asyncio.to_thread(folder.is_dir):
+            return
+        self._folders = notify.Folders(notify.MODIFY | notify.STATE, poll_s=LOOK_S)
+        self._folders.add("db", folder)
+        await asyncio.to_thread(self._prepare, self._looker.pending.folder)
+        self._folders.add("pending", self._looker.pending.folder)
+        self._hearing = asyncio.create_task(self._hear(self._folders))
+
+    @staticmethod
+    def _prepare(folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    async def _hear(self, folders: notify.Folders) -> None:
+        while True:
+            if await folders.changed():
+                self._wake.set()
+
+    def _follow_ends(self, sandboxes: Iterable[Sandbox]) -> None:
+        there = {one.ref: one for one in sandboxes}
+        for ref in [ref for ref in self._ends if ref not in there or self._ends[ref].done()]:
+            self._ends.pop(ref).cancel()
+        for ref, one in there.items():
+            if one.pid is not None:
+                self._follow_process(one.pid)
+            if ref not in self._ends and one.managed and one.status in (Status.RUNNING, Status.STARTING):
+                self._ends[ref] = asyncio.create_task(self._main_ends(ref))
+
+    async def _main_ends(self, ref: SandboxRef) -> None:
+        """Wake when the main process ends, and shut its microVM down: what it has left behind ends with it."""
+        with contextlib.suppress(ConsoleError):
+            module = await sdk.load()
+            handle = await self._looker.handle(module, ref)
+            seen = translate.view(handle)
+            info = translate.main_job(seen, await self._looker.jobs(module, handle))
+            if info is None:
+                return
+            job = await sdk.call(module, "its main process", handle.get_job(info.id))
+            await sdk.call(module, "its main process", job.wait())
+            self._wake.set()
+            await self._retire(ref)
+        self._wake.set()
+
+    def _follow_process(self, pid: int) -> None:
+        if pid in self._pids or not hasattr(os, "pidfd_open"):
+            return
+        with contextlib.suppress(OSError):  # it has ended meanwhile: the list says so
+            self._pids[pid] = os.pidfd_open(pid)
+            asyncio.get_running_loop().add_reader(self._pids[pid], self._process_ended, pid)
+
+    def _process_ended(self, pid: int) -> None:
+        descriptor = self._pids.pop(pid)
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        self._wake.set()
+
+    async def _close(self) -> None:
+        for pid in list(self._pids):
+            self._process_ended(pid)
+        tasks: list[asyncio.Task[Any]] = [*self._ends.values(), *([self._hearing] if self._hearing else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._folders is not None:
+            self._folders.close()
+
+
+def _differences(known: dict[SandboxRef, Sandbox] | None, now: dict[SandboxRef, Sandbox]) -> Iterable[BackendEvent]:
+    if known is None:
+        yield Listed("microsandbox", "local", tuple(now.values()))
+        return
+    for ref in known.keys() - now.keys():
+        yield Removed(ref)
+    for ref, one in now.items():
+        if known.get(ref) != one:
+            yield Changed(one)

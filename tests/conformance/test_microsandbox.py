@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+from tests.support.microimage import microsandbox_home, spec_fields
+from tests.support.require import requires
+
+from sandbox_console.backends.base import BackendSettings
+from sandbox_console.backends.microsandbox import MicrosandboxProvider
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.testing.conformance import BackendConformance, Profile
+
+__all__ = ["microsandbox_home"]
+
+pytestmark = requires("microsandbox")
+
+
+class TestMicrosandbox(BackendConformance):
+    known_gaps = {}  # noqa: RUF012 - a constant of the class
+
+    @pytest.fixture
+    def another(self, microsandbox_home, tmp_path):
+        async def open_one():
+            [backend] = MicrosandboxProvider.backends(BackendSettings(tmp_path / "microsandbox"))
+            await backend.open()
+            return backend
+
+        return open_one
+
+    @pytest.fixture
+    async def backend(self, another):
+        backend = await another()
+        yield backend
+        await backend.close()
+
+    @pytest.fixture
+    def profile(self, another):
+        return Profile("microsandbox", lambda name: SandboxSpec(name, **spec_fields()), another=another)

@@ -1,0 +1,285 @@
+"""What is read off the runtime's own words, from samples that it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from sandbox_console.backends.microsandbox import (
+    boot,
+    egress,
+    kvm,
+    kvm_probe,
+    main_process,
+    network,
+    processes,
+    translate,
+)
+from sandbox_console.backends.microsandbox.logs import Lines
+from sandbox_console.backends.microsandbox.runs import Run
+from sandbox_console.errors import InvalidSpec, SecretError
+from sandbox_console.model.sandbox import Status
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.spec import SandboxSpec
+
+SAMPLES = Path(__file__).parent / "samples"
+CANARY = "canary-secret-4711"
+
+
+def logs_of(home, name, text):
+    folder = home / "sandboxes" / name / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "runtime.log").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("sample", "reason", "hint"),
+    [
+        ("internal-error.log", "cannot run a guest", "nested"),
+        ("no-kvm.log", "no /dev/kvm", "load the kvm module"),
+        ("good.log", None, None),
+    ],
+)
+def test_a_boots_failure_is_read_off_the_log(tmp_path, monkeypatch, sample, reason, hint):
+    monkeypatch.setenv("MSB_HOME", str(tmp_path))
+    logs_of(tmp_path, "one", (SAMPLES / sample).read_text())
+    found = boot.failure("one")
+    if reason is None:
+        assert found is None
+    else:
+        assert reason in found[0]
+        assert hint in found[1]
+
+
+def test_only_the_newest_boot_counts(tmp_path, monkeypatch):
+    monkeypatch.setenv("MSB_HOME", str(tmp_path))
+    failed, good = (SAMPLES / "internal-error.log").read_text(), (SAMPLES / "good.log").read_text()
+    logs_of(tmp_path, "one", failed + good)
+    assert boot.failure("one") is None
+    logs_of(tmp_path, "one", good + failed)
+    assert boot.failure("one") is not None
+
+
+def test_no_permission_names_the_group(tmp_path, monkeypatch):
+    monkeypatch.setenv("MSB_HOME", str(tmp_path))
+    logs_of(tmp_path, "one", (SAMPLES / "no-kvm.log").read_text().replace("Error(2)", "Error(13)"))
+    assert "group kvm" in boot.failure("one")[1]
+
+
+def test_the_guests_own_error_comes_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("MSB_HOME", str(tmp_path))
+    folder = logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text())
+    (folder / "boot-error.json").write_text(json.dumps({"stage": "mount", "message": "the root has no init"}))
+    assert boot.failure("one")[0] == "mount; the root has no init"
+
+
+def test_why_kvm_does_not_work_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(kvm, "KVM", tmp_path / "kvm")
+    assert "no /dev/kvm" in kvm.problem()[0]
+    (tmp_path / "kvm").write_bytes(b"not a device")
+    if os.uname().machine == "x86_64":
+        reason, hint = kvm.problem()
+        assert "cannot run a guest" in reason
+        assert "nested" in hint
+    if os.geteuid() == 0:
+        (tmp_path / "kvm").chmod(0o600)
+        for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+            folder.chmod(0o755)
+        os.seteuid(65534)
+        try:
+            reason, hint = kvm.problem()
+        finally:
+            os.seteuid(0)
+        assert "permission denied" in reason
+        assert "group kvm" in hint
+
+
+def test_the_probe_asks_for_what_a_kernel_needs():
+    assert struct.pack("<Q", kvm_probe._HIGH) in kvm_probe._PROGRAM  # paging beyond the low addresses
+    assert b"\x66\x0f\xef" in kvm_probe._PROGRAM  # pxor, at which a KVM that interprets gives up
+    assert kvm_probe._PROGRAM.endswith(b"\xf4")
+
+
+def _handle(config, status="running", name="one"):
+    return types.SimpleNamespace(
+        id="local:5", name=name, status=status, config_json=json.dumps(config), created_at=1000.0, updated_at=2000.0
+    )
+
+
+def _job(id, boot_id, created, state="running", code=None, command=("sleep", "9")):
+    return types.SimpleNamespace(
+        id=id, runtime_boot_id=boot_id, created_at=created, state=state, exit_code=code, command=list(command),
+        started_at=created, finished_at=created + 1, error=None,
+    )  # fmt: skip
+
+
+def _managed(**spec):
+    shown = SandboxSpec("one", image="x", command=("sleep", "9"), **spec)
+    return {
+        "labels": {
+            "team": "x", "sandbox-console.id": "abc", "sandbox-console.spec": json.dumps(shown.to_dict()),
+        },
+        "env": [{"key": "PLAIN", "value": CANARY}],
+        "network": {"enabled": True, "secrets": {"secrets": [{"env_var": "TOKEN", "value": CANARY}]}, "proxy": {"credentials": CANARY}},
+        "runtime": {"scripts": {"setup": CANARY}},
+        "init": {"env": {"X": CANARY}},
+        "patches": [{"content": CANARY}],
+    }  # fmt: skip
+
+
+def test_no_value_of_the_config_leaves_the_adapter():
+    seen = translate.view(_handle(_managed()))
+    assert CANARY not in repr(seen)
+    assert CANARY not in repr(translate.sandbox(seen, Run(), [], None))
+    assert seen.public["network"]["secrets"] == {"TOKEN": "***"}
+
+
+@pytest.mark.parametrize(
+    ("status", "jobs", "marks", "shown", "code"),
+    [
+        ("running", [], {}, Status.STARTING, None),
+        ("running", [_job("j", "b", 1)], {}, Status.RUNNING, None),
+        ("running", [_job("j", "b", 1, "exited", 7)], {}, Status.EXITED, 7),
+        ("stopped", [_job("j", "b", 1, "exited", 7)], {}, Status.EXITED, 7),
+        ("stopped", [_job("j", "b", 1, "exited", -1)], {}, Status.EXITED, None),
+        ("stopped", [_job("j", "b", 1, "lost")], {"sandbox-console.ended": "j 137"}, Status.EXITED, 137),
+        ("crashed", [_job("j", "b", 1, "lost")], {"sandbox-console.ended": "j 137"}, Status.EXITED, 137),
+        ("crashed", [_job("j", "b", 1, "lost")], {"sandbox-console.ended": "older 137"}, Status.LOST, None),
+        ("crashed", [_job("j", "b", 1, "lost")], {}, Status.LOST, None),
+        ("paused", [_job("j", "b", 1)], {}, Status.PAUSED, None),
+        ("running", [_job("other", "b", 2, "exited", 3), _job("j", "b", 1)], {}, Status.RUNNING, None),
+        ("running", [_job("j", "old", 1, "exited", 3), _job("k", "new", 2)], {}, Status.RUNNING, None),
+        ("stopped", [_job("j", "b", 1, "exited", 3, ("other", "command"))], {}, Status.EXITED, None),
+    ],
+)
+def test_the_state_is_the_main_processs(status, jobs, marks, shown, code):
+    config = _managed()
+    config["labels"] |= marks
+    found = translate.sandbox(translate.view(_handle(config, status)), Run(), jobs, None)
+    assert found.status is shown
+    assert (found.exit.code if found.exit else None) == code
+    assert found.labels == {"team": "x"}
+    if shown is Status.LOST:
+        assert found.detail.startswith("crashed: ")
+
+
+def test_a_rename_shows_in_name_and_spec():
+    config = _managed()
+    config["labels"]["sandbox-console.name"] = "two"
+    found = translate.sandbox(translate.view(_handle(config)), Run(), [], None)
+    assert (found.name, found.spec.name) == ("two", "two")
+    assert "one" in [fact.value for fact in found.effective if fact.field == "name"]
+
+
+def test_a_failed_boot_is_failed_with_its_cause():
+    found = translate.sandbox(translate.view(_handle(_managed(), "stopped")), Run(), [], ("no /dev/kvm", "load it"))
+    assert (found.status, found.detail) == (Status.FAILED, "no /dev/kvm")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("alpine", "alpine"),
+        ({"Oci": {"reference": "alpine:3"}}, "alpine:3"),
+        ({"Bind": {"path": "/x", "follow_root_symlinks": False}}, "dir:/x"),
+        ({"Oci": "alpine"}, "alpine"),
+        (None, ""),
+        ({"A": 1, "B": 2}, ""),
+    ],
+)
+def test_an_image_is_named(value, shown):
+    assert translate.image(value) == shown
+
+
+def _entry(data, source="stdout", at=1000):
+    return types.SimpleNamespace(data=data, source=source, timestamp_ms=at)
+
+
+def test_chunks_become_lines():
+    lines = Lines()
+    found = [
+        *lines.feed(_entry(b"one\ntwo\nth")),
+        *lines.feed(_entry(b"err\n", "stderr")),
+        *lines.feed(_entry(b"ree\r\n\n")),
+    ]
+    assert [record.data for record in found] == [b"one\n", b"two\n", b"err\n", b"three\r\n", b"\n"]
+    lines.feed(_entry(b"open"))
+    assert [record.data for record in lines.rest()] == [b"open"]
+    assert lines.rest() == []
+
+
+VIOLATION = (
+    b"WARN microsandbox_network::engine::secrets::handler: secret violation: placeholder detected where substitution or"
+    b" passthrough is not permitted action=block-and-log secret_env_var=TOKEN placeholder=$MSB_TOKEN protocol=http/1.1"
+    b" sni=other.acme.org host=other.acme.org method=GET path=/leak location=header match_form=raw"
+    b" guest_dst=1.2.3.4:443 http2_stream_id=\n"
+)
+
+
+def test_a_violation_is_a_record():
+    found = egress.record("one", _entry(VIOLATION))
+    assert (found.host, found.port, found.allowed, found.reason) == ("other.acme.org", 443, False, "secret_violation")
+    assert (found.rule, found.method, found.address) == ("TOKEN", "GET", "1.2.3.4")
+    assert egress.record("one", _entry(b"INFO microsandbox_runtime::runner::vm: entering VM sandbox=x\n")) is None
+
+
+def test_a_guests_words_do_not_change_a_record():
+    hostile = VIOLATION.replace(b"path=/leak", b"path=/x guest_dst=9.9.9.9:1 http2_stream_id= host=good.example.com")
+    found = egress.record("one", _entry(hostile))
+    assert (found.host, found.address) == ("other.acme.org", "1.2.3.4")
+
+
+def test_patterns_become_rules_and_none_is_no_network():
+    module = pytest.importorskip("microsandbox")
+    empty = network.policy(module, ())
+    assert (str(empty.default_egress), str(empty.default_ingress), empty.rules) == ("deny", "deny", ())
+    rules = network.policy(module, ("a.example.com", "*.example.org:8443")).rules[2:]
+    assert [(str(one.destination.kind), one.destination.value, one.port) for one in rules] == [
+        ("domain", "a.example.com", "80"),
+        ("domain", "a.example.com", "443"),
+        ("domain_suffix", "example.org", "8443"),
+    ]
+
+
+def test_tls_is_intercepted_only_for_placeholders():
+    module = pytest.importorskip("microsandbox")
+    assert network.network(module, (), False, ("ca.pem",)).tls is None
+    assert network.network(module, (), True, ("ca.pem",)).tls.upstream_ca_certs == ("ca.pem",)
+    secrets = [
+        ResolvedSecret("A", "v", "env"),
+        ResolvedSecret("B", "v", "placeholder", ("api.example.com", "*.example.org")),
+    ]
+    [entry] = network.substituted(module, secrets)
+    assert (entry.env_var, entry.allow) == ("B", ("api.example.com", "*.example.org"))
+    with pytest.raises(SecretError, match="no host"):
+        network.check([ResolvedSecret("B", "v", "placeholder")])
+
+
+def test_processes_are_read_and_the_kernels_left_out():
+    stat = "7 (a b) c) S 1 7 7 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 100 0 0"
+    text = f"{stat}\n1000 2048\nsh\0-c\0x\0\n\n9 (kworker) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0\n0 0\n\0\n\n"
+    [found] = processes.parse(text.encode())
+    assert (found.pid, found.parent, found.user, found.cpu_s, found.memory_bytes) == (7, 1, "1000", 2.0, 2048 * 1024)
+    assert found.command == "sh -c x"
+
+
+def test_a_fraction_of_a_cpu_is_refused_or_rounded_up():
+    from sandbox_console.backends.microsandbox import made
+
+    with pytest.raises(InvalidSpec, match="whole"):
+        made.whole_cpus(SandboxSpec("x", cpus=0.5))
+    assert made.whole_cpus(SandboxSpec("x", cpus=1.5, limits="best-effort")) == 2
+    assert main_process.mains([], ()) == []
+    assert sys.platform
+
+
+def test_a_job_of_another_is_no_main_process():
+    jobs = [_job("a", "one", 5), _job("b", "one", 3, command=("backup",))]
+    assert main_process.mains(jobs, ("sleep", "9")) == []

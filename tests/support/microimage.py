@@ -1,0 +1,105 @@
+"""An image of busybox for microVMs, as an archive of docker's format, and a home of the tests' own with it loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.engine import busybox_tree
+from tests.support.require import missing
+
+IMAGE = "sandbox-console-test/busybox:1"
+_LOAD = """
+import asyncio, sys
+import microsandbox
+
+async def load():
+    await microsandbox.Image.load(sys.argv[1])
+
+asyncio.run(load())
+"""
+
+
+def archive(tag: str = IMAGE, layer: bytes | None = None) -> bytes:
+    """One layer, one name."""
+    layer = layer if layer is not None else busybox_tree()
+    digest = hashlib.sha256(layer).hexdigest()
+    config = {
+        "architecture": "amd64" if os.uname().machine == "x86_64" else "arm64",
+        "os": "linux",
+        "config": {"Env": ["PATH=/bin:/sbin:/usr/bin"], "Cmd": ["/bin/sh"], "WorkingDir": "/"},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "history": [{"created_by": "the tests"}],
+    }
+    text = json.dumps(config).encode()
+    name = f"{hashlib.sha256(text).hexdigest()}.json"
+    manifest = [{"Config": name, "RepoTags": [tag], "Layers": [f"{digest}/layer.tar"]}]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, data in (
+            (name, text),
+            (f"{digest}/layer.tar", layer),
+            ("manifest.json", json.dumps(manifest).encode()),
+        ):
+            info = tarfile.TarInfo(path)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def layer_with(*programs: str) -> bytes:
+    """The busybox tree and programs of this host with their libraries, and the name service's."""
+    buffer = io.BytesIO(busybox_tree())
+    paths: list[str] = []
+    for program in programs:
+        path = shutil.which(program)
+        assert path, f"{program} is not installed"
+        told = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+        paths += [path, *(word for word in told.split() if word.startswith("/"))]
+    libraries = Path("/lib") / f"{os.uname().machine}-linux-gnu"
+    paths += [str(libraries / name) for name in ("libnss_dns.so.2", "libnss_files.so.2")]
+    with tarfile.open(fileobj=buffer, mode="a") as tar:
+        for path in dict.fromkeys(paths):
+            info = tar.gettarinfo(os.path.realpath(path), arcname=path.lstrip("/"))
+            info.type, info.linkname = tarfile.REGTYPE, ""
+            with open(path, "rb") as file:  # noqa: PTH123
+                info.size = os.path.getsize(path)  # noqa: PTH202
+                tar.addfile(info, file)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="session")
+def microsandbox_home() -> Iterator[Path]:
+    """A home of this session, with the image loaded. On a disk that keeps user xattrs: not every /tmp does."""
+    if reason := missing("microsandbox"):
+        pytest.skip(f"microsandbox: {reason}")
+    base = "/rw" if Path("/rw/msb").is_dir() else "/var/tmp"  # the first one is the emulated machine's own disk
+    folder = Path(tempfile.mkdtemp(prefix="sc-msb-", dir=base))
+    before = os.environ.get("MSB_HOME")
+    os.environ["MSB_HOME"] = str(folder)
+    try:
+        (folder / "image.tar").write_bytes(archive())
+        subprocess.run([sys.executable, "-c", _LOAD, str(folder / "image.tar")], check=True, timeout=120)
+        yield folder
+    finally:
+        if before is None:
+            os.environ.pop("MSB_HOME", None)
+        else:
+            os.environ["MSB_HOME"] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def spec_fields() -> dict[str, Any]:
+    """What a microVM of the tests is made with."""
+    return {"image": IMAGE, "command": ("sleep", "1000"), "memory_mib": 128}
