@@ -75,7 +75,7 @@ async def whole_life(permit, name):
     spec = SandboxSpec(name=name, image=IMAGE, command=("sh", "-c", 'echo "${#TOKEN}"; sleep 100'), secrets=("TOKEN",))
     ref = await backend.create(await permit("create"), spec, secret, lambda _: None)
     try:
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(60):
             await backend.start(await permit("start"), ref, secret)
             assert [item.data for item in await anext(backend.logs(ref, LogQuery(follow=True)))] == [b"17\n"]
         process = await backend.exec(await permit("exec"), Exec(ref, ("head", "-n1")), ())
@@ -85,7 +85,7 @@ async def whole_life(permit, name):
         terminal = await backend.shell(await permit("shell"), OpenShell(ref, cols=90, rows=20), ())
         await terminal.write(b"stty size\n")
         seen = b""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while b"20 90" not in seen:
                 seen += await terminal.read()
         await terminal.close()

@@ -14,7 +14,7 @@ pytestmark = requires("docker")
 
 async def until(terminal, marker):
     seen = b""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while marker not in seen:
             data = await terminal.read()
             assert data, seen
