@@ -25,7 +25,9 @@ async def log(tmp_path):
     path = tmp_path / "audit.db"
     journal = await Journal.open(path, "user:=1+1")
     await act(journal, 5)
-    refused = await journal.refuse("create", "docker", HOSTILE, {"origin": {"host": "h"}}, Outcome.DENIED, {"error": "no"})
+    refused = await journal.refuse(
+        "create", "docker", HOSTILE, {"origin": {"host": "h"}}, Outcome.DENIED, {"error": "no"}
+    )
     permit = await journal.begin("shell", "fake", "@SUM(A1)", {"origin": {"host": "h"}})
     await journal.finish(permit, Outcome.OK, 1500, {"opened": True}, target="@SUM(A1)")
     await journal.note(permit, "fake", "-2+3", {"bytes": 1})

@@ -36,7 +36,9 @@ class Server:
 
     def start(self) -> None:
         options = f"-c listen_addresses= -c unix_socket_directories={self.folder} -c fsync=off"
-        self.run("pg_ctl", "-D", f"{self.folder}/data", "-w", "-t", "60", "-l", f"{self.folder}/log", "-o", options, "start")
+        self.run(
+            "pg_ctl", "-D", f"{self.folder}/data", "-w", "-t", "60", "-l", f"{self.folder}/log", "-o", options, "start"
+        )
 
     def stop(self, mode: str = "fast") -> None:
         self.run("pg_ctl", "-D", f"{self.folder}/data", "-w", "-t", "60", "-m", mode, "stop")

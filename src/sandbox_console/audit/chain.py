@@ -25,6 +25,14 @@ def digest(prev: bytes, columns: Sequence[Any]) -> bytes:
     return hashlib.sha256(_DOMAIN + prev + text.encode("utf-8", "surrogatepass")).digest()
 
 
+def _digest_of(prev: bytes, columns: Sequence[Any]) -> bytes:
+    """The same of what may be damaged; nothing where a column is of a type that none can have."""
+    try:
+        return digest(prev, columns)
+    except (TypeError, ValueError):
+        return b""
+
+
 @dataclass(frozen=True, slots=True)
 class Walk:
     """How far a chain holds: its last good row, that row's hash, the first bad row or None, what is wrong."""
@@ -33,11 +41,12 @@ class Walk:
     head: bytes
     bad: int | None = None
     problem: str = ""
+    went_back: int | None = None  # the first row whose clock is behind the one before it
 
 
 def walk(start: bytes, last: int, rows: Iterable[Sequence[Any]], anchors: Mapping[int, str]) -> Walk:
     """Walk rows in order of seq, behind row ``last`` whose hash is ``start``; ``anchors`` are hex hashes by seq."""
-    prev = start
+    prev, then, went_back = start, 0, None
     for row in rows:
         seq, claimed_prev, claimed = row[0], row[-2], row[-1]
         if seq != last + 1:
@@ -45,9 +54,11 @@ def walk(start: bytes, last: int, rows: Iterable[Sequence[Any]], anchors: Mappin
         if claimed_prev != prev:
             problem = f"row {seq} does not follow row {last}: a row was changed, inserted or moved"
             return Walk(last, prev, seq, problem)
-        if digest(prev, row[:-2]) != claimed:
+        if _digest_of(prev, row[:-2]) != claimed:
             return Walk(last, prev, seq, f"row {seq} does not match its hash: it was edited")
         if seq in anchors and anchors[seq] != claimed.hex():
             return Walk(last, prev, seq, f"row {seq} is not the one that was anchored: the log was rewritten")
-        prev, last = claimed, seq
-    return Walk(last, prev)
+        if row[1] < then and went_back is None:
+            went_back = seq
+        prev, last, then = claimed, seq, row[1]
+    return Walk(last, prev, went_back=went_back)

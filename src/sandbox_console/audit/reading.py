@@ -29,7 +29,7 @@ async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
             yield db
         finally:
             await db.close()
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may have damaged texts
         raise unavailable(error, path) from error
 
 

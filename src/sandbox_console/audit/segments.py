@@ -92,15 +92,15 @@ def leave_damaged(layout: Layout, index: int, problem: str, anchors: Anchors) ->
 
 def is_damage(error: Exception) -> bool:
     """Whether SQLite says that the file itself is broken."""
-    code = getattr(error, "sqlite_errorcode", 0)
-    return isinstance(error, sqlite3.DatabaseError) and code & 0xFF in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, UnicodeDecodeError) or code in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
 
 
 def damage(db: sqlite3.Connection) -> str:
     """What SQLite's quick check finds wrong with the file; empty where it is sound."""
     try:
         [found] = db.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         return str(error)
     return "" if found == "ok" else str(found)
 

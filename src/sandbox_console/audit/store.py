@@ -111,13 +111,13 @@ class Store:
             self._drain()
             made = rows.chained(drafts, rows.head(self._there()))
             self._commit(made)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             made = self._after_trouble(error, drafts, urgent=urgent)
         self._appends += len(made)
         self._keep_up(made[-1])
         return [row[0] for row in made]
 
-    def _after_trouble(self, error: sqlite3.Error, drafts: Sequence[Draft], *, urgent: bool) -> list[Row]:
+    def _after_trouble(self, error: Exception, drafts: Sequence[Draft], *, urgent: bool) -> list[Row]:
         if segments.is_damage(error):
             self._leave(str(error))
             made = rows.chained(drafts, rows.head(self._there()))
@@ -264,7 +264,7 @@ class Store:
             self._let_go()
             self._db = db
 
-    def _full(self, error: sqlite3.Error) -> bool:
+    def _full(self, error: Exception) -> bool:
         """Whether the disk is full: SQLite says it, or cannot write or make a file and there is no room for one."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (_SQLITE_IOERR, _SQLITE_CANTOPEN):

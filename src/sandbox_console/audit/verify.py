@@ -68,8 +68,9 @@ async def verify(path: Path) -> Verification:
         )
     if problem:
         found.fail(problem)
-    if indices and indices[0] > 1 and indices[0] - 1 not in found.retired:
-        found.fail(f"segment {indices[0] - 1} is missing, and no row tells that the retention took it")
+    gone = indices[0] - 1 if indices else 0
+    if gone and gone not in found.retired and not layout.quarantine(gone).exists():
+        found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
     _against_anchors(layout, signed, found)
     _reserve(layout, found)
     head = found.head.hex() if found.rows else ""
@@ -90,7 +91,7 @@ async def _segment(
     except AuditUnavailable as error:
         if newest:
             raise
-        if not layout.quarantine(index).exists():  # else the next segment's beginning tells of it
+        if not layout.quarantine(index).exists():
             found.fail(f"segment {index}: {error.message}")
         return
     found.segments += 1
@@ -99,6 +100,10 @@ async def _segment(
     found.ends += told["ends"]
     found.unknown += told["unknown"]
     found.last, found.head = walked.last, walked.head
+    if walked.went_back is not None:
+        found.warnings.append(f"the clock went back before row {walked.went_back}; the order is that of the ids")
+    if layout.quarantine(index).exists():
+        return  # the next segment's beginning tells of it
     if walked.problem:
         found.fail(walked.problem, walked.bad)
     if told["damage"]:
@@ -119,7 +124,7 @@ def _walk(
             walked = chain.walk(head.genesis, head.first_seq - 1, rows, signed)
             told |= _counts(db)
             found.retired |= _retired(db)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             walked = Walk(head.first_seq - 1, head.genesis, None, f"segment {index} cannot be read: {error}")
         return told, walked
     finally:
