@@ -21,7 +21,7 @@ from tests.support.require import requires
 
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.bubblewrap import BubblewrapProvider
-from sandbox_console.errors import Conflict, NotFound, Unsupported
+from sandbox_console.errors import ConfigError, Conflict, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.action import Exec
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
@@ -364,3 +364,30 @@ async def test_a_stale_console_is_not_needed(make, allowed, tmp_path, permit):
 
 async def gone(box: Box) -> bool:
     return not (await box.ask("good.example.com", 443)).allowed
+
+
+async def test_what_cannot_be_a_rule_is_refused(make, allowed):
+    box = await make(*allowed)
+    with pytest.raises(InvalidSpec, match="scheme"):
+        await box.put("https://good.example.com")
+    assert len((await box.backend.egress(box.ref)).rules) == len(allowed)
+
+
+async def test_damaged_rules_let_nothing_pass_and_are_told(make, outside, allowed, backend):
+    _, plain = outside
+    box = await make(*allowed)
+    (Path(backend._store.folder) / box.ref.id / "egress/policy/policy.json").write_text("[")
+    assert "cannot be read" in (await backend.egress(box.ref)).gateway
+    assert (await box.run("curl", "-sS", "-m", "30", f"http://good.example.com:{plain.port}/"))[1].find("no_policy") > 0
+    assert plain.connections == 0
+
+
+async def test_a_hosts_file_that_is_not_there_is_named(tmp_path, permit):
+    [backend] = BubblewrapProvider.backends(BackendSettings(tmp_path / "state", {"egress_hosts": "/nowhere/hosts"}))
+    await backend.open()
+    ref = await backend.create(
+        await permit("create"), SandboxSpec("box", egress=("a.example.com",)), [], lambda _: None
+    )
+    with pytest.raises(ConfigError, match="/nowhere/hosts"):
+        await backend.start(await permit("start"), ref, [])
+    await backend.remove(await permit("remove"), ref, force=True)

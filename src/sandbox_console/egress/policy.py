@@ -96,11 +96,6 @@ def variables(proxy: str) -> dict[str, str]:
     return found | {name.lower(): value for name, value in found.items()} | {"NODE_USE_ENV_PROXY": "1"}
 
 
-def read_hosts(path: str) -> dict[str, tuple[str, ...]]:
-    """The names of a hosts file that the configuration names; none where it names none. Raises OSError."""
-    return parse_hosts(Path(path).read_text()) if path else {}
-
-
 def in_force(rules: Iterable[EgressRule], now: float) -> tuple[EgressRule, ...]:
     """The rules that have not run out at ``now``, seconds since the epoch."""
     return tuple(rule for rule in rules if rule.until is None or rule.until > now)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console import egress
+from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.bubblewrap.client import Connection
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.backends.bubblewrap.supervise.gateway import PORT
 from sandbox_console.egress import ask, follow, policy
-from sandbox_console.errors import BackendError, ConsoleError, Unsupported
+from sandbox_console.errors import BackendError, ConsoleError
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.spec import SandboxSpec
 
@@ -36,38 +37,36 @@ def prepare(record: Record, options: Options) -> dict[str, Any] | None:
     """What the supervisor is told of the gateway; None where there is none. Makes the folder where it is missing."""
     if not record.spec.egress:
         return None
-    hosts = policy.read_hosts(options.egress_hosts)
-    policy.prepare(folder(record), record.spec.name, record.spec.egress, hosts)
+    gateway_rules.prepare(folder(record), record.spec.name, record.spec.egress, options.egress_hosts)
     # A user of its own: neither the guest, who is another, nor another sandbox's gateway can touch it.
     uid = None if record.uid is None else record.uid + options.uid_count
     return {"program": str(_PROGRAM), "folder": str(folder(record)), "uid": uid}
 
 
 def renamed(record: Record, name: str) -> None:
-    """Write the new name into the rules: records carry it from now on."""
-    if record.spec.egress:
-        policy.change(folder(record), sandbox=name)
+    """Write the new name into the rules, where a start has made them."""
+    if record.spec.egress and folder(record).is_dir():
+        gateway_rules.rename(folder(record), name)
 
 
 async def state(record: Record) -> EgressState:
     """The rules in force, and whether the gateway answers."""
     if not record.spec.egress:
         return EgressState()
-    rules = await asyncio.to_thread(policy.rules_now, folder(record), record.spec.egress)
-    if not record.status.live:
-        return EgressState(rules, f"{record.spec.name} does not run: it is {record.status}")
-    try:
-        await probe(record, "gateway.invalid", 443)
-    except ConsoleError as error:
-        return EgressState(rules, error.message)
-    return EgressState(rules)
+    why = "" if record.status.live else f"{record.spec.name} does not run: it is {record.status}"
+    if record.status.live:
+        try:
+            await probe(record, "gateway.invalid", 443)
+        except ConsoleError as error:
+            why = error.message
+    return await asyncio.to_thread(gateway_rules.state, folder(record), record.spec.egress, why)
 
 
 async def put(record: Record, rules: Sequence[EgressRule], options: Options) -> None:
     """Put rules in force. Raises Unsupported where there is no gateway to do so."""
     _needs_gateway(record)
     await asyncio.to_thread(prepare, record, options)
-    await asyncio.to_thread(policy.change, folder(record), rules=tuple(rules))
+    await asyncio.to_thread(gateway_rules.put, folder(record), rules)
 
 
 async def probe(record: Record, host: str, port: int) -> EgressVerdict:
@@ -98,7 +97,4 @@ def records(record: Record, since: float | None, following: bool) -> AsyncGenera
 
 def _needs_gateway(record: Record) -> None:
     if not record.spec.egress:
-        raise Unsupported(
-            f"{record.spec.name} was made without egress: it has no network and no gateway",
-            hint="recreate it with at least one egress pattern",
-        )
+        raise gateway_rules.needless(record.spec.name)

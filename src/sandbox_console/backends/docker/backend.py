@@ -11,6 +11,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import executor, hardening, lifecycle, logs, stats, translate
@@ -22,7 +23,6 @@ from sandbox_console.backends.docker.egress_ability import Gated
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.labels import GATEWAY
 from sandbox_console.backends.docker.paths import container_path, described
-from sandbox_console.egress import policy
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
@@ -161,7 +161,7 @@ class DockerBackend(Gated):
         need(permit)
         await self._post(ref, "rename", {"name": name})
         if token := await self._token(ref):
-            await asyncio.to_thread(policy.change, self._gates.folder(token), sandbox=name)
+            await asyncio.to_thread(gateway_rules.rename, self._gates.folder(token), name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         need(permit)
@@ -202,6 +202,8 @@ class DockerBackend(Gated):
 
     async def _rows(self) -> builtins.list[Sandbox]:
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
+        if self._gates.problem:  # the engine may have come back since, or its image
+            await self._gates.look()
         shown = [data for data in found if GATEWAY not in (data.get("Labels") or {})]
         return [translate.from_summary(self.host, data) for data in shown]
 

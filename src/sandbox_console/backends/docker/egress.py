@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.docker import egress_bodies as bodies
 from sandbox_console.backends.docker.egress_bodies import Gate
 from sandbox_console.backends.docker.failures import Refused
@@ -22,7 +23,7 @@ from sandbox_console.backends.docker.frames import Demuxer
 from sandbox_console.backends.docker.labels import EGRESS, GATEWAY
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.backends.docker.translate import seconds
-from sandbox_console.egress import bundle, policy
+from sandbox_console.egress import bundle
 from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
 from sandbox_console.model.spec import SandboxSpec
 
@@ -104,18 +105,27 @@ class Gates:
         """A network and a gateway, not started. Leaves nothing behind when it raises."""
         await self.sweep(engine)
         gate = await self._network(engine)
+        furnishing = asyncio.ensure_future(self._furnish(engine, info, spec, gate))
         try:
-            folder = await asyncio.to_thread(self._prepare, gate, spec)
-            program = await asyncio.to_thread(self._program)
-            body = bodies.gateway(gate, self._options.egress_image, self._options.egress_network, folder, program, info)
-            made = await engine.call("POST", "containers/create", params={"name": gate.gateway_name}, body=body)
-            await engine.call("POST", f"networks/{gate.name}/connect", body=bodies.joined(made["Id"], gate))
+            await asyncio.shield(furnishing)
         except BaseException as error:
-            await asyncio.shield(self.discard(engine, gate.token))
+            # The engine finishes what it has begun: what is taken away before that would come after it.
+            await asyncio.shield(self._undo(engine, gate, furnishing))
             if isinstance(error, (Refused, OSError)):
                 raise BackendError(f"the egress gateway of {spec.name} cannot be made: {error}") from error
             raise
         return gate
+
+    async def _furnish(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec, gate: Gate) -> None:
+        folder = await asyncio.to_thread(self._prepare, gate, spec)
+        program = await asyncio.to_thread(self._program)
+        body = bodies.gateway(gate, self._options.egress_image, self._options.egress_network, folder, program, info)
+        made = await engine.call("POST", "containers/create", params={"name": gate.gateway_name}, body=body)
+        await engine.call("POST", f"networks/{gate.name}/connect", body=bodies.joined(made["Id"], gate))
+
+    async def _undo(self, engine: Engine, gate: Gate, furnishing: asyncio.Future[None]) -> None:
+        await asyncio.wait([furnishing])
+        await self.discard(engine, gate.token)
 
     async def _network(self, engine: Engine) -> Gate:
         refusal: Refused | None = None
@@ -156,8 +166,7 @@ class Gates:
         folder = self.folder(gate.token)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.parent.chmod(0o700)
-        hosts = policy.read_hosts(self._options.egress_hosts)
-        policy.prepare(folder, spec.name, spec.egress, hosts)
+        gateway_rules.prepare(folder, spec.name, spec.egress, self._options.egress_hosts)
         return folder
 
     def _program(self) -> Path:

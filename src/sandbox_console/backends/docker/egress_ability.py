@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from sandbox_console.backends import gateway_rules
+from sandbox_console.backends.base import Progress
 from sandbox_console.backends.docker import executor
 from sandbox_console.backends.docker.deeper import Deeper, need
 from sandbox_console.backends.docker.egress import token_of
 from sandbox_console.backends.docker.egress_bodies import PORT, RUN
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.paths import container_path, described
-from sandbox_console.egress import ask, policy
+from sandbox_console.egress import ask
 from sandbox_console.egress.follow import follow as following
-from sandbox_console.errors import BackendError, NotFound, Unsupported
+from sandbox_console.errors import BackendError
 from sandbox_console.model.action import Exec, Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.log import Stream
@@ -37,16 +39,13 @@ class Gated(Deeper):
         token = await self._token(ref)
         if not token:
             return EgressState()
-        rules = await asyncio.to_thread(policy.rules_now, self._gates.folder(token), ())
-        return EgressState(rules, await self._gates.state(await self._engine(), token))
+        why = await self._gates.state(await self._engine(), token)
+        return await asyncio.to_thread(gateway_rules.state, self._gates.folder(token), (), why)
 
     async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
         need(permit)
         folder = self._gates.folder(await self._needed(ref))
-        try:
-            await asyncio.to_thread(policy.change, folder, rules=tuple(rules))
-        except FileNotFoundError as error:
-            raise NotFound("the sandbox's gateway was made by a console with another state folder") from error
+        await asyncio.to_thread(gateway_rules.put, folder, rules)
 
     async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
         need(permit)
@@ -79,6 +78,11 @@ class Gated(Deeper):
                 async for record in found:
                     yield record
 
+    async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
+        pulled = await super().pull_image(permit, name, progress)
+        await self._gates.look()  # it may be the gateway's
+        return pulled
+
     async def _token(self, ref: SandboxRef) -> str:
         engine = await self._engine()
         with about(described(ref.id)):
@@ -87,10 +91,7 @@ class Gated(Deeper):
     async def _needed(self, ref: SandboxRef) -> str:
         if token := await self._token(ref):
             return token
-        raise Unsupported(
-            f"{described(ref.id)} was made without egress: it has no network and no gateway",
-            hint="recreate it with at least one egress pattern",
-        )
+        raise gateway_rules.needless(described(ref.id))
 
     async def _door(self, token: str) -> str:
         engine = await self._engine()

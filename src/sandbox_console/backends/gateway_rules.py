@@ -1,0 +1,67 @@
+"""A gateway's rules on this machine's disk, with the console's errors: what bubblewrap and docker share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sandbox_console.egress import policy
+from sandbox_console.errors import BackendError, ConfigError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.model import hosts
+from sandbox_console.model.egress import EgressRule, EgressState
+
+
+def prepare(folder: Path, sandbox: str, patterns: Iterable[str], hosts_file: str) -> None:
+    """Make a gateway's folder, or bring its fixed addresses up to date. Raises ConfigError, BackendError."""
+    try:
+        names = policy.parse_hosts(Path(hosts_file).read_text()) if hosts_file else {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"egress_hosts: {hosts_file} cannot be read: {error}") from error
+    try:
+        policy.prepare(folder, sandbox, patterns, names)
+    except (OSError, ValueError) as error:
+        raise _broken(folder, error) from error
+
+
+def put(folder: Path, rules: Sequence[EgressRule]) -> None:
+    """Replace the rules. Raises InvalidSpec for a pattern that cannot be read, NotFound, BackendError."""
+    for rule in rules:
+        try:
+            hosts.parse(rule.pattern, allow_ip=True)
+        except ValueError as error:
+            raise InvalidSpec({"egress": str(error)}) from error
+    _change(folder, rules=tuple(rules))
+
+
+def rename(folder: Path, sandbox: str) -> None:
+    """Write a sandbox's new name: records carry it from now on."""
+    _change(folder, sandbox=sandbox)
+
+
+def state(folder: Path, patterns: Iterable[str], gateway: str) -> EgressState:
+    """The rules in force; where they cannot be read nothing passes, and ``gateway`` says so."""
+    try:
+        return EgressState(policy.rules_now(folder, patterns), gateway)
+    except (OSError, ValueError) as error:
+        return EgressState((), gateway or f"its rules cannot be read: {error}")
+
+
+def needless(name: str) -> Unsupported:
+    """For a sandbox that was made without a gateway."""
+    return Unsupported(
+        f"{name} was made without egress: it has no network and no gateway",
+        hint="recreate it with at least one egress pattern",
+    )
+
+
+def _change(folder: Path, **fields: object) -> None:
+    try:
+        policy.change(folder, **fields)
+    except FileNotFoundError as error:
+        raise NotFound(f"there are no egress rules in {folder}", hint="another state folder may have them") from error
+    except (OSError, ValueError) as error:
+        raise _broken(folder, error) from error
+
+
+def _broken(folder: Path, error: Exception) -> BackendError:
+    return BackendError(f"the egress rules in {folder} cannot be changed: {error}")
