@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -10,12 +11,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
 from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
-from sandbox_console.service import Console
+from sandbox_console.service import Console, find_paths
 from sandbox_console.tui.choices import choices
 from sandbox_console.tui.filters import Filter, parse_filter
 from sandbox_console.tui.keys import MAIN_KEYS
@@ -25,6 +27,8 @@ from sandbox_console.tui.panes.audit import AuditPane, entry_words
 from sandbox_console.tui.panes.detail import Detail
 from sandbox_console.tui.panes.empty import empty_words
 from sandbox_console.tui.panes.header import HeaderBar
+from sandbox_console.tui.panes.split import Split
+from sandbox_console.tui.panes.together import compare, merge_logs
 from sandbox_console.tui.rows import COLUMNS, Rows
 from sandbox_console.tui.screens.menu import MenuScreen
 from sandbox_console.tui.screens.text import TextScreen
@@ -60,6 +64,10 @@ class MainScreen(Screen[None]):
     MainScreen.-wide Detail { display: block; height: 1fr; border-top: solid $border-blurred; }
     MainScreen.-wide Detail:focus-within { border-top: solid $primary; }
     MainScreen.-empty Detail { display: none; }
+    MainScreen.-wide.-side { layout: grid; grid-size: 2; grid-rows: auto 1fr 1; }
+    MainScreen.-wide.-side HeaderBar { column-span: 2; }
+    MainScreen.-wide.-side Detail { border-top: none; border-left: solid $border-blurred; }
+    MainScreen.-wide.-side Footer { column-span: 2; }
     MainScreen.-detail #list { display: none; }
     MainScreen.-detail Detail { display: block; height: 1fr; border-top: none; }
     MainScreen FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
@@ -77,6 +85,8 @@ class MainScreen(Screen[None]):
         self._filter: Filter = parse_filter("")
         self._awaited: SandboxRef | None = None
         self._stats_asked = False
+        self.compared: Sandbox | None = None
+        self.split = Split(find_paths().state)
         self._ticks = 0
 
     def compose(self) -> ComposeResult:
@@ -117,7 +127,8 @@ class MainScreen(Screen[None]):
     def show(self, state: FleetState) -> None:
         """Show another state."""
         self._state = state
-        self._draw()
+        with contextlib.suppress(NoMatches):  # the screen is being taken down, child by child
+            self._draw()
 
     def select(self, ref: SandboxRef) -> None:
         """Put the cursor on a sandbox, at once or when it comes."""
@@ -145,14 +156,9 @@ class MainScreen(Screen[None]):
             words = empty_words(state, self._filter, read_only=self._service.read_only)
             self.query_one("#empty", Static).update(words)
         self._note_filter(len(shown))
-        self._share_height(len(shown))
+        self.split.apply(self, len(shown))
         self._show_detail()
         self._ask_stats()
-
-    def _share_height(self, rows: int) -> None:
-        """A short list leaves the room to the detail."""
-        wide = self.has_class("-wide") and rows > 0
-        self.query_one("#list").styles.height = max(8, min(rows + 3, self.size.height * 45 // 100)) if wide else "1fr"
 
     def _note_filter(self, shown: int) -> None:
         total = len(self._state.sandboxes)
@@ -261,6 +267,20 @@ class MainScreen(Screen[None]):
         self.detail.step(by)
         self._open_detail()
 
+    def action_side(self) -> None:
+        """The detail beside the list, or under it."""
+        self.split.turn()
+        self._draw()
+
+    def action_share(self, step: int) -> None:
+        """Give the detail more room, or less."""
+        place = self.query_one("#list").size
+        now = (
+            place.width * 100 // max(1, self.size.width) if self.split.side else place.height * 100 // self.size.height
+        )
+        self.split.move(step, now)
+        self._draw()
+
     def action_shell(self) -> None:
         """Go to the sandbox's shell, or open one."""
         sandbox = self.selected
@@ -272,6 +292,20 @@ class MainScreen(Screen[None]):
             self.add_class("-detail")
         self._show_detail()
         self.call_after_refresh(self.detail.shells.enter, sandbox)
+
+    # --- several at once
+
+    def action_merge(self) -> None:
+        """The logs of marked sandboxes, or of those with a label, in one; again: back to one."""
+        self.run_worker(merge_logs(self, list(self._state.sandboxes.values()), self._together()))
+
+    def action_compare(self) -> None:
+        """Two sandboxes beside each other: the two marked, or this one and the next one chosen."""
+        compare(self, self._together(), self.selected)
+
+    def _together(self) -> list[Sandbox]:
+        marked = getattr(self.table, "marked", ())
+        return [self._state.sandboxes[ref] for ref in marked if ref in self._state.sandboxes]
 
     # --- asking
 

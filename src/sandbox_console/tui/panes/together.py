@@ -1,0 +1,121 @@
+"""Several sandboxes at once: their logs in one, or two of them beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.model.text import ascii_id, clean
+from sandbox_console.tui.formdata import shown_value
+from sandbox_console.tui.panes.logs import LogsPane
+from sandbox_console.tui.screens.ask import AskScreen
+from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.widgets.table_layout import fit_cell
+from sandbox_console.tui.words import DASH, place, shown_name, why
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.screens.main import MainScreen
+
+Part = tuple[str, str]
+_LABEL, _SIDE = 14, 40
+
+
+async def merge_logs(screen: MainScreen, fleet: Sequence[Sandbox], marked: Sequence[Sandbox]) -> None:
+    """Show the marked sandboxes' logs by time; without marks ask for a label; where they are shown, go back."""
+    pane = screen.query_one(LogsPane)
+    if pane.merged:
+        pane.unmerge()
+        return
+    found, what = list(marked), f"{len(marked)} marked"
+    if len(found) < 2:
+        text = await screen.app.push_screen_wait(
+            AskScreen("Logs of several sandboxes by time", "label as key=value, key, or * for all that run")
+        )
+        if not text:
+            return
+        found, what = labelled(fleet, text), f"-l {clean(text, cap=80)}" if text != "*" else "all that run"
+    if not found:
+        screen.notify(f"No sandbox has the label {text}.", severity="warning")
+        return
+    screen.action_tab("logs")
+    pane.merge(found, what)
+
+
+def labelled(fleet: Sequence[Sandbox], text: str) -> list[Sandbox]:
+    """The sandboxes with a label (``key`` or ``key=value``); ``*``: all that run."""
+    if text.strip() == "*":
+        return [sandbox for sandbox in fleet if sandbox.status is Status.RUNNING]
+    key, equals, value = text.strip().partition("=")
+    return [one for one in fleet if key in one.labels and (not equals or one.labels[key] == value)]
+
+
+def compare(screen: MainScreen, marked: Sequence[Sandbox], selected: Sandbox | None) -> None:
+    """Compare the two marked; else this one with the one that was chosen by the same key before."""
+    pair = list(marked)[:2]
+    if len(pair) < 2:
+        first = screen.compared
+        if selected is None:
+            screen.notify("No sandbox is selected.", severity="warning")
+            return
+        if first is None or first.ref == selected.ref:
+            screen.compared = selected
+            screen.notify(f"{shown_name(selected)} is one side. Choose another and press = again.")
+            return
+        pair = [first, selected]
+    screen.compared = None
+    screen.app.push_screen(TextScreen("Compare", compare_words(*pair)))
+
+
+def compare_words(left: Sandbox, right: Sandbox) -> Content:
+    """What differs first, then what is the same."""
+    rows = list(_rows(left, right))
+    differ = [row for row in rows if row[1] != row[2]]
+    same = [row for row in rows if row[1] == row[2] and row[1] != DASH]
+    parts: list[Part] = [(fit_cell("", _LABEL, "left"), ""), *_heads(left, right)]
+    parts += [(f"\nDiffers ({len(differ)})\n", "bold $text-warning")]
+    parts += [part for row in differ for part in _beside(*row)]
+    parts += [(f"\nThe same ({len(same)})\n", "bold $dim")]
+    parts += [(fit_cell(name, _LABEL, "left") + f"{value}\n", "$dim") for name, value, _ in same]
+    return Content.assemble(*parts)
+
+
+def _heads(left: Sandbox, right: Sandbox) -> list[Part]:
+    names = [f"{shown_name(one)} {ascii_id(one.ref.id)[:8]}" for one in (left, right)]
+    return [(fit_cell(names[0], _SIDE, "left") + "  ", "bold $primary"), (f"{names[1]}\n", "bold $primary")]
+
+
+def _beside(name: str, left: str, right: str) -> Iterator[Part]:
+    yield fit_cell(name, _LABEL, "left"), "bold"
+    if len(left) <= _SIDE:
+        yield fit_cell(left, _SIDE, "left") + "  ", ""
+        yield f"{right}\n", ""
+    else:
+        yield f"{left}\n{' ' * _LABEL}", ""
+        yield f"{right}\n", "$text-accent"
+
+
+def _rows(left: Sandbox, right: Sandbox) -> Iterator[tuple[str, str, str]]:
+    found = [_facts(one) for one in (left, right)]
+    for name in dict.fromkeys([*found[0], *found[1]]):
+        yield name, found[0].get(name, DASH), found[1].get(name, DASH)
+
+
+def _facts(sandbox: Sandbox) -> dict[str, str]:
+    facts = {
+        "state": str(sandbox.status),
+        "exit": why(sandbox) or DASH,
+        "where": place(sandbox),
+        "image": clean(sandbox.image),
+    }
+    if sandbox.spec is not None:
+        facts |= {
+            f"{key}": clean(shown_value(key, value)) for key, value in sandbox.spec.to_dict().items() if key != "name"
+        }
+    for fact in sandbox.effective:
+        words = clean(fact.value) + ("" if fact.enforced else "  ⚠ not enforced")
+        facts[f"→ {clean(fact.field, cap=40)}"] = words
+    facts |= {f"label {clean(key, cap=40)}": clean(value, cap=200) for key, value in sandbox.labels.items()}
+    return facts
