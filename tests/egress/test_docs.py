@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from sandbox_console.backends.bubblewrap.options import Options as OfBubblewrap
+from sandbox_console.backends.docker.egress import Options as OfDocker
+from sandbox_console.egress import answers, records
+from sandbox_console.model.egress import REASONS
+
+TEXT = (Path(__file__).parents[2] / "docs" / "egress.md").read_text()
+
+
+def test_every_reason_is_told_with_its_meaning_and_status() -> None:
+    rows = dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \| [^|]+ \|$", TEXT, re.MULTILINE))
+    assert rows == REASONS
+    for reason, status in re.findall(r"^\| `([a-z_]+)` \| [^|]+ \| (\d{3})", TEXT, re.MULTILINE):
+        assert answers.refusal("box", "h", 1, reason).startswith(f"HTTP/1.1 {status} ".encode()), reason
+
+
+def test_every_option_is_told_with_its_default() -> None:
+    told = dict(re.findall(r"^\| `backends\.([a-z_.]+)` \| `?([^|`]+)`? \|", TEXT, re.MULTILINE))
+    known = {f"docker.{item.name}": item.default or "none" for item in dataclasses.fields(OfDocker)}
+    known["bubblewrap.egress_hosts"] = OfBubblewrap().egress_hosts or "none"
+    assert {key: value.strip() for key, value in told.items()} == known
+
+
+def test_the_size_of_the_records_is_right() -> None:
+    assert f"the newest {records.SIZE * records.KEEP >> 20} MiB are kept" in TEXT
