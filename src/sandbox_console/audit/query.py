@@ -93,9 +93,11 @@ def _where(query: AuditQuery, later: Ends) -> tuple[str, list[Any]]:
             parts.append(f"a.{column} = ?")
             values.append(value)
     if query.outcome:
-        also = _late(later, lambda end: end.outcome == query.outcome)
-        parts.append(f"(a.seq IN (SELECT ref FROM record WHERE outcome = ? AND outcome <> ''){also})")  # noqa: S608
-        values.append(query.outcome)
+        wanted = query.outcome.split(",")
+        also = _late(later, lambda end: end.outcome in wanted)
+        marks = ",".join("?" * len(wanted))
+        parts.append(f"(a.seq IN (SELECT ref FROM record WHERE outcome IN ({marks}) AND outcome <> ''){also})")  # noqa: S608
+        values += wanted
     if query.text:
         parts.append(f"({' OR '.join(f'a.{column} LIKE ? ESCAPE ?' for column in ('target', 'body', 'action'))})")
         values += [f"%{_escaped(query.text)}%", "\\"] * 3

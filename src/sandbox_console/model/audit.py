@@ -79,7 +79,8 @@ class AuditEntry:
 class AuditQuery:
     """Which attempts, newest first. ``target`` is a sandbox's ref as text, ``text`` a part of target, action or body.
 
-    Times are seconds since the epoch; ``until`` is exclusive. ``before_seq`` is the last id of the page before.
+    ``outcome`` may be several, with commas between them. Times are seconds since the epoch; ``until`` is exclusive.
+    ``before_seq`` is the last id of the page before.
     """
 
     limit: int = 50

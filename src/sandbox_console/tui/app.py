@@ -29,6 +29,7 @@ from sandbox_console.tui.messages import Arrived, Asked, ConsentAsked, EgressAsk
 from sandbox_console.tui.panes.header import backend_name
 from sandbox_console.tui.reduce import reduce
 from sandbox_console.tui.safety import SafeApp
+from sandbox_console.tui.screens.audit import AuditScreen
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.egress import EgressScreen
 from sandbox_console.tui.screens.form import FormScreen
@@ -174,6 +175,10 @@ class ConsoleApp(SafeApp[None]):
     def action_egress(self) -> None:
         """What was denied in the whole fleet."""
         self.push_screen(EgressScreen(self.service, self._clock))
+
+    def action_audit(self) -> None:
+        """Everything that was done, in the whole fleet."""
+        self.push_screen(AuditScreen(self.service, self._clock), lambda ref: self.main.select(ref) if ref else None)
 
     def action_light(self) -> None:
         """Dark or light."""

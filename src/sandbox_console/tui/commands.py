@@ -21,6 +21,7 @@ _GENERAL = (
     ("Logs", "tab('logs')", "l", "What the selected sandbox writes"),
     ("Spec", "tab('spec')", "y", "What was asked of it, and what holds"),
     ("Audit", "tab('audit')", "u", "What was done to it"),
+    ("Audit of the fleet", "app.audit", "h", "Everything that was done, and whether the log holds"),
     ("Egress", "tab('egress')", "o", "What it may reach and what it tried"),
     ("Egress inbox", "app.egress", "i", "What was denied in the whole fleet"),
     ("Detail full size", "fullscreen", "f", "The whole screen for the detail, or half of it"),

@@ -13,6 +13,7 @@ _TITLES = {
     "SpecPane": "In the spec",
     "EgressPane": "In the egress tab",
     "EgressScreen": "In the egress inbox",
+    "AuditScreen": "In the audit log",
     "ShellNotice": "In the shell tab",
     "Input": "In the line",
     "MainScreen": "Everywhere on this screen",

@@ -31,7 +31,7 @@ COLUMNS = (
     Column("actor", "ACTOR", 10, 24, priority=1),
     Column("detail", "DETAIL", 12, 120, priority=1, flex=True),
 )
-_OUTCOMES = {
+_OUTCOMES: dict[str, tuple[str, str]] = {
     Outcome.OK: ("●", "ok"),
     Outcome.FAILED: ("✕", "error"),
     Outcome.DENIED: ("⊘", "error"),
@@ -101,11 +101,10 @@ class AuditPane(Vertical):
 def audit_row(entry: AuditEntry) -> Row:
     """One attempt and how it ended."""
     attempt, end = entry.attempt, entry.end
-    at = datetime.fromtimestamp(attempt.at_ns / 1e9).astimezone()
-    glyph, style = _OUTCOMES.get(Outcome(entry.outcome), ("?", "warn")) if end else ("◌", "accent")
+    glyph, style = _OUTCOMES.get(entry.outcome, ("?", "warn")) if end else ("◌", "accent")
     took = f"{end.dur_us / 1e6:.2f}s" if end and end.dur_us is not None else ""
     detail = clean(detail_of(entry), cap=400)
-    cells = (f"{at:%m-%d %H:%M:%S}", clean(attempt.action), f"{glyph} {entry.outcome or 'in flight'}", took,
+    cells = (_moment(attempt.at_ns), clean(attempt.action), f"{glyph} {clean(entry.outcome) or 'in flight'}", took,
              clean(attempt.actor, cap=100), detail)  # fmt: skip
     return Row(attempt.seq, cells, ("dim", "", style, "dim", "dim", style if style in ("error", "warn") else "dim"))
 
@@ -115,10 +114,10 @@ def detail_of(entry: AuditEntry) -> str:
     if entry.end is not None and (error := entry.end.body.get("error")):
         return str(error)
     body = entry.attempt.body
-    if "argv" in body:
-        return " ".join(map(str, body["argv"]))
-    if "diff" in body:
-        return ", ".join(f"{key}" for key in body["diff"])
+    if isinstance(argv := body.get("argv"), list):
+        return " ".join(map(str, argv))
+    if isinstance(diff := body.get("diff"), dict):
+        return ", ".join(diff)
     for note in entry.notes:
         if "duration_s" in note.body:
             return f"ended after {note.body['duration_s']} s, exit {note.body.get('exit')}"
@@ -133,5 +132,26 @@ def entry_words(entry: AuditEntry) -> Content:
 
 def _row_words(row: AuditRow) -> Content:
     data = row.as_dict()
-    lines = [f"{key:<11} {clean(json.dumps(value) if key == 'body' else str(value))}" for key, value in data.items()]
-    return Content("\n".join(lines))
+    body = data.pop("body")
+    parts: list[str | tuple[str, str]] = [f"{key:<11} {clean(str(value))}\n" for key, value in data.items()]
+    diff = body.get("diff") if isinstance(body, dict) else None
+    for key, change in (diff if isinstance(diff, dict) else {}).items():
+        parts += _change_words(key, change)
+    return Content.assemble(*parts, f"{'body':<11} {clean(json.dumps(body))}")
+
+
+def _change_words(key: str, change: object) -> list[str | tuple[str, str]]:
+    """A changed field of the spec, before and after; of env only the names are on record."""
+    title = f"{'change':<11} {clean(key)}"
+    if not isinstance(change, list) or len(change) != 2 or key == "env":
+        return [f"{title}: {clean(json.dumps(change))}\n"]
+    before, after = (clean(json.dumps(value)) for value in change)
+    return [f"{title}\n", (f"{'':<11} - {before}\n", "$text-error"), (f"{'':<11} + {after}\n", "$text-success")]
+
+
+def _moment(at_ns: int) -> str:
+    """A time in the local zone; an edited row may have one that no calendar has."""
+    try:
+        return f"{datetime.fromtimestamp(at_ns / 1e9).astimezone():%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return "?"

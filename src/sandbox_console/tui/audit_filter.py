@@ -1,0 +1,38 @@
+"""The filter line of the audit screen: ``actor:``, ``action:``, ``outcome:``, ``backend:``, ``since:``, else text."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from sandbox_console.model.audit import AuditQuery, Outcome
+from sandbox_console.model.check import parse_duration_s
+
+FIELDS = ("actor", "action", "outcome", "backend", "target", "since")
+TROUBLE = "denied,failed,unknown,timed_out"
+
+
+def parse(text: str, now: float, limit: int) -> tuple[AuditQuery, str]:
+    """What is typed as a query, and what of it cannot be understood."""
+    query, problem, words = AuditQuery(limit=limit), "", []
+    for word in text.split():
+        name, colon, value = word.partition(":")
+        if not colon or name not in FIELDS:
+            words.append(word)
+        elif value:
+            try:
+                query = _with(query, name, value, now)
+            except ValueError as error:
+                problem = str(error)
+    return dataclasses.replace(query, text=" ".join(words)), problem
+
+
+def _with(query: AuditQuery, name: str, value: str, now: float) -> AuditQuery:
+    if name == "since":
+        return dataclasses.replace(query, since=now - parse_duration_s(value))
+    if name == "outcome":
+        unknown = [word for word in value.split(",") if word not in set(Outcome)]
+        if unknown:
+            raise ValueError(f"outcome: {unknown[0]!r} is none of {', '.join(Outcome)}")
+    changed: dict[str, Any] = {name: value}
+    return dataclasses.replace(query, **changed)
