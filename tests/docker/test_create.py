@@ -12,6 +12,7 @@ from tests.support.require import requires
 from sandbox_console.errors import BackendError, Conflict, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.action import Exec
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
@@ -216,8 +217,16 @@ async def test_pause_resume_and_rename(backend, make, permit, unique):
     assert (found.name, found.spec.name, found.status) == (name, name, Status.RUNNING)
 
 
+async def said(backend, ref, words):
+    async with asyncio.timeout(60):
+        async for batch in backend.logs(ref, LogQuery(follow=True)):
+            if any(words in item.data for item in batch):
+                return
+
+
 async def test_stop_kills_what_ignores_the_signal(backend, make, permit):
-    ref = await make("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")
+    ref = await make("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
+    await said(backend, ref, b"up")
     await backend.stop(await permit("stop"), ref, 1)
     found = await backend.inspect(ref)
     assert (found.exit.code, found.exit.signal, found.exit.oom) == (137, 9, False)
@@ -225,11 +234,7 @@ async def test_stop_kills_what_ignores_the_signal(backend, make, permit):
 
 async def test_a_signal_reaches_the_main_process(backend, make, permit):
     ref = await make("sh", "-c", "trap 'exit 42' USR1; echo up; while :; do sleep 0.05; done")
-    from sandbox_console.model.log import LogQuery
-
-    async for batch in backend.logs(ref, LogQuery(follow=True)):
-        if any(b"up" in item.data for item in batch):
-            break
+    await said(backend, ref, b"up")
     await backend.kill(await permit("kill"), ref, "SIGUSR1")
     async for _ in backend.logs(ref, LogQuery(follow=True)):
         pass
@@ -243,8 +248,6 @@ async def test_a_signal_reaches_the_main_process(backend, make, permit):
 
 async def test_running_out_of_memory_is_told_as_such(backend, make):
     ref = await make("sh", "-c", "tail /dev/zero", memory_mib=16)
-    from sandbox_console.model.log import LogQuery
-
     async for _ in backend.logs(ref, LogQuery(follow=True)):
         pass
     found = await backend.inspect(ref)
