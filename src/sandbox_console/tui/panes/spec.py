@@ -19,6 +19,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
 from sandbox_console.tui.formdata import shown_value
+from sandbox_console.tui.hanging import hanging
 from sandbox_console.tui.showing import put
 from sandbox_console.tui.widgets.table_layout import fit_cell
 from sandbox_console.tui.words import DASH
@@ -44,6 +45,7 @@ class SpecPane(VerticalScroll, can_focus=True):
         super().__init__(id=id)
         self._service = console
         self._shown: Sandbox | None = None
+        self._capabilities: Capabilities | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="spec-text")
@@ -63,14 +65,26 @@ class SpecPane(VerticalScroll, can_focus=True):
             capabilities = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
         except ConsoleError:
             capabilities = None
-        put(self, "#spec-text", spec_words(sandbox, capabilities))
+        self._capabilities = capabilities
+        self._draw(sandbox)
+
+    def _draw(self, sandbox: Sandbox) -> None:
+        width = self.scrollable_content_region.width
+        put(self, "#spec-text", spec_words(sandbox, self._capabilities, width))
+
+    def on_resize(self) -> None:
+        if self._shown is not None:
+            self._draw(self._shown)
 
 
-def spec_words(sandbox: Sandbox, capabilities: Capabilities | None) -> Content:
-    """All of it, as lines."""
-    parts = [*_identity(sandbox), ("\n", ""), *_fields(sandbox), *_labels(sandbox)]
+def spec_words(sandbox: Sandbox, capabilities: Capabilities | None, width: int = 0) -> Content:
+    """All of it, as lines; ``width`` cells a row, 0 for as many as there are."""
+    width = width or 10_000
+    parts = [*hanging(_identity(sandbox), width, _LABEL), ("\n", "")]
+    parts += hanging(_fields(sandbox), width, _LABEL + _ASKED + 2)
+    parts += hanging(_labels(sandbox), width, 4)
     if capabilities is not None:
-        parts += _missing(capabilities)
+        parts += hanging(_missing(capabilities), width, 24)
     return Content.assemble(*parts)
 
 

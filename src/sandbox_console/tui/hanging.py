@@ -1,0 +1,49 @@
+"""Lines folded at words, each row after the first set in under what it belongs to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from rich.cells import cell_len, set_cell_size
+
+Part = tuple[str, str]
+_WORD = re.compile(r"\s+|\S+")
+
+
+def hanging(parts: Iterable[Part], width: int, indent: int) -> Iterator[Part]:
+    """Parts of lines as parts of rows of at most ``width`` cells; nothing is folded where that leaves no room."""
+    indent = min(indent, width // 2)
+    if width - indent < 8:
+        yield from parts
+        return
+    column = 0
+    for text, style in parts:
+        for number, line in enumerate(text.split("\n")):
+            if number:
+                yield "\n", ""
+                column = 0
+            for word in _WORD.findall(line):
+                for piece in _fitted(word, column, width, indent):
+                    column = indent if piece == "\n" else column + cell_len(piece)
+                    yield (f"\n{' ' * indent}", "") if piece == "\n" else (piece, style)
+
+
+def _fitted(word: str, column: int, width: int, indent: int) -> Iterator[str]:
+    """A word, with line breaks before it and, where it is longer than a row, in it."""
+    if column + cell_len(word) <= width:
+        yield word
+        return
+    if column > indent:
+        yield "\n"
+        column = indent
+        if word.isspace():
+            return
+    while cell_len(word) > width - column:
+        head = set_cell_size(word, width - column).rstrip(" ") or word[:1]
+        yield head
+        word = word[len(head) :]
+        yield "\n"
+        column = indent
+    if word:
+        yield word

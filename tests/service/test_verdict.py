@@ -1,0 +1,80 @@
+"""Why did it die? Evidence first; "unknown" where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox_console.model.audit import AuditEntry, AuditRow
+from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service.verdict import verdict
+
+REF = SandboxRef("fake", "local", "a")
+
+
+def ended(end, status=Status.EXITED, **fields):
+    return Sandbox(REF, "a", status, finished_at=1000.0, exit=end, **fields)
+
+
+@pytest.mark.parametrize(
+    ("end", "words", "sure"),
+    [
+        (Exit(0), "it finished: exit 0", True),
+        (Exit(3), "its command failed: exit 3", True),
+        (Exit(127), "its command failed: exit 127, command not found", True),
+        (Exit(137, 9, oom=True), "out of memory", True),
+        (Exit(137, 9, oom=False), "killed by SIGKILL, unknown by whom; not out of memory", False),
+        (Exit(137), "killed by SIGKILL, unknown by whom; whether out of memory cannot be known here", False),
+        (Exit(139, 11), "crashed: SIGSEGV", True),
+        (Exit(143, 15), "ended by SIGTERM, unknown by whom", False),
+        (Exit(None), "unknown: the backend tells no exit code", False),
+        (None, "unknown", False),
+        (Exit(137, 9, reason="it ran longer than its max_duration_s"), "it ran longer than its limit of 5 s", True),
+        (Exit(137, 9, reason="idle"), "idle for longer than its limit", True),
+    ],
+)
+def test_from_the_exit(end, words, sure):
+    found = verdict(ended(end, spec=SandboxSpec("a", max_duration_s=5.0)), ())
+    assert found.headline.startswith(words)
+    assert found.sure is sure
+
+
+def test_states_without_an_exit():
+    assert verdict(ended(None, Status.LOST, detail="its supervisor went away"), ()).headline.startswith(
+        "lost: its superv"
+    )
+    assert verdict(ended(None, Status.FAILED), ()).headline == "it never ran: unknown why"
+    assert verdict(ended(None, Status.RUNNING), ()) is None
+
+
+def entry(action, at, outcome="ok"):
+    def row(kind, **more):
+        fields = dict.fromkeys(AuditRow.__dataclass_fields__) | {
+            "seq": 7,
+            "at_ns": int(at * 1e9),
+            "action": action,
+            "actor": "user:ann",
+            "outcome": "",
+            "dur_us": None,
+            "body": {},
+        }
+        return AuditRow(**(fields | more))
+
+    return AuditEntry(row("attempt"), row("end", outcome=outcome, dur_us=2_000_000))
+
+
+def test_who_killed_it_stands_in_the_audit_log():
+    found = verdict(ended(Exit(137, 9, oom=False)), [entry("kill", 999.0)])
+    assert found.headline == "killed by user:ann"
+    assert found.evidence[-1] == "audit row 7: kill by user:ann"
+
+
+@pytest.mark.parametrize(
+    "one", [entry("kill", 100.0), entry("kill", 1100.0), entry("exec", 999.0), entry("kill", 999.0, "denied")]
+)
+def test_what_did_not_end_it_is_not_blamed(one):
+    assert "unknown by whom" in verdict(ended(Exit(137, 9, oom=False)), [one]).headline
+
+
+def test_out_of_memory_counts_more_than_a_stop_that_came_late():
+    assert verdict(ended(Exit(137, 9, oom=True)), [entry("stop", 999.0)]).headline.startswith("out of memory")
