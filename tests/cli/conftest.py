@@ -61,7 +61,7 @@ class Cli:
         return [json.loads(line) for line in self.ok(*words, "--json").splitlines()]
 
     def until(self, ready: Callable[[], bool], otherwise: str) -> None:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while not ready():
             assert time.monotonic() < deadline, otherwise
             time.sleep(0.05)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.support.require import requires
 
@@ -9,6 +11,14 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 
 pytestmark = requires("bubblewrap")
+
+
+def leftovers(state: Path) -> set[str]:
+    """Sandboxes' folders, and cgroups by their names."""
+    ids = {one.name for one in state.iterdir() if not one.name.startswith(".lock")} if state.exists() else set()
+    groups = {str(one) for one in Path("/sys/fs/cgroup").rglob("sandbox-console-*") if one.name[16:] in ids}
+    mounts = {line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(state) in line}
+    return ids | groups | mounts
 
 
 class TestBubblewrap(BackendConformance):
@@ -28,7 +38,11 @@ class TestBubblewrap(BackendConformance):
         await backend.close()
 
     @pytest.fixture
-    def profile(self, another):
+    def profile(self, another, tmp_path):
         return Profile(
-            "bubblewrap", lambda name: SandboxSpec(name, image="host", command=("sleep", "1000")), another=another
+            "bubblewrap",
+            lambda name: SandboxSpec(name, image="host", command=("sleep", "1000")),
+            another=another,
+            disk=(tmp_path / "bubblewrap",),
+            leftovers=lambda: leftovers(tmp_path / "bubblewrap"),
         )

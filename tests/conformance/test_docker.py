@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.support.engine import IMAGE
 from tests.support.require import requires
@@ -9,6 +11,17 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 
 pytestmark = requires("docker")
+
+
+def leftovers(engine) -> set[str]:
+    """Containers, networks and volumes of the engine, and its mounts and links of each."""
+    found = {f"{kind} {one}" for kind in ("container", "network", "volume") for one in names(engine, kind)}
+    mounts = Path(f"/proc/{engine.pid}/mountinfo").read_text().splitlines()
+    return found | {line.split()[4] for line in mounts if "/containers/" in line or "/merged" in line}
+
+
+def names(engine, kind: str) -> list[str]:
+    return engine.docker(kind, "ls", "-q", *(["-a"] if kind == "container" else [])).split()
 
 
 class TestDocker(BackendConformance):
@@ -34,7 +47,12 @@ class TestDocker(BackendConformance):
         await backend.close()
 
     @pytest.fixture
-    def profile(self, another):
+    def profile(self, another, docker_engine):
         return Profile(
-            "docker", lambda name: SandboxSpec(name, image=IMAGE, command=("sleep", "1000")), another=another
+            "docker",
+            lambda name: SandboxSpec(name, image=IMAGE, command=("sleep", "1000")),
+            another=another,
+            host_command=("nsenter", f"--net=/proc/{docker_engine.pid}/ns/net"),
+            disk=(docker_engine.data / "containers",),
+            leftovers=lambda: leftovers(docker_engine),
         )

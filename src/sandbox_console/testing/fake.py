@@ -93,7 +93,7 @@ class FakeBackend(FakeWithin, FakeKeeping):
                 yield new
 
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
-        await self.faults.meet("stats")
+        await self._look("stats", ref)
         script = self._stats.get(ref.id) or [Stats(self._clock(), 1.0, 1 << 20, pids=1)]
         turn = 0
         while self._live(ref):

@@ -92,9 +92,12 @@ class Tree:
         return real
 
     def pack(self, path: str) -> Iterator[bytes]:
-        """A tar of a path and all below it, by its last component."""
-        real = self.resolve(path)
-        name = posixpath.basename(path.rstrip("/")) or "."
+        """A tar of a path and all below it, by its last component, which stays a link where it is one."""
+        folder, name = posixpath.split(path.rstrip("/"))
+        real = posixpath.join(self.resolve(folder or "/"), name) if name else "/"
+        if real not in self.nodes:
+            raise NotFound(f"there is no {path} in the sandbox", hint="list its folder to see what there is")
+        name = name or "."
         for one in sorted(self.nodes):
             if one == real or one.startswith(real.rstrip("/") + "/"):
                 yield from _member(self.nodes[one], posixpath.normpath(name + "/" + one[len(real) :].strip("/")))

@@ -19,15 +19,23 @@ Checks ask for capabilities, never for vendors: a missing one is a skip with the
 """
 
 from sandbox_console.testing.conformance.commands import Commands
+from sandbox_console.testing.conformance.deny_all import DenyAll
+from sandbox_console.testing.conformance.errors import Errors
+from sandbox_console.testing.conformance.files import Files
+from sandbox_console.testing.conformance.images import Images
+from sandbox_console.testing.conformance.leaving import Leaving
 from sandbox_console.testing.conformance.lifecycle import Lifecycle
 from sandbox_console.testing.conformance.logs import Logs
+from sandbox_console.testing.conformance.looks import Looks
 from sandbox_console.testing.conformance.reading import Reading
 from sandbox_console.testing.conformance.rig import Profile, Rig
 from sandbox_console.testing.conformance.shells import Shells
 from sandbox_console.testing.conformance.walls import Walls
 
 
-class BackendConformance(Lifecycle, Commands, Logs, Shells, Reading, Walls):
+class BackendConformance(
+    Lifecycle, Commands, Logs, Shells, Files, Looks, Images, Reading, Walls, DenyAll, Errors, Leaving
+):
     """All checks."""
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
-from sandbox_console.errors import Conflict
+from sandbox_console.errors import Conflict, ConsoleError
 from sandbox_console.model.capability import Capability
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.service.operation import ExecIO
+from sandbox_console.service.running import run_to_end
+from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually, resident_mib
 
 _MIB = 1024 * 1024
+_MUCH = 100_000_000
 
 
 class Commands(Checks):
@@ -67,16 +72,52 @@ class Commands(Checks):
         ran = await rig.sh(await rig.make(), r"printf '\377\000\r\n\033[31m\303'; sleep 0.1; printf '\251'")
         assert ran.out == b"\xff\x00\r\n\x1b[31m\xc3\xa9"
 
-    async def test_20_mib_come_through_without_being_kept(self, rig: Rig) -> None:
+    async def test_100_mb_come_through_in_bounded_memory(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        process = await rig.exec(await rig.make(), "sh", "-c", f"head -c {20 * _MIB} /dev/zero")
-        size = largest = 0
+        process = await rig.exec(await rig.make(), "sh", "-c", f"head -c {_MUCH} /dev/zero")
+        before, most, size, largest = resident_mib(), 0, 0, 0
         async with asyncio.timeout(WAIT_S):
             async for _, data in process.output():
                 size += len(data)
                 largest = max(largest, len(data))
-        assert (size, (await process.wait()).code) == (20 * _MIB, 0)
+                most = max(most, resident_mib())
+        assert (size, (await process.wait()).code) == (_MUCH, 0)
         assert largest <= _MIB
+        assert most - before < 48, "the output is kept"
+
+    async def test_a_character_cut_in_two_is_passed_on_in_two(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.EXEC)
+        process = await rig.exec(await rig.make(), "sh", "-c", r"printf '\303'; read x; printf '\251'")
+        seen = b""
+        async with asyncio.timeout(WAIT_S):
+            async for _, data in process.output():
+                seen += data
+                if seen == b"\xc3":  # the first half is here before the second exists
+                    await process.write(b"go\n")
+        assert seen == "é".encode()
+
+    async def test_a_time_limit_ends_the_whole_tree(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.EXEC)
+        ref = await rig.make()
+        process = await rig.exec(ref, "sh", "-c", "trap '' TERM; sleep 7761 & (sleep 7762 &); sleep 7763")
+        async with asyncio.timeout(WAIT_S):
+            ran = await run_to_end(process, ExecIO(), Redactor(), 0.5)
+        assert (ran.timed_out, ran.exit.code) == (True, 124)
+
+        async def gone() -> bool:
+            return "sleep 776" not in await rig.processes(ref)
+
+        await eventually(gone, "a process of the command's tree lives on")
+
+    async def test_another_user_runs_it(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.EXEC_USER)
+        assert (await rig.run(await rig.make(), "id", "-u", user="12345")).out == b"12345\n"
+
+    async def test_an_unknown_user_is_an_error_or_126(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.EXEC_USER)
+        ref = await rig.make()
+        with contextlib.suppress(ConsoleError):
+            assert (await rig.run(ref, "true", user="no-such-user")).code in (125, 126)
 
     async def test_a_slow_reader_holds_the_guest_back(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)

@@ -6,7 +6,9 @@ import asyncio
 
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
-from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig
+from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually, resident_mib
+
+_LONG = 50 * 1024 * 1024
 
 
 class Logs(Checks):
@@ -66,6 +68,52 @@ class Logs(Checks):
         ref = await rig.script("head -c 1000000 /dev/zero | tr '\\0' x; echo; echo after")
         await rig.ended(ref)
         assert await rig.text(ref) == b"x" * 1_000_000 + b"\nafter\n"
+
+    async def test_a_50_mib_line_harms_nobody(self, rig: Rig) -> None:
+        """It is whole, or what was dropped of it is told; either way in pieces, and what follows it is there."""
+        rig.needs_sh(Capability.LOGS)
+        ref = await rig.script(f"echo before; head -c {_LONG} /dev/zero | tr '\\0' x; echo; echo after")
+        await rig.ended(ref)
+        before, most, size, largest, gaps, tail = resident_mib(), 0, 0, 0, 0, b""
+        async with asyncio.timeout(WAIT_S):
+            async for batch in rig.backend.logs(ref, LogQuery()):
+                for item in batch:
+                    data = item.data if isinstance(item, LogRecord) else b""
+                    gaps += not isinstance(item, LogRecord)
+                    size, largest, tail = size + data.count(b"x"), max(largest, len(data)), (tail + data)[-7:]
+                most = max(most, resident_mib())
+        assert tail == b"\nafter\n"
+        assert size == _LONG or gaps or size > _LONG // 4  # an engine's own rotation tells no reader
+        assert largest <= 4 * 1024 * 1024
+        assert most - before < 100, "the line is kept"
+
+    async def test_following_again_after_a_restart_loses_and_repeats_nothing(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.LOGS, Capability.RESTART)
+        ref = await rig.script("for i in 1 2 3; do echo line-$i; done; sleep 1000")
+        seen: list[LogRecord] = []
+
+        async def follow() -> None:
+            while True:  # as the console does: from the last line that it has
+                since = seen[-1].at_ns / 1e9 if seen else None
+                async for batch in rig.backend.logs(ref, LogQuery(follow=True, since=since)):
+                    known = {(item.at_ns, item.data) for item in seen}
+                    records = (item for item in batch if isinstance(item, LogRecord))
+                    seen.extend(item for item in records if (item.at_ns, item.data) not in known)
+                await asyncio.sleep(0.05)
+
+        following = asyncio.create_task(follow())
+        for count in (3, 6):
+
+            async def told(count: int = count) -> bool:
+                return len(seen) >= count
+
+            await eventually(told, f"there are {len(seen)} lines, not {count}")
+            if count == 3:
+                await rig.stop(ref, grace_s=0.2)
+                await rig.start(ref)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        assert [item.data for item in seen] == [b"line-1\n", b"line-2\n", b"line-3\n"] * 2
 
     async def test_a_last_line_without_its_end_is_there(self, rig: Rig) -> None:
         rig.needs_sh(Capability.LOGS)

@@ -1,12 +1,21 @@
-"""One table at the end of a test run: check x backend. Import the two hooks in a conftest."""
+"""One table at the end of a test run: check x backend. Import the two hooks in a conftest.
+
+With CONFORMANCE_RESULTS=FILE the results are written there as JSON too, added to what the file has of other
+backends: ``{label: {topic: {check: [word, reason]}}}``. ``table.markdown`` makes a page's table of such files.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-_results: dict[str, dict[str, tuple[str, str]]] = {}
+from sandbox_console.testing.conformance.table import Results
+
+_results: Results = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -22,22 +31,32 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         word, reason = "unsupported", reason.removeprefix("Skipped: ")
     else:
         word = "pass" if report.passed else "FAIL"
-    label, check = place
-    _results.setdefault(check, {})[label] = (word, reason)
+    label, topic, check = place
+    _results.setdefault(label, {}).setdefault(topic, {})[check] = [word, reason]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Write the table and the reasons below it."""
     if not _results:
         return
-    labels = sorted({label for row in _results.values() for label in row})
-    width = max(map(len, _results))
+    labels = sorted(_results)
+    checks = list(dict.fromkeys((t, c) for label in labels for t, found in _results[label].items() for c in found))
+    width = max(len(check) for _, check in checks)
     terminalreporter.section("conformance")
     terminalreporter.line(" ".join([" " * width, *(f"{label:14}" for label in labels)]))
     reasons: set[str] = set()
-    for check, row in _results.items():
-        words = [row.get(label, ("-", ""))[0] for label in labels]
-        terminalreporter.line(" ".join([f"{check:{width}}", *(f"{word:14}" for word in words)]))
-        reasons |= {f"{label}: {check}: {word}: {reason}" for label, (word, reason) in row.items() if reason}
+    for topic, check in checks:
+        cells = [_results[label].get(topic, {}).get(check, ["-", ""]) for label in labels]
+        terminalreporter.line(" ".join([f"{check:{width}}", *(f"{word:14}" for word, _ in cells)]))
+        reasons |= {
+            f"{label}: {check}: {cell[0]}: {cell[1]}" for label, cell in zip(labels, cells, strict=True) if cell[1]
+        }
     for reason in sorted(reasons):
         terminalreporter.line(reason)
+    if file := os.environ.get("CONFORMANCE_RESULTS"):
+        _write(Path(file))
+
+
+def _write(path: Path) -> None:
+    known: Results = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(known | _results, indent=1, sort_keys=True) + "\n")

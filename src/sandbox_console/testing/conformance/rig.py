@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
@@ -23,7 +23,8 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.permits import MakePermit, permit_maker
 
-WAIT_S = 20.0
+T = TypeVar("T")
+WAIT_S = 60.0
 _numbers = itertools.count()
 
 
@@ -32,7 +33,10 @@ class Profile:
     """A backend under test: its column's ``label`` and a factory of specs whose command sleeps.
 
     ``posix_sh``: the image has a POSIX ``sh`` with the usual small programs. ``not_executable`` is a file in it.
-    ``another`` opens a second backend on the same state, as the next console would.
+    ``another`` opens a second backend on the same state, as the next console would. ``scratch`` is a folder inside
+    that the sandbox's user can write. ``host_command`` runs a program in the network that the backend's host is in
+    (``nsenter`` for an engine with one of its own). ``disk`` are folders of this machine in which the backend keeps
+    what it knows; ``leftovers`` names all that it made and has not removed: files, mounts, networks, cgroups.
     """
 
     label: str
@@ -40,6 +44,10 @@ class Profile:
     posix_sh: bool = True
     not_executable: str = "/etc/passwd"
     another: Callable[[], Awaitable[Backend]] | None = None
+    scratch: str = "/tmp"  # noqa: S108 - the guest's
+    host_command: tuple[str, ...] = ()
+    disk: tuple[Path, ...] = ()
+    leftovers: Callable[[], set[str]] | None = None
 
 
 @dataclass(slots=True)
@@ -54,8 +62,9 @@ class Ran:
 class Rig:
     """Drives one backend for one check."""
 
-    def __init__(self, backend: Backend, profile: Profile, permit: MakePermit) -> None:
+    def __init__(self, backend: Backend, profile: Profile, permit: MakePermit, folder: Path) -> None:
         self.backend = backend
+        self.folder = folder  # the audit log is in it
         self.profile = profile
         self.permit = permit
         self.made: list[SandboxRef] = []
@@ -101,6 +110,12 @@ class Rig:
 
     async def remove(self, ref: SandboxRef, *, force: bool = True) -> None:
         await self.backend.remove(await self.permit("remove"), ref, force)
+
+    def ability(self, kind: type[T], capability: Capability) -> T:
+        """The backend as one that has an ability; skips where it has not. Fails where it only says that it has."""
+        self.needs(capability)
+        assert isinstance(self.backend, kind), f"it has {capability}, and not the methods of {kind.__name__}"
+        return self.backend
 
     async def exec(self, ref: SandboxRef, *argv: str, secrets: Secrets = (), **fields: Any) -> Process:
         return await self.backend.exec(await self.permit("exec"), Exec(ref, argv, **fields), secrets)
@@ -158,6 +173,14 @@ async def _feed(process: Process, stdin: bytes) -> None:
     await process.close_stdin()
 
 
+def resident_mib() -> int:
+    """Our own memory now."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) // 1024
+    return 0
+
+
 async def eventually(look: Callable[[], Awaitable[bool]], what: str) -> None:
     """Poll until it holds."""
     deadline = time.monotonic() + WAIT_S
@@ -182,13 +205,14 @@ class Checks:
     @pytest.fixture
     async def rig(self, backend: Backend, profile: Profile, tmp_path: Path) -> AsyncIterator[Rig]:
         async with permit_maker(tmp_path) as permit:
-            rig = Rig(backend, profile, permit)
+            rig = Rig(backend, profile, permit, tmp_path)
             yield rig
             await rig.clean_up()
 
     @pytest.fixture(autouse=True)
     def _column(self, request: pytest.FixtureRequest, profile: Profile) -> None:
         check = request.node.originalname
-        request.node.user_properties.append(("conformance", [profile.label, request.node.name]))
+        topic = request.node.function.__module__.rpartition(".")[2]
+        request.node.user_properties.append(("conformance", [profile.label, topic, request.node.name]))
         if check in self.known_gaps:
             request.applymarker(pytest.mark.xfail(strict=True, reason=self.known_gaps[check]))

@@ -102,8 +102,47 @@ class Shells(Checks):
     async def test_a_burst_comes_through(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
         terminal = await rig.shell(await rig.make())
-        await terminal.write(b"head -c 3000000 /dev/zero | tr '\\0' x; echo E''ND\r")
-        assert (await read_until(terminal, b"END")).count(b"x") >= 3_000_000
+        await terminal.write(b"head -c 10000000 /dev/zero | tr '\\0' x; echo E''ND\r")
+        count, tail = 0, b""
+        async with asyncio.timeout(WAIT_S):
+            while b"END" not in tail:
+                data = await terminal.read()
+                assert data, "it ended in the middle"
+                count += data.count(b"x")
+                tail = (tail + data)[-100:]
+        assert count >= 10_000_000
+        await terminal.close()
+
+    async def test_a_reader_who_pauses_loses_nothing(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL)
+        terminal = await rig.shell(await rig.make())
+        await terminal.write(b"i=0; while [ $i -lt 20000 ]; do echo line-$i; i=$((i+1)); done; echo E''ND\r")
+        await asyncio.sleep(0.5)  # as a screen that is put away: nobody reads
+        seen = await read_until(terminal, b"END")
+        assert all(f"line-{i}\r\n".encode() in seen for i in range(0, 20000, 997))
+        await terminal.close()
+
+    async def test_two_shells_do_not_meet(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL)
+        ref = await rig.make()
+        one, two = await rig.shell(ref), await rig.shell(ref)
+        await one.write(b"MARK=o''ne; echo E''ND\r")
+        await read_until(one, b"END")
+        await two.write(b"echo [$MARK]; echo E''ND\r")
+        assert b"[]" in await read_until(two, b"END")
+        await one.close()
+        await two.write(b"echo al''ive\r")
+        await read_until(two, b"alive")
+        await two.close()
+
+    async def test_the_sandboxs_end_is_the_shells(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SHELL, Capability.KILL)
+        ref = await rig.make()
+        terminal = await rig.shell(ref)
+        await rig.backend.kill(await rig.permit("kill"), ref, "SIGKILL")
+        await read_to_the_end(terminal)
+        async with asyncio.timeout(WAIT_S):
+            assert (await terminal.wait()).code != 0
         await terminal.close()
 
     async def test_a_stopped_one_has_no_shell(self, rig: Rig) -> None:

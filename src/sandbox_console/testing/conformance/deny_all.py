@@ -1,0 +1,154 @@
+"""An empty allowlist is no network at all: ten ways out, tried from inside, against listeners that would tell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
+
+_LISTENER = """
+import select, socket, sys
+socks = []
+for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        try:
+            one = socket.socket(family, kind)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((address, socks[0].getsockname()[1] if socks else 0))
+        except OSError:
+            continue
+        if kind == socket.SOCK_STREAM:
+            one.listen(16)
+        socks.append(one)
+print(socks[0].getsockname()[1], flush=True)
+try:
+    addresses = sorted({line.split()[1] for line in open("/proc/net/fib_trie") if "|--" in line})
+except OSError:
+    addresses = []
+print(*addresses, flush=True)
+while True:
+    for one in select.select(socks, [], [])[0]:
+        if one.type == socket.SOCK_STREAM:
+            one.accept()[0].close()
+        else:
+            one.recv(64)
+        print("reached", flush=True)
+"""
+
+# A POSIX sh with busybox's nc, or bash's own /dev/tcp and /dev/udp.
+_REACH = """
+tcp() { if command -v nc >/dev/null; then echo out | nc -w 2 "$1" "$2"
+        else timeout 3 bash -c "exec 3<>/dev/tcp/$1/$2 && echo out >&3"; fi; }
+udp() { if command -v bash >/dev/null; then timeout 3 bash -c "echo out >/dev/udp/$1/$2"
+        else echo out | nc -u -w 2 "$1" "$2"; fi; }
+"""
+_TOOLS = "command -v nc || command -v bash"
+
+_WAYS = {
+    "the_hosts_loopback": "tcp 127.0.0.1 PORT",
+    "each_address_of_the_host": "for a in ADDRESSES; do tcp $a PORT; done",
+    "the_loopback_by_ipv6": "tcp ::1 PORT; tcp ::ffff:127.0.0.1 PORT",
+    "an_address_written_as_a_number": "tcp 2130706433 PORT; tcp 0x7f000001 PORT; tcp 0 PORT",
+    "a_datagram": "for a in 127.0.0.1 ADDRESSES; do udp $a PORT; done",
+    "the_metadata_service": "tcp 169.254.169.254 80 && echo OUT",
+    "a_name_by_dns": "(getent hosts example.com || nslookup example.com) 2>&1 | grep '[0-9] *example' && echo OUT",
+    "a_route_of_its_own": "(ip link add out type dummy || ip route add default dev lo) && echo OUT",
+    "a_namespace_of_its_own": "unshare -rn nc -w 2 127.0.0.1 PORT; nsenter -t 1 -n nc -w 2 127.0.0.1 PORT",
+    "a_packet_past_the_stack": "(ping -c 1 -W 2 ADDRESS || ping -c 1 -W 2 192.0.2.1) && echo OUT",
+}
+
+
+class Listener:
+    """A program in the backend's host's network that tells of each who comes."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int, addresses: list[str]) -> None:
+        self.process, self.port, self.addresses = process, port, addresses
+        self.reached = 0
+        self._task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while await self.process.stdout.readline():
+            self.reached += 1
+
+    async def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+        await self._task
+
+
+@asynccontextmanager
+async def listening(rig: Rig) -> AsyncIterator[Listener]:
+    """A listener on every address of the host, TCP and UDP."""
+    process = await asyncio.create_subprocess_exec(
+        *rig.profile.host_command, sys.executable, "-I", "-S", "-c", _LISTENER, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    port = int(await process.stdout.readline())
+    found = re.findall(rb"[0-9.]+", await process.stdout.readline())
+    listener = Listener(process, port, [one.decode() for one in found if not one.startswith(b"127.")])
+    try:
+        yield listener
+    finally:
+        await listener.close()
+
+
+class DenyAll(Checks):
+    @pytest.mark.parametrize("way", [*_WAYS])
+    async def test_no_way_out_by(self, rig: Rig, way: str) -> None:
+        rig.needs_sh(Capability.EGRESS_NONE)
+        ref = await rig.make()
+        await _needs_tools(rig, ref)
+        async with listening(rig) as listener:
+            addresses = listener.addresses[:6] or ["192.0.2.1"]
+            words = {"ADDRESSES": " ".join(addresses), "ADDRESS": addresses[-1], "PORT": str(listener.port)}
+            script = re.sub("|".join(words), lambda word: words[word[0]], _WAYS[way])
+            ran = await rig.sh(ref, f"{_REACH}\n{script}")
+            assert b"OUT" not in ran.out, (ran.out, ran.err)
+            await _sees(rig, listener)
+            assert listener.reached == 1, f"the guest came through: {script}"
+
+    async def test_a_neighbour_is_out_of_reach(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.EGRESS_NONE)
+        ref = await rig.make()
+        await _needs_tools(rig, ref)
+        if not (await rig.sh(ref, "command -v nc")).out:
+            pytest.skip("its image has no nc to listen with")
+        other = await rig.script("while :; do echo hello | nc -l -p 7070; done")
+        looked = await rig.sh(other, "cat /proc/net/fib_trie")
+        addresses = sorted(set(re.findall(r"\|-- ([0-9.]+)", looked.out.decode())))[:8]
+        ran = await rig.sh(ref, f"{_REACH}\nfor a in 127.0.0.1 {' '.join(addresses)}; do tcp $a 7070; done")
+        assert b"hello" not in ran.out
+
+
+async def _needs_tools(rig: Rig, ref: SandboxRef) -> None:
+    if not (await rig.sh(ref, _TOOLS)).out:
+        pytest.skip("its image has neither nc nor bash to try it with")
+
+
+async def _sees(rig: Rig, listener: Listener) -> None:
+    """The listener works: one that comes from the host itself is told."""
+    knock = f"import socket; socket.create_connection(('127.0.0.1', {listener.port}), 10)"
+    words = [*rig.profile.host_command, sys.executable, "-I", "-S", "-c", knock]
+    process = await asyncio.create_subprocess_exec(*words, env=dict(os.environ))
+    async with asyncio.timeout(WAIT_S):
+        assert await process.wait() == 0
+
+    async def told() -> bool:
+        return listener.reached > 0
+
+    await eventually(told, "the listener does not tell who comes")

@@ -1,0 +1,52 @@
+"""The table of a page: what each backend passes, cannot (with its reason), or has as a known gap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+Results = dict[str, dict[str, dict[str, list[str]]]]
+"""Label, topic, check: how it ended, and why not."""
+
+_WORST = ("FAIL", "known gap", "unsupported", "pass")
+
+
+def merged(files: Iterable[Results]) -> Results:
+    """Several runs as one; a later one's backend replaces an earlier one's."""
+    found: Results = {}
+    for one in files:
+        found |= one
+    return found
+
+
+def markdown(results: Results) -> str:
+    """A table for each topic, a row for each check (its parameters together), and the reasons as notes."""
+    labels, notes = sorted(results), dict[str, int]()
+    parts: list[str] = []
+    for topic in sorted({topic for found in results.values() for topic in found}):
+        parts += [f"### {topic.replace('_', ' ').capitalize()}\n", "| check | " + " | ".join(labels) + " |",
+                  "|---|" + "---|" * len(labels)]  # fmt: skip
+        for check in sorted({_name(check) for found in results.values() for check in found.get(topic, {})}):
+            cells = [_cell(results[label].get(topic, {}), check, notes) for label in labels]
+            parts.append(f"| {check} | " + " | ".join(cells) + " |")
+        parts.append("")
+    parts += [f"{number}. {note}" for note, number in notes.items()]
+    return "\n".join(parts) + "\n"
+
+
+def _name(check: str) -> str:
+    return re.sub(r"\[.*", "", check, flags=re.DOTALL).removeprefix("test_").replace("_", " ")
+
+
+def _cell(found: dict[str, list[str]], name: str, notes: dict[str, int]) -> str:
+    ended = [end for check, end in found.items() if _name(check) == name]
+    if not ended:
+        return "-"
+    word = next(word for word in _WORST if any(end[0] == word for end in ended))
+    told = sorted({end[1] for end in ended if end[0] == word and end[1]})
+    return word if not told else f"{word} " + "".join(_notes(told, notes))
+
+
+def _notes(reasons: list[str], notes: dict[str, int]) -> Iterator[str]:
+    for reason in reasons:
+        yield f"<sup>{notes.setdefault(' '.join(reason.split()), len(notes) + 1)}</sup>"

@@ -1,0 +1,112 @@
+"""cp, top, events, inspect and attach on real sandboxes, as processes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import signal
+import subprocess
+import tarfile
+from pathlib import Path
+
+from tests.cli.conftest import Cli
+from tests.support.require import requires
+
+pytestmark = requires("bubblewrap")
+
+
+def test_a_folder_goes_in_and_comes_out_as_it_was(cli: Cli, box: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep" / "er").mkdir(parents=True)
+    (source / "deep" / "er" / "binary").write_bytes(bytes(range(256)) * 1000)
+    (source / "empty").touch()
+    (source / "run").write_text("#!/bin/sh\necho ran\n")
+    (source / "run").chmod(0o755)
+    (source / "link").symlink_to("deep/er/binary")
+    (source / "od\nd \x1b[31m").write_text("odd")
+    assert cli("cp", str(source), f"{box}:/tmp").returncode == 0
+    assert cli.ok("exec", box, "--", "/tmp/source/run") == b"ran\n"
+    [told] = cli.json("cp", f"{box}:/tmp/source", str(tmp_path / "back"))
+    assert told["skipped"] == 0
+    assert told["bytes"] > 256_000
+    assert subprocess.run(["diff", "-r", source, tmp_path / "back"], check=False).returncode == 0
+    assert (tmp_path / "back" / "link").is_symlink()
+    assert (tmp_path / "back" / "run").stat().st_mode & 0o111
+    actions = [(row["action"], row["outcome"]) for row in reversed(cli.json("audit", "ls"))]
+    assert [one for one in actions if one[0] in ("upload", "download")] == [("upload", "ok"), ("download", "ok")]
+
+
+def test_a_big_file_and_standard_streams(cli: Cli, box: str, tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    big.write_bytes(os.urandom(1 << 20) * 20)
+    cli.ok("cp", str(big), f"{box}:/tmp/there")
+    out = cli.ok("cp", f"{box}:/tmp/there", "-")
+    with tarfile.open(fileobj=io.BytesIO(out)) as tar:
+        kept = tar.extractfile("there")
+        assert kept is not None
+        assert hashlib.sha256(kept.read()).digest() == hashlib.sha256(big.read_bytes()).digest()
+    again = cli("cp", "-", f"{box}:/home/sandbox", stdin=out)
+    assert again.returncode == 0, again.stderr
+    assert cli.ok("exec", box, "--", "cmp", "/tmp/there", "/home/sandbox/there") == b""
+
+
+def test_what_a_hostile_sandbox_made_stays_in_its_place(cli: Cli, box: str, tmp_path: Path) -> None:
+    script = "mkdir /tmp/d; cd /tmp/d; ln -s /etc/passwd abs; ln -s ../../../../etc up; echo ok >good; chmod 4777 good; mkfifo f"
+    cli.ok("exec", box, "--", "sh", "-c", script)
+    done = cli("cp", f"{box}:/tmp/d", str(tmp_path / "d"))
+    assert done.returncode == 0
+    assert done.stderr.count(b"skipped: ") == 3
+    assert [one.name for one in (tmp_path / "d").iterdir()] == ["good"]
+    assert (tmp_path / "d" / "good").stat().st_mode & 0o7022 == 0
+
+
+def test_a_copy_that_is_interrupted_leaves_nothing(cli: Cli, box: str, tmp_path: Path) -> None:
+    cli.ok("exec", box, "--", "sh", "-c", "head -c 300000000 /dev/zero >/tmp/big")
+    out = tmp_path / "out"
+    out.mkdir()
+    with cli.start("cp", f"{box}:/tmp/big", str(out)) as process:
+        cli.until(lambda: any(out.iterdir()), "it did not begin")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert list(out.iterdir()) == []
+    [row] = cli.json("audit", "ls", "--action", "download")
+    assert row["outcome"] == "cancelled"
+
+
+def test_looks_into_a_real_sandbox(cli: Cli, box: str) -> None:
+    commands = [one["command"] for one in cli.json("top", box)]
+    assert any("sleep" in one for one in commands)
+    assert [one["what"] for one in cli.json("events", box)][:2] == ["create", "start"]
+    [raw] = cli.json("inspect", box)
+    assert raw["raw"]["state"] == "running"
+    assert cli("diff", box).returncode == 8
+    assert cli("commit", box, "x").returncode == 8
+    assert cli.ok("rename", box, "renamed") == b"renamed\n"
+    assert cli.ok("rename", "renamed", box) == f"{box}\n".encode()
+
+
+def test_events_are_followed_until_ctrl_c(cli: Cli, box: str) -> None:
+    with cli.start("events", box, "-f", "--json", stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert b'"create"' in process.stdout.readline()
+        assert b'"start"' in process.stdout.readline()
+        cli.ok("pause", box)
+        assert b'"pause"' in process.stdout.readline()
+        cli.ok("resume", box)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+
+
+def test_attach_gives_the_output_and_the_code(cli: Cli) -> None:
+    script = "while [ ! -e /tmp/go ]; do echo tick; sleep 0.1; done; echo bye; exit 5"
+    cli.ok("create", "job", "--image", "host", "--", "sh", "-c", script)
+    with cli.start("attach", "job") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"tick\n"
+        cli.ok("exec", "job", "--", "touch", "/tmp/go")
+        out, _ = process.communicate(timeout=60)
+    assert out.endswith(b"tick\nbye\n")
+    assert process.returncode == 5
+    assert cli("attach", "job").returncode == 125
+    cli.ok("rm", "job", "--force")
