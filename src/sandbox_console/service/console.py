@@ -45,6 +45,7 @@ from sandbox_console.service.plan import Plan, make_plan
 from sandbox_console.service.retained import Retained
 from sandbox_console.service.secrets import Secrets
 from sandbox_console.service.shells import ShellSession
+from sandbox_console.service.shipping import Shipper
 from sandbox_console.service.trail import Trail
 from sandbox_console.service.vault import Vault
 from sandbox_console.service.watching import StatsPump, Watcher
@@ -71,6 +72,7 @@ class Console:
         kept = config.logs
         self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
+        self.shipper = Shipper(trail)
         self._operations: set[asyncio.Task[Any]] = set()
         self._shells: set[ShellSession] = set()
 
@@ -229,6 +231,7 @@ class Console:
         await asyncio.gather(*(shell.close() for shell in self._shells), return_exceptions=True)
         await self._stats.close()
         await self._watcher.close()
+        await self.shipper.close()
         try:
             await self.fleet.close()
         finally:

@@ -170,7 +170,8 @@ def _in_environments(scanner: Scanner, data: bytes, name: str, own: set[str]) ->
         pid, *entries = process.split(b"\0")
         for entry in entries:
             variable = entry.partition(b"=")[0].decode("utf-8", "replace")
-            hits = [hit for hit in scanner.scan([entry]) if not (hit.secret == variable and variable in own)]
+            meant = scanner.fingerprints.get(variable) if variable in own else None
+            hits = [hit for hit in scanner.scan([entry]) if hit.fingerprint != meant]
             place = f"environment of {name}: {variable} of process {pid.decode('ascii', 'replace')}"
             found += [replace(leak, line=0) for leak in _summed(place, hits)]
     return found

@@ -13,6 +13,7 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
     """What :func:`sandbox_console.tui.run_tui` does, on a running loop."""
     opened = (opener or open_console)(config_file=config_file, read_only=read_only, only_backend=backend)
     async with opened as console:
+        console.shipper.start()
         app = ConsoleApp(console)
         await app.run_async()
         return app.return_code or 0

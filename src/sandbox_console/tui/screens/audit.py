@@ -113,6 +113,7 @@ class AuditScreen(Screen[SandboxRef | None]):
         except ConsoleError as error:
             problem = error.message
         put_note(self, "#audit-problem", plain(f"✕ {problem}" if problem else ""))
+        put(self, "#audit-chain", self._chain())
 
     def _show(self, entries: Sequence[AuditEntry]) -> None:
         self._entries = {entry.attempt.seq: entry for entry in entries}
@@ -132,6 +133,14 @@ class AuditScreen(Screen[SandboxRef | None]):
         put(self, "#audit-chain", self._chain())
 
     def _chain(self) -> Content:
+        shipping = self._service.shipper.state
+        if shipping.problem:
+            return self._state() + plain(f"\n✕ not shipped: {shipping.problem}", "$text-warning")
+        if shipping.at is not None:
+            return self._state() + plain(f"\n● shipped, all of it at {_clock_words(shipping.at)}", "$dim")
+        return self._state()
+
+    def _state(self) -> Content:
         if problem := self._service.trail.problem:
             return plain(f"✕ it cannot be written: {problem}", "$text-error")
         if self._verifying:
@@ -139,7 +148,7 @@ class AuditScreen(Screen[SandboxRef | None]):
         if self._verified is None:
             return plain("not verified yet", "$dim")
         at, found = self._verified
-        when = f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
+        when = _clock_words(at)
         if not found.ok:
             return plain(f"✕ BROKEN, verified {when}: {found.problem}", "$text-error")
         words = f"● the chain holds: {found.rows:,} rows in {found.segments} segments, verified {when}"
@@ -220,6 +229,10 @@ class AuditScreen(Screen[SandboxRef | None]):
         entry = self._entries.get(self._key())
         if entry is not None:
             self.app.push_screen(TextScreen(f"Audit row {entry.attempt.seq}", entry_words(entry)))
+
+
+def _clock_words(at: float) -> str:
+    return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
 
 
 def ref_in(entry: AuditEntry) -> SandboxRef | None:
