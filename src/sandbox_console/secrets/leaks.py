@@ -48,13 +48,15 @@ class Hit:
 
 
 class Scanner:
-    """Knows the values to look for."""
+    """Knows the values to look for; ``fingerprints`` are theirs, by name."""
 
     def __init__(self, secrets: Iterable[ResolvedSecret], key: bytes) -> None:
         self._key = key
         known = [(secret, forms(secret.value)) for secret in secrets]
         self._names = {form: (secret.name, what) for secret, found in known for form, what in found.items()}
-        self._prints = {secret.name: self._fingerprint(secret.value.encode("utf-8", "replace")) for secret, _ in known}
+        self.fingerprints = {
+            secret.name: self._fingerprint(secret.value.encode("utf-8", "replace")) for secret, _ in known
+        }
         self._forms = list(self._names)
         self._automaton = BytesAhoCorasick(self._forms, matchkind=MatchKind.LeftmostLongest) if self._forms else None
 
@@ -71,7 +73,7 @@ class Scanner:
         if self._automaton is not None:
             for at, start, end in self._automaton.find_matches_as_indexes(data):
                 name, what = self._names[self._forms[at]]
-                found.append((start, end, name, what, self._prints[name]))
+                found.append((start, end, name, what, self.fingerprints[name]))
         known = [(start, end) for start, end, *_ in found]
         for match in _LOOKS.finditer(data):
             if not any(start < match.end() and match.start() < end for start, end in known):
