@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 export VENV PYTHON REQUIRE
 export TEXTUAL_ANIMATIONS = none
 
-.PHONY: help demo test test-slow check bench screenshots lock clean
+.PHONY: help demo test test-slow test-microvm check bench screenshots lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,10 @@ test: ## every test; REQUIRE=docker,bubblewrap,... makes a missing engine a fail
 test-slow: ## the tests that take minutes
 	@scripts/setup test
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+test-microvm: ## real microVMs: here where KVM works, else in an emulated machine (under 20 minutes)
+	@scripts/setup microvm
+	$(BIN)/python -m tests.support.microvm.suite $(PYTEST_ARGS)
 
 check: ## formatting, lints, types, the rooms' walls, documents against code
 	@scripts/setup test

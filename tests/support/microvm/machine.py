@@ -90,6 +90,11 @@ class Machine:
         for left in (self._pidfile, self.folder / "scratch.img"):
             left.unlink(missing_ok=True)
 
+    def remove(self) -> None:
+        """End it and remove all that it kept."""
+        self.down()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def alive(self) -> bool:
         """Whether its QEMU runs."""
         try:

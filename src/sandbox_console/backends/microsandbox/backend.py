@@ -98,7 +98,7 @@ class MicrosandboxBackend(Deeper):
             raise InvalidSpec(problems)
         network.check(secrets)
         module = await sdk.load()
-        if any(one.name == spec.name for one in await self._looker.list()) or await _taken(module, spec.name):
+        if any(one.name == spec.name for one in await self._looker.list()) or await sdk.exists(module, spec.name):
             raise Conflict(f"a sandbox called {spec.name!r} is there already", hint="choose another name")
         if not spec.image.startswith("dir:") and not await images.there(module, spec.image):
             await images.pull(module, spec.image, self._options, progress)
@@ -197,14 +197,6 @@ class MicrosandboxBackend(Deeper):
             await lifecycle.power_off(module, await self._looker.running(module, ref))
         except ConsoleError:
             return  # somebody else did
-
-
-async def _taken(module: Any, name: str) -> bool:
-    try:
-        await sdk.call(module, name, module.Sandbox.get(name))
-    except NotFound:
-        return False
-    return True
 
 
 __all__ = ["MicrosandboxBackend"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import json
 import signal as signals
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sandbox_console.backends.microsandbox import boot, labels, made, sdk, translate
@@ -22,7 +23,7 @@ from sandbox_console.model.spec import SandboxSpec
 _SHUTDOWN_S = 5.0
 """For a microVM whose main process has ended to shut down by itself; then it is killed. It takes 0.7 s unloaded."""
 
-_AGAIN_S = 1.0
+_AGAIN_S = (0.5, 2.0, 5.0)
 
 Secrets = Sequence[ResolvedSecret]
 
@@ -31,9 +32,7 @@ async def boot_new(module: Any, looker: Looker, one: Pending, secrets: Secrets, 
     """The first start of a sandbox."""
     arguments = made.arguments(module, one.id, one.spec, secrets, options)
     try:
-        machine = await _booted(module, one.spec.name, module.Sandbox.create(one.spec.name, **arguments))
-    except NotFound as error:
-        raise NotFound(f"image {one.spec.image} is not there: {error}", hint="pull it first") from error
+        machine = await _booted(module, one.spec.name, lambda: module.Sandbox.create(one.spec.name, **arguments))
     finally:
         with contextlib.suppress(ConsoleError):  # a boot that failed leaves a row, which then tells why
             await looker.handle(module, SandboxRef("microsandbox", "local", one.id))
@@ -54,15 +53,15 @@ async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets)
     if fresh := {one.name: {"value": one.value} for one in secrets if one.inject == "placeholder"}:
         what = f"the secrets of {seen.shown_name}"
         await sdk.call(module, what, handle.modify(secrets=fresh, policy=module.ModificationPolicy.NEXT_START))
-    machine = await _booted(module, seen.name, module.Sandbox.start(seen.name, detached=True))
+    machine = await _booted(module, seen.name, lambda: module.Sandbox.start(seen.name, detached=True))
     if seen.spec is not None:
         await launch(module, machine, seen.spec, secrets)
 
 
-async def _booted(module: Any, name: str, booting: Any) -> Any:
+async def _booted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
     """Wait for a boot. Raises BackendError with the cause off the runtime's logs."""
     try:
-        return await _told_twice(module, name, booting)
+        return await _insisted(module, name, boot_it)
     except BackendError as error:
         found = await asyncio.to_thread(boot.failure, name) or boot.cause(str(error))
         if found is None:
@@ -70,18 +69,21 @@ async def _booted(module: Any, name: str, booting: Any) -> Any:
         raise BackendError(f"sandbox {name} did not boot: {found[0]}", hint=found[1]) from error
 
 
-async def _told_twice(module: Any, name: str, booting: Any) -> Any:
-    """Wait for a boot; once more where the SDK says that the runtime is too old.
+async def _insisted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
+    """Wait for a boot; again where the SDK says that the runtime is too old.
 
-    It asks ``msb`` for what it can do, and takes a slow answer, on a loaded machine, for an old runtime.
+    It asks ``msb`` what it can do, and takes a slow answer, on a loaded machine, for an old runtime (0.7.11).
     """
-    try:
-        return await sdk.call(module, f"sandbox {name}", booting)
-    except Unsupported as error:
-        if "selected msb runtime" not in error.message:
-            raise
-    await asyncio.sleep(_AGAIN_S)
-    return await sdk.call(module, f"sandbox {name}", module.Sandbox.start(name, detached=True))
+    for wait_s in _AGAIN_S:
+        try:
+            return await sdk.call(module, f"sandbox {name}", boot_it())
+        except Unsupported as error:
+            if "selected msb runtime" not in error.message:
+                raise
+        await asyncio.sleep(wait_s)
+        if await sdk.exists(module, name):
+            boot_it = functools.partial(module.Sandbox.start, name, detached=True)
+    return await sdk.call(module, f"sandbox {name}", boot_it())
 
 
 async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets) -> None:

@@ -89,6 +89,15 @@ async def call(module: Any, what: str, future: Awaitable[Any]) -> Any:
         return await result(future)
 
 
+async def exists(module: Any, name: str) -> bool:
+    """Whether the runtime has a sandbox of this name."""
+    try:
+        await call(module, name, module.Sandbox.get(name))
+    except NotFound:
+        return False
+    return True
+
+
 async def handles(module: Any, labels: Mapping[str, str] | None = None) -> list[Any]:
     """Every sandbox's handle, newest first; with ``labels`` those that have all of them."""
     found: list[Any] = []
