@@ -10,6 +10,7 @@ from sandbox_console.egress.request import HEAD_MOST, BadRequest, Request, chunk
 from sandbox_console.egress.stream import Stream, TooLong
 
 _LINE_MOST = 4096
+_PIECE = 16 * 1024
 HALF_OPEN_S = 120.0
 """How long the answer may take to end once the client has closed its side."""
 
@@ -44,7 +45,7 @@ async def _ask(request: Request, client: Stream, server: Stream, flow: Flow) -> 
     else:
         left = request.length
         while left:
-            data = await client.some(min(left, 65536))
+            data = await client.some(min(left, _PIECE))
             left -= len(data)
             flow.sent += len(data)
             await server.send(data)
@@ -59,7 +60,7 @@ async def _chunks(client: Stream, server: Stream, flow: Flow) -> None:
     while size := chunk_size((await client.until(b"\r\n", _LINE_MOST))[:-2]):
         await server.send(b"%x\r\n" % size)
         while size:
-            data = await client.some(min(size, 65536))
+            data = await client.some(min(size, _PIECE))
             size -= len(data)
             flow.sent += len(data)
             await server.send(data)

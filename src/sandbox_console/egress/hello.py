@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOST = 32 * 1024
+MOST = 16 * 1024
 """Bytes of a ClientHello with its record headers; post-quantum ones have about 2 KiB."""
 
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 22, 1, 0, 0

@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 _BUFFER = memoryview(bytearray(256 * 1024))  # one for all: a read is passed on before the next one
-_SMALL = 16 * 1024
+_SMALL = 4 * 1024
 
 
 class Budget:

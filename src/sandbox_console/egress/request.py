@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 from sandbox_console.egress.decide import named
 
-HEAD_MOST = 32 * 1024
+HEAD_MOST = 16 * 1024
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _TARGET = re.compile(rb"[\x21-\x7e]+\Z")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*\Z")

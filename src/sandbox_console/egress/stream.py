@@ -9,7 +9,7 @@ import asyncio
 import socket
 from contextlib import suppress
 
-_READ = 64 * 1024
+_READ = 16 * 1024  # what a connection may hold; thousands are open at once
 
 
 class TooLong(ValueError):
