@@ -61,7 +61,7 @@ def make_console(*backends, config=None, **options):
     return open_console(config or Config(backend="fake"), backends=list(backends), **options)
 
 
-async def until(pilot, check, limit_s=5.0):
+async def until(pilot, check, limit_s=30.0):
     """Wait until something is so, without a fixed sleep that is too short or too long."""
     waited = 0.0
     while not check():

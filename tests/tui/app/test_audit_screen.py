@@ -1,0 +1,149 @@
+"""The audit screen: live, filtered, from a row to its sandbox, with the chain's state in sight."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from pytest_textual_snapshot import SVGImageExtension
+from tests.tui.app.scene import NOW, NS, ref, screen_text, until
+from textual.widgets import Input
+
+from sandbox_console.audit import anchors, rows
+from sandbox_console.errors import AuditUnavailable, BackendError
+from sandbox_console.model.action import Exec, Pause, Remove, Start, Stop
+from sandbox_console.service import Consent
+from sandbox_console.tui.screens.audit import AuditScreen
+from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.widgets.table import FleetTable
+
+A, B, THEIRS = ref("aaaaaaaaaaaa"), ref("bbbbbbbbbbbb"), ref("eeeeeeeeeeee")
+HOSTILE = "[@click=app.quit]x[/]\x1b]52;c;ZXZpbA==\x07\u202e"
+
+
+@pytest.fixture(autouse=True)
+def still_clock(monkeypatch):
+    """Row after row a second apart, so that a picture of them is the same each time."""
+    ticks = itertools.count(int((NOW - 300) * NS), NS)
+    monkeypatch.setattr(rows.time, "time_ns", lambda: next(ticks))
+    monkeypatch.setattr(anchors.time, "time_ns", lambda: int(NOW * NS))
+
+
+async def some(console):
+    await console.perform(Pause(B)).result()
+    with pytest.raises(BackendError):
+        await console.perform(Stop(B)).result()
+    with pytest.raises(Exception, match="not made by"):
+        await console.perform(Remove(THEIRS)).result()
+    await console.perform(Exec(A, ("echo", HOSTILE)), consent=Consent(yes=True)).result()
+
+
+@pytest.fixture
+def opened(run_app, fake):
+    from contextlib import asynccontextmanager
+
+    @asynccontextmanager
+    async def open_(size=(120, 40)):
+        fake.faults.verbs["stop"] = BackendError("the engine said no")
+        async with run_app(size=size) as (app, pilot):
+            await some(app.service)
+            await pilot.press("h")
+            await until(pilot, lambda: isinstance(app.screen, AuditScreen) and app.screen._verified)
+            await until(pilot, lambda: len(app.screen.query_one(FleetTable).rows) == 4)
+            yield app, pilot
+
+    return open_
+
+
+def shown(app):
+    return [row.cells[2] for row in app.screen.query_one(FleetTable).rows]
+
+
+async def test_it_shows_the_fleets_rows_and_the_chains_state(opened):
+    async with opened() as (app, _):
+        assert shown(app) == ["exec", "remove", "stop", "pause"]
+        text = screen_text(app)
+        assert "the chain holds: 8 rows" in text
+        assert "2 denied, failed or unknown" in text
+        assert "the engine said no" in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+async def test_new_rows_come_by_themselves(opened):
+    async with opened() as (app, pilot):
+        await app.service.perform(Start(A)).result()
+        await until(pilot, lambda: shown(app)[0] == "start")
+
+
+async def test_filters_narrow_it_and_say_what_they_do_not_understand(opened):
+    async with opened() as (app, pilot):
+        await pilot.press("x")
+        await until(pilot, lambda: shown(app) == ["remove", "stop"])
+        await pilot.press("x")
+        await until(pilot, lambda: len(shown(app)) == 4)
+        await pilot.press("slash", *"action:pause", "enter")
+        await until(pilot, lambda: shown(app) == ["pause"])
+        await pilot.press("escape")
+        await until(pilot, lambda: len(shown(app)) == 4)
+        await pilot.press("slash", *"outcome:bad")
+        await until(pilot, lambda: "outcome: 'bad' is none of" in screen_text(app))
+        await pilot.press("escape")
+        await pilot.press("slash", *"echo", "enter")
+        await until(pilot, lambda: shown(app) == ["exec"])
+        assert isinstance(app.screen, AuditScreen)
+
+
+async def test_a_row_opens_with_all_that_is_on_record(opened):
+    async with opened() as (app, pilot):
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        assert "request_id" in screen_text(app)
+        await pilot.press("escape")
+        assert isinstance(app.screen, AuditScreen)
+
+
+async def test_s_goes_to_the_rows_sandbox(opened):
+    async with opened() as (app, pilot):
+        await pilot.press("down", "down", "s")
+        await until(pilot, lambda: app.screen is app.main)
+        await until(pilot, lambda: app.main.selected.ref == B)
+
+
+async def test_escape_leaves(opened):
+    async with opened() as (app, pilot):
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+
+
+async def test_a_broken_chain_is_told_in_red(opened, monkeypatch):
+    from tests.audit.conftest import spoil
+
+    async with opened() as (app, pilot):
+        spoil(app.service.trail.path, "UPDATE record SET actor = 'x' WHERE seq = 2")
+        await pilot.press("v")
+        await until(pilot, lambda: "BROKEN" in screen_text(app))
+        assert "row 2" in screen_text(app)
+
+
+async def test_an_unreadable_log_says_why(opened, monkeypatch):
+    async with opened() as (app, pilot):
+
+        async def fail(_):
+            raise AuditUnavailable("the disk is gone")
+
+        monkeypatch.setattr(app.service, "history", fail)
+        await until(pilot, lambda: "the disk is gone" in screen_text(app))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+@pytest.mark.parametrize("what", ["rows", "empty"])
+async def test_it_looks_right(opened, snapshot, size, what):
+    async with opened(size) as (app, pilot):
+        for widget in app.screen.query(Input):
+            widget.cursor_blink = False
+        if what == "empty":
+            await pilot.press("slash", *"nothing-like-this", "enter")
+            await until(pilot, lambda: shown(app) == [])
+        await pilot.pause(0.2)
+        assert snapshot.use_extension(SVGImageExtension) == app.export_screenshot(title="sandbox-console")
