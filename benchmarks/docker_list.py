@@ -34,6 +34,8 @@ from sandbox_console.testing.permits import permit_maker
 
 SIZE = (40, 140)
 SETTLE_S = 5
+OLD_S = 60
+"""The age of a younger container is told anew every second, which is work and not idling."""
 
 
 def line(what: str, figure: str, goal: str = "") -> None:
@@ -143,11 +145,13 @@ def main() -> None:
         with private_engine() as engine:
             os.environ["DOCKER_HOST"] = engine.url
             asyncio.run(fill(engine, count, folder))
+            made = time.monotonic()
             print(f"{count} containers, {os.cpu_count()} CPUs")
 
             asyncio.run(adapter())
             peer(engine)
             alone(engine, seconds)
+            time.sleep(max(0.0, made + OLD_S - time.monotonic()))
             console(engine, seconds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

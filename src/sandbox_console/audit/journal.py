@@ -16,10 +16,11 @@ from sandbox_console.audit.retention import Keep
 from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Store, unavailable
-from sandbox_console.audit.thread import Worker, to_the_end
+from sandbox_console.audit.thread import Worker
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.audit import Kind, Outcome
+from sandbox_console.model.waiting import to_the_end
 
 T = TypeVar("T")
 

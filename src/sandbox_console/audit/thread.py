@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
+
+from sandbox_console.model.waiting import to_the_end
 
 T = TypeVar("T")
 
@@ -42,22 +44,3 @@ async def unit(db: aiosqlite.Connection, function: Callable[..., T], *args: Any)
     """Call ``function(*args)`` there. aiosqlite offers this only under a private name: its version is pinned."""
     result: T = await db._execute(function, *args)  # type: ignore[no-untyped-call]  # noqa: SLF001
     return result
-
-
-async def to_the_end(work: Awaitable[T]) -> T:
-    """Await work that must not be cut short: a cancellation is passed on once it is done."""
-    task = asyncio.ensure_future(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-            cancelled = True
-        except Exception:  # noqa: BLE001 - raised below, from the task itself
-            break
-    if cancelled:
-        task.exception()
-        raise asyncio.CancelledError
-    return task.result()

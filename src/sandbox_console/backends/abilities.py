@@ -11,9 +11,19 @@ from typing import Any, Protocol, runtime_checkable
 
 from sandbox_console.backends.base import Process, Progress, Secrets
 from sandbox_console.model.action import Permit
+from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
+
+
+@runtime_checkable
+class Diagnosable(Protocol):
+    """No capability: a backend that has nothing to look at lacks the method."""
+
+    async def diagnose(self) -> Sequence[Diagnosis]:
+        """What it finds on the machine it works on. Raises nothing but CancelledError."""
+        ...
 
 
 @runtime_checkable

@@ -119,9 +119,11 @@ async def _audit(console: Console) -> list[Finding]:
 
 async def _backend(console: Console, health: BackendHealth) -> list[Finding]:
     name = health.backend if health.host == "local" else f"{health.backend}/{health.host}"
+    looked = await console.diagnose(health.backend, health.host)
+    seen = [Finding(f"{name} {one.what}", one.state, one.text, one.hint) for one in looked]
     if not health.ok:
-        return [Finding(name, "warning", f"{health.state}: {health.reason}", health.hint)]
-    found: list[Any] = [Finding(name, "ok", f"answers {health.version}".rstrip())]
+        return [Finding(name, "warning", f"{health.state}: {health.reason}", health.hint), *seen]
+    found: list[Any] = [Finding(name, "ok", f"answers {health.version}".rstrip()), *seen]
     capabilities = await console.capabilities(health.backend, health.host)
     lacking = [one for one in Capability if not capabilities.has(one)]
     return [*found, *(Finding(f"{name} lacks", "ok", f"{one}: {capabilities.reason(one)}") for one in lacking)]

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
+from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model import check
 from sandbox_console.model.action import (
@@ -24,6 +25,7 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
 from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import ResolvedSecret
@@ -102,6 +104,11 @@ class Console:
     async def capabilities(self, backend: str, host: str) -> Capabilities:
         """What a backend can do here."""
         return (await self.fleet.use(backend, host)).capabilities()
+
+    async def diagnose(self, backend: str, host: str) -> Sequence[Diagnosis]:
+        """What a backend finds on the machine it works on; empty where it has nothing to look at."""
+        found = await self.fleet.use(backend, host)
+        return await found.diagnose() if isinstance(found, Diagnosable) else ()
 
     def watch(self) -> Subscription:
         """Everything that changes, from the state as it is. Close it when done."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, assert_never
 
-from sandbox_console.audit.thread import to_the_end
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import Conflict, Unsupported
 from sandbox_console.model.action import (
@@ -41,6 +40,7 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service.abilities import inner, on_host
 from sandbox_console.service.call import Call
 from sandbox_console.service.operation import ActionResult

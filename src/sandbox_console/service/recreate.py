@@ -6,11 +6,11 @@ import dataclasses
 import secrets as random
 from contextlib import suppress
 
-from sandbox_console.audit.thread import to_the_end
 from sandbox_console.backends.base import Backend, Progress, Secrets
 from sandbox_console.model.action import Permit
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import to_the_end
 
 _GRACE_S = 10.0
 

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sandbox_console.audit.thread import to_the_end
 from sandbox_console.backends.base import Process
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
+from sandbox_console.model.waiting import to_the_end
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
 from sandbox_console.service.operation import CAPTURE_BYTES, ExecIO
 

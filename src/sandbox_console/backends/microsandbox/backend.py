@@ -12,6 +12,7 @@ from typing import Any
 from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.backends.microsandbox import (
     capabilities,
+    diagnosis,
     guest,
     health,
     images,
@@ -31,6 +32,7 @@ from sandbox_console.backends.microsandbox.watch import Watch
 from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
@@ -59,6 +61,9 @@ class MicrosandboxBackend(Deeper):
 
     async def health(self) -> BackendHealth:
         return await health.look()
+
+    async def diagnose(self) -> Sequence[Diagnosis]:
+        return await diagnosis.look()
 
     async def list(self) -> builtins.list[Sandbox]:
         return await self._looker.list()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sandbox_console.backends.microsandbox import kvm, sdk
+from sandbox_console.backends.microsandbox import diagnosis, kvm, sdk
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 
@@ -14,6 +14,8 @@ async def look() -> BackendHealth:
     try:
         if found := await asyncio.to_thread(kvm.problem):
             return _down(*found)
+        if not kvm.TRIED and (failed := await asyncio.to_thread(diagnosis.last_failure)):
+            return _down(f"the last boot failed: {failed[0]}", failed[1])
         module = await sdk.load()
         if await asyncio.to_thread(sdk.used):
             await sdk.call(module, "its list of sandboxes", module.Sandbox.list_with(limit=1))

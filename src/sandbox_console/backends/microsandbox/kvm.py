@@ -15,6 +15,9 @@ from sandbox_console.backends.microsandbox import kvm_probe
 
 KVM = Path("/dev/kvm")
 
+TRIED = sys.platform == "linux" and platform.machine() == "x86_64"
+"""Whether a guest's instructions are tried here; elsewhere the last real boot is what tells."""
+
 Problem = tuple[str, str]
 """What is wrong, and what to do about it."""
 
@@ -44,8 +47,8 @@ def _kvm_problem() -> Problem | None:
         made = os.fstat(descriptor).st_ctime_ns
     finally:
         os.close(descriptor)
-    if platform.machine() != "x86_64":
-        return None  # the result of the last boot tells, which each sandbox shows
+    if not TRIED:
+        return None
     verdict = _tried(str(KVM), made)
     if verdict == "ok":
         return None

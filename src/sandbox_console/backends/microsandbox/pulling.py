@@ -9,10 +9,10 @@ import contextlib
 import secrets
 from typing import Any
 
-from sandbox_console.audit.thread import to_the_end
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.microsandbox import sdk
 from sandbox_console.errors import BackendError, ConsoleError, NotFound
+from sandbox_console.model.waiting import to_the_end
 
 _MIB = 1024 * 1024
 

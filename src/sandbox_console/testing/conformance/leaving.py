@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.secret import ResolvedSecret
-from sandbox_console.testing.conformance.rig import Checks, Rig, eventually
+from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually
 
 _VALUE = "hunter2-of-the-leavings"
 _SECRET = ResolvedSecret("TOKEN", _VALUE)
@@ -23,7 +23,7 @@ class Leaving(Checks):
     async def test_no_process_of_it_is_left(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC, Capability.REMOVE)
         ref = await rig.script("sleep 7731 & trap '' TERM; sleep 7732")
-        await rig.exec(ref, "sh", "-c", "sleep 7733 & sleep 7734")
+        process = await rig.exec(ref, "sh", "-c", "sleep 7733 & sleep 7734")
 
         async def all_run() -> bool:
             return _processes() == {7731, 7732, 7733, 7734}
@@ -35,6 +35,8 @@ class Leaving(Checks):
             return not _processes()
 
         await eventually(gone, "a process lives on")
+        async with asyncio.timeout(WAIT_S):
+            assert (await process.wait()).code != 0
 
     async def test_no_mount_network_or_file_of_it_is_left(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC, Capability.REMOVE)

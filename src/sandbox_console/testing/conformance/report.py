@@ -1,7 +1,7 @@
 """One table at the end of a test run: check x backend. Import the two hooks in a conftest.
 
-With CONFORMANCE_RESULTS=FILE the results are written there as JSON too, added to what the file has of other
-backends: ``{label: {topic: {check: [word, reason]}}}``. ``table.markdown`` makes a page's table of such files.
+With CONFORMANCE_RESULTS=FILE the results are written there as JSON too, over what the file has of the same checks:
+``{label: {topic: {check: [word, reason]}}}``. ``table.markdown`` makes a page's table of such files.
 """
 
 from __future__ import annotations
@@ -59,4 +59,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 def _write(path: Path) -> None:
     known: Results = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps(known | _results, indent=1, sort_keys=True) + "\n")
+    for label, topics in _results.items():
+        for topic, found in topics.items():
+            known.setdefault(label, {}).setdefault(topic, {}).update(found)
+    path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")

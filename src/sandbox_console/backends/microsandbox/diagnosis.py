@@ -1,0 +1,96 @@
+"""The doctor's part: the package, the runtime, KVM, the last real boot, and room on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from sandbox_console.backends.microsandbox import boot, kvm, sdk
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.diagnosis import Diagnosis
+
+LEAST_GIB = 2
+"""Less free than this, and one ordinary image with a sandbox's own disk may not fit."""
+
+_PATIENCE_S = 20.0
+
+
+async def look() -> Sequence[Diagnosis]:
+    """All of it. Raises nothing but CancelledError."""
+    found = [await asyncio.to_thread(_kvm), await _runtime()]
+    found += await asyncio.to_thread(_last_boot)
+    return [*found, await asyncio.to_thread(_disk)]
+
+
+def _kvm() -> Diagnosis:
+    problem = kvm.problem()
+    if problem is None:
+        return Diagnosis("kvm", "ok", "a guest's own instructions run, in 64-bit mode with paging")
+    return Diagnosis("kvm", "warning", *problem)
+
+
+async def _runtime() -> Diagnosis:
+    try:
+        module = await sdk.load()
+        path = str(await asyncio.to_thread(module.resolved_msb_path))
+        said = await _asked(path)
+    except ConsoleError as error:
+        return Diagnosis("runtime", "warning", error.message, error.hint)
+    except Exception as error:  # noqa: BLE001 - the SDK's own errors are many
+        return Diagnosis("runtime", "warning", str(error), "pip install --force-reinstall microsandbox")
+    return Diagnosis("runtime", "ok", f"{said}, SDK {sdk.version()}, {path}")
+
+
+async def _asked(path: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        path, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            out, _ = await process.communicate()
+    except TimeoutError:
+        return "msb gave no version"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    return out.decode("utf-8", "replace").strip() or "msb gave no version"
+
+
+def last_failure() -> boot.Cause | None:
+    """Why the newest boot of all failed; None where it did not, or there was none. Reads files."""
+    newest = _newest()
+    return boot.failure(newest) if newest else None
+
+
+def _last_boot() -> list[Diagnosis]:
+    newest = _newest()
+    if not newest:
+        return []
+    if failed := boot.failure(newest):
+        return [Diagnosis("last boot", "warning", f"{newest} did not boot: {failed[0]}", failed[1])]
+    return [Diagnosis("last boot", "ok", f"{newest} booted")]
+
+
+def _newest() -> str:
+    """The sandbox whose log was written last."""
+    with contextlib.suppress(OSError, ValueError):
+        logs = (sdk.home() / "sandboxes").glob("*/logs/runtime.log")
+        return max(logs, key=lambda path: path.stat().st_mtime).parts[-3]
+    return ""
+
+
+def _disk() -> Diagnosis:
+    home = sdk.home()
+    there = next((path for path in (home, *home.parents) if path.exists()), Path("/"))
+    free = shutil.disk_usage(there).free / 2**30
+    text = f"{free:.1f} GiB free where {home} is"
+    if not os.access(there, os.W_OK):
+        return Diagnosis("disk", "warning", f"{there} cannot be written", "set MSB_HOME to a folder of your own")
+    if free < LEAST_GIB:
+        return Diagnosis("disk", "warning", text, "msb df tells what takes it; sandbox-console images prune frees some")
+    return Diagnosis("disk", "ok", text)

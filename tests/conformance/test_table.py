@@ -1,0 +1,50 @@
+"""docs/backends.md tells what the last runs told, of the checks that there are."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+from tests.conformance.table import DOCUMENT, stored, table, written
+
+from sandbox_console.backends import abilities
+from sandbox_console.testing.conformance import BackendConformance, Profile
+from sandbox_console.testing.conformance.table import markdown, merged
+
+
+def test_the_document_has_the_stored_results() -> None:
+    assert written() == table(stored()), "python -m tests.conformance.table"
+
+
+def test_each_stored_run_asked_every_check_there_is() -> None:
+    checks = {name for name in dir(BackendConformance) if name.startswith("test_")}
+    for file in stored():
+        for label, topics in json.loads(file.read_text()).items():
+            asked = {re.sub(r"\[.*", "", check, flags=re.DOTALL) for found in topics.values() for check in found}
+            assert asked == checks, f"run the suite on {label} again with CONFORMANCE_RESULTS={file}"
+            assert "FAIL" not in {end[0] for found in topics.values() for end in found.values()}
+
+
+def test_the_suite_is_as_large_as_it_says() -> None:
+    assert len([name for name in dir(BackendConformance) if name.startswith("test_")]) >= 80
+
+
+def test_the_document_names_every_field_and_ability() -> None:
+    text = DOCUMENT.read_text()
+    assert all(f"`{one.name}`" in text for one in dataclasses.fields(Profile))
+    names = [
+        name
+        for name, one in vars(abilities).items()
+        if getattr(one, "_is_protocol", False) and name not in ("Protocol", "Process")
+    ]
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_a_table_tells_the_worst_of_a_checks_parameters_and_each_reason_once() -> None:
+    one = {"a": {"files": {"test_x[1]": ["pass", ""], "test_x[2]": ["unsupported", "no\nway"], "test_y": ["pass", ""]}}}
+    two = {"b": {"files": {"test_x[1]": ["known gap", "no way"]}}}
+    assert markdown(merged([one, two])).splitlines() == [
+        "### Files", "", "| check | a | b |", "|---|---|---|",
+        "| x | unsupported <sup>1</sup> | known gap <sup>1</sup> |", "| y | pass | - |", "", "1. no way",
+    ]  # fmt: skip

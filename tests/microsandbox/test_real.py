@@ -1,0 +1,225 @@
+"""Real microVMs: what the conformance suite does not ask, in as few boots as can be (one takes 5 s emulated)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import io
+import os
+import signal
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.microimage import IMAGE, archive, layer_with, microsandbox_home
+from tests.support.micronet import World
+from tests.support.permits import permit
+from tests.support.require import requires
+
+from sandbox_console.backends.base import BackendSettings
+from sandbox_console.backends.microsandbox import MicrosandboxProvider, sdk
+from sandbox_console.errors import Conflict
+from sandbox_console.model.action import Exec
+from sandbox_console.model.event import Changed, Listed
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import Status
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.spec import SandboxSpec
+
+__all__ = ["microsandbox_home", "permit"]
+
+pytestmark = requires("microsandbox")
+
+CURL = "sandbox-console-test/curl:1"
+VALUE = "s3cr3t-of-the-tests-4711"
+PATIENCE_S = 120
+
+
+@pytest.fixture
+def folder(tmp_path, microsandbox_home):
+    return tmp_path
+
+
+def console(folder, **options):
+    """The backend as one console has it; a second call is the next console."""
+    [backend] = MicrosandboxProvider.backends(BackendSettings(folder / "microsandbox", options))
+    return backend
+
+
+@pytest.fixture
+async def make(folder, permit):
+    """Makes sandboxes that are removed at the end."""
+    made = []
+
+    async def one(backend, spec, secrets=()):
+        ref = await backend.create(await permit("create"), spec, secrets, lambda _: None)
+        made.append((backend, ref))
+        await backend.start(await permit("start"), ref, secrets)
+        return ref
+
+    one.made = made
+    yield one
+    for backend, ref in made:
+        await backend.remove(await permit("remove"), ref, force=True)
+
+
+async def run(backend, permit, ref, script, secrets=()):
+    process = await backend.exec(await permit("exec"), Exec(ref, ("sh", "-c", script)), secrets)
+    await process.close_stdin()
+    out = b""
+    async with asyncio.timeout(PATIENCE_S):
+        async for stream, data in process.output():
+            out += data if stream is Stream.STDOUT else b""
+        return (await process.wait()).code, out.decode()
+
+
+async def until(look, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while not await look():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.1)
+
+
+async def load(backend, permit, name, layer):
+    async def chunks():
+        yield archive(name, layer)
+
+    assert await backend.load_image(await permit("load-image"), chunks()) == name
+
+
+@pytest.mark.skipif(
+    not Path("/rw/msb").is_dir(), reason="it takes a public address onto the loopback: only in a machine of its own"
+)
+async def test_egress_is_allowed_and_denied_and_secrets_reach_only_their_hosts(folder, permit, make):
+    world = World(folder, ("api.acme.org", "other.acme.org", "evil.example.com"))
+    world.start()
+    backend = console(folder, ca_certs=[str(world.authority)])
+    await load(backend, permit, CURL, layer_with("curl"))
+    secret = ResolvedSecret("TOKEN", VALUE, "placeholder", ("api.acme.org",))
+    spec = SandboxSpec("net", image=CURL, memory_mib=192, egress=("api.acme.org", "other.acme.org"), secrets=("TOKEN",))
+    ref = await make(backend, spec, (secret,))
+
+    async def fetch(url, *options):
+        return (await run(backend, permit, ref, f"curl -s -m 60 -k {' '.join(options)} {url}"))[1]
+
+    assert '"host": "api.acme.org"' in await fetch("https://api.acme.org/")
+    assert '"host"' not in await fetch("https://evil.example.com/")
+    assert '"host"' not in await fetch("http://evil.example.com/")
+    assert not [one for one in world.requests if one["host"] == "evil.example.com"]
+    header = '-H "Authorization: Bearer $TOKEN"'
+    await fetch("https://api.acme.org/substituted", header)
+    await fetch("https://other.acme.org/leak", header)
+    sent = {one["path"]: one.get("authorization") for one in world.requests}
+    assert sent["/substituted"] == f"Bearer {VALUE}"
+    assert "/leak" not in sent
+    assert VALUE not in (await run(backend, permit, ref, "env; cat /proc/1/environ"))[1]
+    [record] = [one async for one in backend.egress_records(ref, since=None, follow=False)]
+    assert (record.host, record.allowed, record.reason, record.rule) == (
+        "other.acme.org",
+        False,
+        "secret_violation",
+        "TOKEN",
+    )
+    assert (await backend.probe_egress(await permit("probe"), ref, "api.acme.org", 443)).allowed
+    assert not (await backend.probe_egress(await permit("probe"), ref, "evil.example.com", 443)).allowed
+    for shown in (await backend.list(), await backend.inspect(ref), await backend.raw(ref)):
+        assert VALUE not in repr(shown)
+    world.stop()
+
+
+async def test_a_snapshot_is_restored_and_a_running_one_forked(folder, permit, make):
+    backend = console(folder)
+    ref = await make(backend, SandboxSpec("idle", image=IMAGE, memory_mib=128, labels={"team": "x"}))
+    await run(backend, permit, ref, "echo kept >/root/file; echo soft >/dev/shm/memory; sync")
+    taken = await backend.take_snapshot(await permit("snapshot"), ref, "one", False)
+    assert (taken.name, taken.of, taken.full) == ("one", "idle", False)
+    with pytest.raises(Conflict):
+        await backend.take_snapshot(await permit("snapshot"), ref, "one", False)
+    forked = await backend.fork(await permit("fork"), ref, "fork", ())
+    make.made.append((backend, forked))
+    restored = await backend.restore_snapshot(await permit("restore"), "one", "again", ())
+    make.made.append((backend, restored))
+    for copy, name in ((forked, "fork"), (restored, "again")):
+        shown = await backend.inspect(copy)
+        assert (shown.name, shown.status, shown.labels) == (name, Status.RUNNING, {"team": "x"})
+        assert (await run(backend, permit, copy, "cat /root/file"))[1] == "kept\n"
+        raw = await backend.raw(copy)
+        assert raw["config"]["network"]["policy"]["default_egress"] == "deny"
+    assert (await run(backend, permit, forked, "cat /dev/shm/memory"))[1] == "soft\n"
+    assert (await run(backend, permit, restored, "cat /dev/shm/memory"))[0] != 0
+    await backend.remove_snapshot(await permit("remove-snapshot"), "one")
+    assert await backend.snapshots() == []
+
+
+async def test_it_grows_live_is_found_by_the_next_console_and_a_crash_is_shown(folder, permit, make):
+    backend = console(folder)
+    spec = SandboxSpec("web", image=IMAGE, memory_mib=128, command=("sh", "-c", "echo up; sleep 1000"))
+    ref = await make(backend, spec)
+    await backend.update(await permit("update"), ref, dataclasses.replace(spec, memory_mib=256))
+
+    async def grown():
+        total = (await run(backend, permit, ref, "grep MemTotal /proc/meminfo"))[1].split()[1]
+        return int(total) > 160 * 1024
+
+    await until(grown, "the guest did not get more memory")
+    with pytest.raises(Conflict):
+        await backend.update(await permit("update"), ref, dataclasses.replace(spec, memory_mib=8192))
+    assert "sleep 1000" in [one.command for one in await backend.processes(ref)]
+    await copied_in_and_out(backend, permit, ref)
+    again = console(folder)
+    [found] = await again.list()
+    assert (found.ref, found.status, found.spec.memory_mib) == (ref, Status.RUNNING, 256)
+    assert [one async for one in again.happenings(ref, since=None, follow=False)]
+    events = []
+
+    async def collect():
+        async for event in again.watch():
+            events.append(event)  # noqa: PERF401 - read while it grows
+
+    watching = asyncio.ensure_future(collect())
+
+    async def listed():
+        return any(isinstance(one, Listed) for one in events)
+
+    async def crashed():
+        return any(isinstance(one, Changed) and one.sandbox.status is Status.LOST for one in events)
+
+    await until(listed, "no list came")
+    os.kill(found.pid, signal.SIGKILL)
+    await until(crashed, "the crash was not told")
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert (await again.inspect(ref)).detail.startswith("crashed: ")
+
+
+async def copied_in_and_out(backend, permit, ref):
+    data = os.urandom(300_000)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo("in/file")
+        info.size, info.mode = len(data), 0o640
+        tar.addfile(info, io.BytesIO(data))
+
+    async def chunks():
+        yield buffer.getvalue()
+
+    await backend.upload(await permit("upload"), ref, "/tmp", chunks())
+    assert [(one.name, one.size) for one in await backend.list_dir(ref, "/tmp/in")] == [("file", len(data))]
+    out = b"".join([chunk async for chunk in backend.download(await permit("download"), ref, "/tmp/in")])
+    with tarfile.open(fileobj=io.BytesIO(out)) as tar:
+        assert tar.extractfile("in/file").read() == data
+
+
+async def test_images_are_listed_saved_and_removed(folder, permit):
+    backend = console(folder)
+    await load(backend, permit, "sandbox-console-test/other:1", None)
+    names = {name for image in await backend.images() for name in image.names}
+    assert {IMAGE, "sandbox-console-test/other:1"} <= names
+    saved = b"".join([chunk async for chunk in backend.save_image(await permit("save-image"), IMAGE)])
+    with tarfile.open(fileobj=io.BytesIO(saved)) as tar:
+        assert "manifest.json" in tar.getnames()
+    await backend.remove_image(await permit("remove-image"), "sandbox-console-test/other:1", force=False)
+    names = {name for image in await backend.images() for name in image.names}
+    assert "sandbox-console-test/other:1" not in names
+    assert sdk.version()
