@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
-from sandbox_console.service.config import Config, HighlightRule, LogOptions, TuiOptions
+from sandbox_console.service.config import AuditOptions, Config, HighlightRule, LogOptions, ShipOptions, TuiOptions
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))
@@ -25,6 +25,8 @@ def test_every_key_is_listed_with_its_default() -> None:
     known = _defaults(Rules, "policy.") | _defaults(TuiOptions, "tui.") | _defaults(SecretSource, "secrets.NAME.")
     known |= {key: value for key, value in _defaults(LogOptions, "logs.").items() if key != "logs.highlight"}
     known |= {f"logs.highlight.NAME.{item.name}": item.default for item in dataclasses.fields(HighlightRule)}
+    known |= {key: value for key, value in _defaults(AuditOptions, "audit.").items() if key != "audit.ship"}
+    known |= _defaults(ShipOptions, "audit.ship.")
     known |= {"backend": Config().backend, "backends.NAME.enabled": True}
     assert ROWS.keys() == known.keys()
     for key, cell in ROWS.items():

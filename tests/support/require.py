@@ -84,6 +84,11 @@ def _postgres() -> str:
     return "" if list(Path("/usr/lib/postgresql").glob("*/bin/initdb")) else "no PostgreSQL server under /usr/lib"
 
 
+def _shell_tools() -> str:
+    missing = [program for program in ("sqlite3", "basenc", "openssl") if not shutil.which(program)]
+    return f"not installed: {', '.join(missing)}" if missing else ""
+
+
 _PROBES: dict[str, Callable[[], str]] = {
     "docker": _docker,
     "docker-registry": _docker_registry,
@@ -92,6 +97,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "user": _user,
     "kvm": _kvm,
     "postgres": _postgres,
+    "shell-tools": _shell_tools,
     "strace": _strace,
     "microsandbox": _microsandbox,
     "textual-web": _textual_web,

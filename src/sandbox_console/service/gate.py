@@ -165,8 +165,20 @@ class Gate:
         # Known before the row is written: a value pasted into an argument must not get into the log. A keyring or a
         # program is asked only once the attempt is on record.
         await self._vault.learn(self._secret_names(request), acting=False)
-        body: dict[str, Any] = masked(body_of(request.action, request.target), self._vault.redactor.text)
+        told = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
+        body: dict[str, Any] = masked(told, self._vault.redactor.text)
         return body
+
+
+def _decided(decision: Decision) -> dict[str, str]:
+    """The decision as it is recorded; whether a question was agreed to is told by the row's end."""
+    match decision:
+        case Allow():
+            return {"decision": "allow"}
+        case Ask(_, rule):
+            return {"decision": "ask", "rule": rule}
+        case Deny(_, rule):
+            return {"decision": "deny", "rule": rule}
 
 
 def _refusal(request: Request) -> ConsoleError | None:

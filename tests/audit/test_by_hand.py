@@ -1,0 +1,53 @@
+"""The shell commands of docs/audit.md, run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.audit.conftest import act, spoil
+from tests.support.require import requires
+
+from sandbox_console.audit import verify
+from sandbox_console.audit.journal import Journal
+
+pytestmark = requires("shell-tools")
+PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+CHAIN, ANCHOR = re.findall(r"```sh\n(.*?)```", PAGE.split("## Verifying by hand")[1], re.DOTALL)
+ODD = 'new\nline "quotes" \\ \x01\x1b[2J grüße 漢字 \U0001f600 \u2028 /slash'
+
+
+def run(script, folder):
+    done = subprocess.run(["bash", "-ec", script], cwd=folder, capture_output=True, text=True, check=True, timeout=60)
+    assert not done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture
+async def log(tmp_path):
+    path = tmp_path / "audit.db"
+    journal = await Journal.open(path, "user:größe")
+    permit = await journal.begin("exec", "fake", ODD, {"argv": [ODD]})
+    await journal.finish(permit, "ok", 5, {"text": ODD})
+    await act(journal, 5)
+    await journal.close()
+    return path
+
+
+async def test_the_chain_is_the_one_that_verify_walks(log):
+    assert run(CHAIN, log.parent) == [f"head {(await verify.verify(log)).head}"]
+
+
+async def test_an_edit_and_a_row_taken_out_are_told(log):
+    spoil(log, "UPDATE record SET actor = 'user:nobody' WHERE seq = 4", "DELETE FROM record WHERE seq = 7")
+    told = run(CHAIN, log.parent)
+    assert [line.partition(":")[0] for line in told[:-1]] == ["edited", "does not follow"]
+    assert told[0].startswith("edited: [4,")
+    assert told[1].startswith("does not follow: [8,")
+
+
+async def test_an_anchor_is_signed_as_it_says(log):
+    made, claimed = run(ANCHOR, log.parent)
+    assert made.split("= ")[-1] == claimed
