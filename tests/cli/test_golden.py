@@ -215,6 +215,24 @@ def test_audit() -> None:
     golden.check("audit")
 
 
+def test_audit_for_others(tmp_path: Path) -> None:
+    golden = Golden(fleet())
+    golden("stop web")
+    golden("rm web --read-only")
+    both(golden, "audit stats")
+    golden("audit ls --text web --backend fake --since 2023-11-14T00:00:00Z")
+    golden("audit ls --since yesterday")
+    golden("audit ls --outcome sideways")
+    golden("audit export --format xml")
+    golden("audit export --format jsonl --after -3")
+    golden(f"audit export --format csv -o {tmp_path}/no/such/folder.csv")
+    assert golden(f"audit export --format csv -o {tmp_path}/out.csv") == 0, golden.transcript
+    assert golden(f"audit export --format csv -o {tmp_path}/out.csv") == 7
+    both(golden, "audit ship")
+    golden.transcript = golden.transcript.replace(str(tmp_path), "<folder>")
+    golden.check("audit_for_others")
+
+
 def test_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SC_GOOD", "a-very-secret-value")
     table = {

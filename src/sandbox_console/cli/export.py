@@ -28,6 +28,8 @@ async def export(context: Context) -> int:
         after = whole(args.after)
     except ValueError as error:
         raise UsageError(f"--after: {error}") from None
+    if after < 0:
+        raise UsageError(f"--after: {after} is below 0")
     select = AuditSelection(after, moment_of(context, args.since), moment_of(context, args.until))
     async with context.open() as console:
         blocks = console.trail.export(args.format, select)
@@ -75,7 +77,8 @@ async def stats(context: Context) -> int:
         context.record(told | {name: dict(counter.most_common()) for name, counter in counted.items()})
         return 0
     span = f", {moment(found.first_at)} to {moment(found.last_at)}" if found.first_at and found.last_at else ""
-    context.text(f"{found.rows:,} rows in {found.segments} segments, {found.bytes:,} bytes{span}")
+    segments = f"{found.segments} segment" + "s" * (found.segments != 1)
+    context.text(f"{found.rows:,} rows in {segments}, {found.bytes:,} bytes{span}")
     for name, counter in counted.items():
         context.text(f"{name:<9} " + ", ".join(f"{word or '-'} {count:,}" for word, count in counter.most_common(12)))
     return 0

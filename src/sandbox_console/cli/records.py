@@ -11,7 +11,7 @@ from sandbox_console.cli.export import export, moment_of, ship, stats
 from sandbox_console.cli.specs import whole
 from sandbox_console.cli.text import moment, moment_ns
 from sandbox_console.errors import UsageError
-from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Verification
+from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Outcome, Verification
 
 _HEAD = ("ID", "TIME", "ACTOR", "ACTION", "SANDBOX", "OUTCOME", "ERROR")
 
@@ -28,7 +28,7 @@ async def _ls(context: Context) -> int:
         limit=_count(args.limit, "--limit"),
         target=args.target,
         action=args.action,
-        outcome=args.outcome,
+        outcome=_outcomes(args.outcome),
         actor=args.actor,
         backend=context.backend[0],
         text=args.text,
@@ -44,6 +44,13 @@ async def _ls(context: Context) -> int:
     else:
         context.table(_HEAD, (_row(one) for one in entries))
     return 0
+
+
+def _outcomes(text: str) -> str:
+    for word in text.split(",") if text else ():
+        if word not in set(Outcome):
+            raise UsageError(f"--outcome: {word!r} is none of {', '.join(Outcome)}")
+    return text
 
 
 def _count(text: str, what: str) -> int:
