@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ _AT_ONCE = 2000
 _COLUMNS = ", ".join(schema.COLUMNS)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
+
+_LINE = "{" + ",".join(f'"{name}":%s' for name in schema.COLUMNS[:-2]) + ',"prev":"%s","hash":"%s"}\n'
 
 Row = Sequence[Any]
 Writer = Callable[[Sequence[Row]], bytes]
@@ -65,17 +67,14 @@ def _some(db: sqlite3.Connection, after: int, select: AuditSelection) -> list[Ro
 
 def _jsonl(rows: Sequence[Row]) -> bytes:
     # The body goes in as it was hashed: whoever reads the lines can compute the chain anew.
-    return b"".join(_json_line(row) for row in rows)
+    return "".join([_LINE % (*map(_plain, row[:12]), row[12], row[13].hex(), row[14].hex()) for row in rows]).encode(
+        "utf-8", "replace"
+    )
 
 
-def _json_line(row: Row) -> bytes:
-    *plain, body, prev, digest = row
-    fields = ",".join(f'"{name}":{_text(value)}' for name, value in zip(schema.COLUMNS, plain, strict=False))
-    return f'{{{fields},"body":{body},"prev":"{prev.hex()}","hash":"{digest.hex()}"}}\n'.encode("utf-8", "replace")
-
-
-def _text(value: Any) -> str:
-    return str(value) if type(value) is int else json.dumps(value, ensure_ascii=False)
+def _plain(value: str | int | None) -> str | int:
+    """A column's value as JSON. json.dumps makes an encoder for each call: four times the time of a whole row."""
+    return "null" if value is None else encode_basestring(value) if isinstance(value, str) else value
 
 
 def _csv(rows: Iterable[Row], *, raw: bool = False) -> bytes:
