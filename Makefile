@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 export VENV PYTHON REQUIRE
 export TEXTUAL_ANIMATIONS = none
 
-.PHONY: help demo test test-slow test-microvm check bench screenshots lock clean
+.PHONY: help demo test test-slow test-microvm conformance check bench screenshots lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -27,6 +27,10 @@ test-slow: ## the tests that take minutes
 test-microvm: ## real microVMs: here where KVM works, else in an emulated machine (under 20 minutes)
 	@scripts/setup microvm
 	$(BIN)/python -m tests.support.microvm.suite $(PYTEST_ARGS)
+
+conformance: ## every backend here asked every check again, and the table of docs/backends.md written of it
+	@scripts/setup test
+	$(BIN)/python -m tests.conformance.refresh
 
 check: ## formatting, lints, types, the rooms' walls, documents against code
 	@scripts/setup test

@@ -98,6 +98,10 @@ def test_update() -> None:
     both(golden, "update web --name web2 --label more=1")
     both(golden, "update web2 --cpus many")
     both(golden, "update theirs --cpus 1")
+    golden("update theirs --cpus 1 --dry-run")
+    golden("update theirs --cpus 1 --image python:3.12 --dry-run")
+    golden("update theirs --image python:3.12 --confirm ddddddddddd4")
+    both(golden, "update theirs --cpus 1 --confirm ddddddddddd4")
     golden("update web2 --unset nonsense")
     golden.check("update")
 

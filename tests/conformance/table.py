@@ -1,6 +1,7 @@
 """Writes the table of docs/backends.md from result files: ``python -m tests.conformance.table FILE...``.
 
-Without a file those of tests/conformance/results are taken. A file is what a run with CONFORMANCE_RESULTS=FILE wrote.
+Without a file those of tests/conformance/results are taken, which ``make conformance`` stores. A file is what a run with
+CONFORMANCE_RESULTS=FILE wrote.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ def written() -> str:
     return DOCUMENT.read_text().partition(BEGIN)[2].partition(END)[0]
 
 
-if __name__ == "__main__":
+def write(files: list[Path] | None = None) -> None:
+    """Put the table of these files, else of the stored ones, into the document."""
     head, _, rest = DOCUMENT.read_text().partition(BEGIN)
-    found = table([Path(word) for word in sys.argv[1:]] or stored())
-    DOCUMENT.write_text(head + BEGIN + found + END + rest.partition(END)[2])
+    DOCUMENT.write_text(head + BEGIN + table(files or stored()) + END + rest.partition(END)[2])
+
+
+if __name__ == "__main__":
+    write([Path(word) for word in sys.argv[1:]])

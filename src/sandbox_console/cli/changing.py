@@ -9,11 +9,11 @@ from sandbox_console.cli.context import Context
 from sandbox_console.cli.listing import plain
 from sandbox_console.cli.making import follow
 from sandbox_console.cli.specs import from_args, without
-from sandbox_console.errors import Conflict, InvalidSpec
+from sandbox_console.errors import InvalidSpec
 from sandbox_console.model.action import Update
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service import Console, Plan
+from sandbox_console.service import Console, Plan, differing, spec_of
 
 
 async def update(context: Context) -> int:
@@ -35,15 +35,15 @@ async def update(context: Context) -> int:
 
 
 def _wanted(context: Context, found: Sandbox) -> SandboxSpec:
-    if found.spec is None:
-        raise Conflict(f"{found.name} was not made by this console, so its spec is not known", hint="use its own tool")
     args = context.args
-    spec = from_args(args, without(found.spec.to_dict(), args.unset))
+    spec = from_args(args, without(spec_of(found).to_dict(), args.unset))
     return dataclasses.replace(spec, name=args.rename) if args.rename is not None else spec
 
 
 async def _dry_run(context: Context, console: Console, found: Sandbox, spec: SandboxSpec, plan: Plan) -> int:
     problems = dict(await console.problems(spec, found.ref.backend, found.ref.host))
+    if found.spec is None:
+        problems = differing(found, spec, problems)
     if context.json:
         head = {"name": found.name, "ref": str(found.ref), "audit_id": None, "dry_run": True, "problems": problems}
         context.record(head | data.plan(plan))

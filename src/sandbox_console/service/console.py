@@ -43,7 +43,7 @@ from sandbox_console.service.hub import Hub, Subscription
 from sandbox_console.service.inside import Inside
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.outbound import Outbound
-from sandbox_console.service.plan import Plan, make_plan
+from sandbox_console.service.plan import Plan, differing, plan_for
 from sandbox_console.service.retained import Retained
 from sandbox_console.service.secrets import Secrets
 from sandbox_console.service.shells import ShellSession
@@ -177,7 +177,7 @@ class Console:
     async def plan(self, sandbox: Sandbox, spec: SandboxSpec) -> Plan:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
-        plan = make_plan(sandbox.spec or SandboxSpec(sandbox.name), spec, capabilities, self._vault.injects)
+        plan = plan_for(sandbox, spec, capabilities, self._vault.injects)
         return dataclasses.replace(plan, notes=tuple(self.secrets.notes(spec)))
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
@@ -269,7 +269,7 @@ class Console:
         try:
             if (ref := ref_of(action)) is not None:
                 target = await self.inspect(ref)
-            await self._check_spec(action)
+            await self._check_spec(action, target)
             decision = await self.decide(action, target)
         except ConsoleError as error:
             return Request(action, backend, target, Deny(error.message, "request"), consent, error)
@@ -278,9 +278,11 @@ class Console:
             return Request(action, backend, target, Deny(failure.message, "request"), consent, failure)
         return Request(action, backend, target, decision, consent)
 
-    async def _check_spec(self, action: Action) -> None:
+    async def _check_spec(self, action: Action, target: Sandbox | None) -> None:
         if isinstance(action, (Create, Update)):
             problems = await self.problems(action.spec, *place_of(action))
+            if target is not None and target.spec is None:  # what another tool chose is not ours to judge
+                problems = differing(target, action.spec, problems)
             if problems:
                 raise InvalidSpec(problems)
         if isinstance(action, (ChangeEgress, DenyEgress)) and (

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, assert_never
 
 from sandbox_console.backends.base import Backend
-from sandbox_console.errors import Conflict, Unsupported
+from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.action import (
     Action,
     Attach,
@@ -39,12 +39,12 @@ from sandbox_console.model.action import (
     Upload,
 )
 from sandbox_console.model.log import Stream
-from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service.abilities import inner, on_host
 from sandbox_console.service.call import Call
 from sandbox_console.service.operation import ActionResult
-from sandbox_console.service.plan import How, make_plan
+from sandbox_console.service.plan import How, Plan, plan_for
 from sandbox_console.service.recreate import recreate
 from sandbox_console.service.running import run_to_end
 
@@ -117,9 +117,9 @@ async def _discard(backend: Backend, permit: Permit, ref: SandboxRef) -> None:
 
 async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRef, dict[str, Any]]:
     target = call.target
-    if target is None or target.spec is None:
-        raise Conflict("the spec of a sandbox that another tool made is not known", hint="edit it with that tool")
-    plan = make_plan(target.spec, action.spec, call.backend.capabilities(), call.injects)
+    if target is None:
+        raise NotFound(f"{action.ref} is not there")
+    plan = plan_for(target, action.spec, call.backend.capabilities(), call.injects)
     changed: dict[str, Any] = {"changed": [change.field for change in plan.changes], "how": str(plan.how or "nothing")}
     match plan.how:
         case None:
@@ -128,17 +128,19 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
             refused = next(change for change in plan.changes if change.how is How.UNSUPPORTED)
             raise Unsupported(f"{refused.field} cannot be changed: {refused.reason}")
         case How.LIVE:
-            await _live(action, permit, call, target)
+            await _live(action, permit, call, plan)
             return target.ref, changed
         case How.RECREATE:
             ref = await recreate(call.backend, permit, target, action.spec, call.secrets, call.progress)
             return ref, changed | {"was": str(target.ref)}
 
 
-async def _live(action: Update, permit: Permit, call: Call, target: Sandbox) -> None:
-    if target.name != action.spec.name:
+async def _live(action: Update, permit: Permit, call: Call, plan: Plan) -> None:
+    fields = {change.field for change in plan.changes}
+    if "name" in fields:
         await call.backend.rename(permit, action.ref, action.spec.name)
-    await call.backend.update(permit, action.ref, action.spec)
+    if fields - {"name"}:
+        await call.backend.update(permit, action.ref, action.spec)
 
 
 async def _exec(action: Exec, permit: Permit, call: Call) -> ActionResult:

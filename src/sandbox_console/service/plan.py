@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy import needs
 
@@ -18,6 +20,9 @@ _LIVE = {
     "memory_mib": Capability.UPDATE_MEMORY,
     "pids": Capability.UPDATE_PIDS,
 }
+
+
+_FOREIGN = "another tool made it: its name and its limits can be changed, the rest only by that tool"
 
 
 class How(StrEnum):
@@ -53,6 +58,38 @@ class Plan:
         return next((how for how in (How.UNSUPPORTED, How.RECREATE, How.LIVE) if how in found), None)
 
 
+def spec_of(sandbox: Sandbox) -> SandboxSpec:
+    """A sandbox's spec; of one that another tool made, as much as its backend tells: name, image and limits."""
+    if sandbox.spec is not None:
+        return sandbox.spec
+    told = {fact.field: fact.value for fact in sandbox.effective}
+    return SandboxSpec(
+        sandbox.name,
+        image=sandbox.image,
+        cpus=_number(told.get("cpus")),
+        memory_mib=_whole(told.get("memory_mib")),
+        pids=_whole(told.get("pids")),
+    )
+
+
+def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, injects: dict[str, str]) -> Plan:
+    """What leads from a sandbox as it is to a spec; one that another tool made is never replaced."""
+    plan = make_plan(spec_of(sandbox), new, capabilities, injects)
+    if sandbox.spec is not None:
+        return plan
+    kept = (
+        dataclasses.replace(change, how=How.UNSUPPORTED, reason=_FOREIGN) if change.how is How.RECREATE else change
+        for change in plan.changes
+    )
+    return Plan(tuple(kept))
+
+
+def differing(sandbox: Sandbox, new: SandboxSpec, problems: Mapping[str, str]) -> dict[str, str]:
+    """Those of a spec's problems that are with what it changes."""
+    old = spec_of(sandbox)
+    return {field: text for field, text in problems.items() if getattr(old, field, None) != getattr(new, field, None)}
+
+
 def make_plan(old: SandboxSpec, new: SandboxSpec, capabilities: Capabilities, injects: dict[str, str]) -> Plan:
     """Compare two specs for a backend with these capabilities."""
     missing = {
@@ -78,3 +115,14 @@ def _change(field: str, before: Any, after: Any, capabilities: Capabilities, mis
     if field == "name" and live is not None:
         return Change(field, before, after, How.UNSUPPORTED, capabilities.reason(live))
     return Change(field, before, after, How.RECREATE, "it is set when a sandbox is made")
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:  # "unlimited", or not enforced
+        return None
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None

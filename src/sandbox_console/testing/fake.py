@@ -174,8 +174,8 @@ class FakeBackend(FakeWithin, FakeKeeping):
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         await self._meet(permit, "update")
-        self._get(ref)
-        await self._change(ref, spec=spec, labels=dict(spec.labels))
+        if self._get(ref).spec is not None:  # of another tool's nothing is kept that a list would show
+            await self._change(ref, spec=spec, labels=dict(spec.labels))
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> FakeProcess:
         await self._meet(permit, "exec")

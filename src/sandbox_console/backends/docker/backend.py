@@ -182,14 +182,18 @@ class DockerBackend(Gated):
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         need(permit)
-        now = (await self.inspect(ref)).spec
+        engine = await self._engine()
+        with about(_name(ref)):
+            data = await engine.call("GET", container_path(ref.id, "json"))
+        now = translate.from_inspect(self.host, data, self._connection.info).spec
         for field in ("memory_mib", "cpus"):
             if now is not None and getattr(spec, field) is None and getattr(now, field) is not None:
                 raise Unsupported(f"docker cannot lift the limit {field} while it lives", hint="recreate the sandbox")
         abilities.refuse_unsupported(dataclasses.replace(spec, egress=()), self.capabilities())
-        engine = await self._engine()
+        limits = hardening.limits(spec, self._connection.info)
+        if now is None:
+            limits = hardening.asked_anew(limits, spec, data["HostConfig"])
         with about(_name(ref)):
-            limits = hardening.limits(spec, self._connection.info)
             await engine.call("POST", container_path(ref.id, "update"), body=limits)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:

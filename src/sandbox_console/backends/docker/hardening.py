@@ -103,6 +103,16 @@ def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
     return made
 
 
+def asked_anew(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, Any]) -> dict[str, int]:
+    """Of a container that another tool made, only what is asked for and differs: its swap and the rest stay as set."""
+    same = {"PidsLimit"} if spec.pids is None or spec.pids == now.get("PidsLimit") else set()
+    if limits.get("Memory") == now.get("Memory"):
+        same |= {"Memory", "MemorySwap"}
+    if limits.get("NanoCpus") == now.get("NanoCpus"):
+        same.add("NanoCpus")
+    return {key: value for key, value in limits.items() if key not in same}
+
+
 def _mounts(spec: SandboxSpec) -> list[dict[str, Any]]:
     # Never Binds: those make a missing source, as root.
     if not spec.workspace:

@@ -52,8 +52,21 @@ while True:
 _REACH = """
 tcp() { if command -v nc >/dev/null; then echo out | nc -w 2 "$1" "$2"
         else timeout 3 bash -c "exec 3<>/dev/tcp/$1/$2 && echo out >&3"; fi; }
+hear() { if command -v nc >/dev/null; then nc -w 2 "$1" "$2" </dev/null
+        else timeout 3 bash -c "exec 3<>/dev/tcp/$1/$2 && cat <&3"; fi; }
 udp() { if command -v bash >/dev/null; then timeout 3 bash -c "echo out >/dev/udp/$1/$2"
         else echo out | nc -u -w 2 "$1" "$2"; fi; }
+"""
+_GREETER = """
+if command -v nc >/dev/null; then while :; do echo hello | nc -l -p 7070; done; fi
+exec python3 -I -S -c '
+import socket
+server = socket.create_server(("", 7070))
+while True:
+    client = server.accept()[0]
+    client.sendall(b"hello\\n")
+    client.close()
+'
 """
 _TOOLS = "command -v nc || command -v bash"
 
@@ -126,12 +139,17 @@ class DenyAll(Checks):
         rig.needs_sh(Capability.EGRESS_NONE)
         ref = await rig.make()
         await _needs_tools(rig, ref)
-        if not (await rig.sh(ref, "command -v nc")).out:
-            pytest.skip("its image has no nc to listen with")
-        other = await rig.script("while :; do echo hello | nc -l -p 7070; done")
+        if not (await rig.sh(ref, "command -v nc || command -v python3")).out:
+            pytest.skip("its image has neither nc nor python3 to listen with")
+        other = await rig.script(_GREETER)
+
+        async def greets() -> bool:
+            return b"hello" in (await rig.sh(other, f"{_REACH}\nhear 127.0.0.1 7070")).out
+
+        await eventually(greets, "the neighbour's own listener does not answer it")
         looked = await rig.sh(other, "cat /proc/net/fib_trie")
         addresses = sorted(set(re.findall(r"\|-- ([0-9.]+)", looked.out.decode())))[:8]
-        ran = await rig.sh(ref, f"{_REACH}\nfor a in 127.0.0.1 {' '.join(addresses)}; do tcp $a 7070; done")
+        ran = await rig.sh(ref, f"{_REACH}\nfor a in 127.0.0.1 {' '.join(addresses)}; do hear $a 7070; done")
         assert b"hello" not in ran.out
 
 
