@@ -21,7 +21,10 @@ from tests.support.microvm.agent import PORT
 from tests.support.microvm.parts import HERE, MachineError, build, cache
 
 BOOT_S = 120.0
-MEMORY = "4G"
+GIB = 1024**3
+MEMORY_GIB = 3
+"""More than a dozen microVMs of the tests at once."""
+
 DEAD = 99
 """The exit code of a command whose machine died."""
 
@@ -126,8 +129,19 @@ class Machine:
     def _command(self, kernel: Path, initrd: Path, port: int) -> list[str]:
         # One processor: with two the kernel inside panics or hangs after 10 to 25 microVMs, with one never in 70.
         return [
-            *("nice", "qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi,tb-size=1024"),
-            *("-cpu", "max,-la57", "-smp", "1", "-m", MEMORY, "-nodefaults", "-no-reboot", "-display", "none"),
+            *("qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi,tb-size=1024"),
+            *(
+                "-cpu",
+                "max,-la57",
+                "-smp",
+                "1",
+                "-m",
+                f"{MEMORY_GIB}G",
+                "-nodefaults",
+                "-no-reboot",
+                "-display",
+                "none",
+            ),
             *("-kernel", str(kernel), "-initrd", str(initrd), "-append"),
             "console=ttyS0 quiet loglevel=4 mitigations=off nokaslr panic=-1 tsc=reliable no_timer_check audit=0",
             *("-serial", f"file:{self._serial}"),

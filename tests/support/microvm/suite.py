@@ -1,118 +1,117 @@
-"""The tests that need microVMs, where microVMs boot: here, else in an emulated machine.
+"""The tests that need microVMs, where microVMs boot: here, else in emulated machines, one a processor of this host.
 
-``python -m tests.support.microvm.suite [PYTEST ARGUMENT]...`` (``make test-microvm``). Results and logs come out of the
-machine: ``conformance.json`` and ``junit.xml`` in its shared folder, its kernel's console on a failure. A machine that
-dies is booted once more, and goes on with the tests that it had not finished.
+``python -m tests.support.microvm.suite [PYTEST ARGUMENT]...`` (``make test-microvm``). A machine that dies is booted
+once more and goes on with what it had not finished; a test that fails is run once more alone, and named as flaky where
+it then passes. Results and logs come out to build/microvm: ``conformance.json`` (also to CONFORMANCE_RESULTS) and each
+machine's console.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.support.microvm.machine import DEAD, Machine
-from tests.support.microvm.parts import MachineError
+from tests.support.microvm.machine import DEAD, GIB
+from tests.support.microvm.part import OPTIONS, ROOT, Part
+from tests.support.microvm.parts import MachineError, build
 
 from sandbox_console.backends.microsandbox import kvm
+from sandbox_console.testing.conformance.table import Results
 
-ROOT = Path(__file__).parents[3]
 TESTS = ("tests/conformance/test_microsandbox.py", "tests/microsandbox/test_real.py")
 LIMIT_S = 20 * 60
 """For all of it: building, booting, twice if it must be, and the tests."""
 
-# Loading every plugin of the environment takes 20 s in the machine; these two are what the tests use.
-_PLUGINS = ("-p", "pytest_asyncio.plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider")
-_OPTIONS = ("--tb=native", "-v", "-rA", "--timeout=400")
-_DONE = re.compile(rb"^(tests/\S+::\S+(?: \S+)*?) (?:PASSED|FAILED|SKIPPED|XFAIL|ERROR)", re.MULTILINE)
+MOST = 4
+"""Machines at once; more would wait for the longest test."""
 
 
 def main(words: list[str]) -> int:
-    """Run them; gives pytest's exit code."""
+    """Run them; gives pytest's exit code. Words are pytest's arguments, with a path instead of TESTS."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a machine ends with whoever waits for it
     began = time.monotonic()
-    code = _here(words) if kvm.problem() is None else _inside(words, began + LIMIT_S)
+    named = any((ROOT / word.partition("::")[0]).exists() for word in words)
+    tests = words if named else [*words, *TESTS]
+    code = _here(tests) if kvm.problem() is None else _inside(tests, began + LIMIT_S)
     sys.stderr.write(f"microVM tests: exit {code} after {time.monotonic() - began:.0f} s\n")
     return code
 
 
-def _here(words: list[str]) -> int:
-    command = [sys.executable, "-m", "pytest", *_OPTIONS, *(words or TESTS)]
+def _here(tests: Sequence[str]) -> int:
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *tests]
     environment = {**os.environ, "REQUIRE": "microsandbox"}
     return subprocess.run(command, env=environment, cwd=ROOT, timeout=LIMIT_S, check=False).returncode
 
 
-def _inside(words: list[str], deadline: float) -> int:
-    machine, said = Machine(f"suite-{os.getpid()}"), _Output()
+def _inside(tests: Sequence[str], deadline: float) -> int:
+    of = _machines()
+    parts = [Part(f"suite-{os.getpid()}", number, of, tests) for number in range(of)]
     try:
-        for attempt in (1, 2):
-            machine.up()
-            done = [word for name in said.finished() for word in ("--deselect", name)]
-            code = machine.run(
-                [sys.executable, "-m", "pytest", *_PLUGINS, *_OPTIONS, *_results(), *(words or TESTS), *done],
-                env=_environment(), cwd=str(ROOT), timeout_s=deadline - time.monotonic(), sink=said,
-            )  # fmt: skip
-            if code != DEAD or time.monotonic() > deadline:
-                break
-            sys.stderr.write(
-                f"the machine died (attempt {attempt}); the end of its console:\n{machine.console()[-1500:]}\n"
-            )
-        _bring_out(machine)
-        return code or int(said.failed())
+        build()
+        with ThreadPoolExecutor(of) as threads, _ended(parts):
+            codes = list(threads.map(lambda part: part.run(deadline), parts))
+            code = _judged(parts, codes, deadline)
+            _bring_out(parts)
+            return code
     except MachineError as error:
         sys.stderr.write(f"{error}\n")
         return DEAD
+
+
+@contextlib.contextmanager
+def _ended(parts: Sequence[Part]):
+    try:
+        yield
     finally:
-        machine.remove()
+        for part in parts:
+            part.end()
 
 
-def _environment() -> dict[str, str]:
-    return {
-        "REQUIRE": "microsandbox",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",  # it would go to the scratch disk, and be gone
-        "CONFORMANCE_RESULTS": "/share/conformance.json",
-    }
+def _machines() -> int:
+    """One a processor, and 4 GiB for each."""
+    free = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
+    return max(1, min(MOST, os.cpu_count() or 1, int(free.split()[1]) * 1024 // (4 * GIB)))
 
 
-def _results() -> tuple[str, ...]:
-    return ("--junitxml=/share/junit.xml",)
+def _judged(parts: Sequence[Part], codes: Sequence[int], deadline: float) -> int:
+    failed = [name for part in parts for name in part.failed()]
+    if not failed or DEAD in codes:
+        return max(codes)
+    sys.stderr.write(f"{len(failed)} failed; they run once more, alone\n")
+    code = parts[0].again(failed, deadline)
+    if code == 0:
+        sys.stderr.write("FLAKY: they passed alone. Mend these:\n" + "".join(f"  {name}\n" for name in failed))
+    return code
 
 
-def _bring_out(machine: Machine) -> None:
-    """Copy the results to where the caller wants them: CONFORMANCE_RESULTS, and build/ for the rest."""
+def _together(files: Iterable[Results]) -> Results:
+    found: Results = {}
+    for one in files:
+        for label, topics in one.items():
+            for topic, checks in topics.items():
+                found.setdefault(label, {}).setdefault(topic, {}).update(checks)
+    return found
+
+
+def _bring_out(parts: Sequence[Part]) -> None:
     target = ROOT / "build" / "microvm"
     target.mkdir(parents=True, exist_ok=True)
-    for name in ("conformance.json", "junit.xml"):
-        if (machine.share / name).exists():
-            (target / name).write_bytes((machine.share / name).read_bytes())
-    (target / "console.log").write_text(machine.console())
-    wanted = os.environ.get("CONFORMANCE_RESULTS")
-    if wanted and (target / "conformance.json").exists():
-        Path(wanted).write_bytes((target / "conformance.json").read_bytes())
-
-
-class _Output:
-    """Passes the machine's output on, and keeps pytest's for what was finished in it."""
-
-    def __init__(self) -> None:
-        self._text = bytearray()
-
-    def __call__(self, kind: bytes, data: bytes) -> None:
-        stream = sys.stdout if kind == b"o" else sys.stderr
-        stream.buffer.write(data)
-        stream.flush()
-        self._text += data if kind == b"o" else b""
-
-    def finished(self) -> list[str]:
-        """The tests that ended, by their names."""
-        return sorted({name.decode() for name in _DONE.findall(bytes(self._text))})
-
-    def failed(self) -> bool:
-        """Whether one of them failed, in whichever attempt."""
-        return re.search(rb"^tests/\S+::.* (?:FAILED|ERROR)", bytes(self._text), re.MULTILINE) is not None
+    found = [part.machine.share / "conformance.json" for part in reversed(parts)]  # what ran again is in the first
+    results = _together(json.loads(file.read_text()) for file in found if file.exists())
+    text = json.dumps(results, indent=1, sort_keys=True) + "\n"
+    for path in (str(target / "conformance.json"), os.environ.get("CONFORMANCE_RESULTS")):
+        if path and results:
+            Path(path).write_text(text)
+    for number, part in enumerate(parts):
+        (target / f"console-{number}.log").write_text(part.machine.console())
 
 
 if __name__ == "__main__":

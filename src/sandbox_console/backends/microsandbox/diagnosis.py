@@ -17,6 +17,7 @@ LEAST_GIB = 2
 """Less free than this, and one ordinary image with a sandbox's own disk may not fit."""
 
 _PATIENCE_S = 20.0
+_MISMATCH = "unset MSB_PATH, or bring both to one version: pip install --force-reinstall microsandbox"
 
 
 async def look() -> Sequence[Diagnosis]:
@@ -36,13 +37,15 @@ def _kvm() -> Diagnosis:
 async def _runtime() -> Diagnosis:
     try:
         module = await sdk.load()
-        path = str(await asyncio.to_thread(module.resolved_msb_path))
+        path = (await asyncio.to_thread(module.resolve_runtime)).msb_path
         said = await _asked(path)
     except ConsoleError as error:
         return Diagnosis("runtime", "warning", error.message, error.hint)
     except Exception as error:  # noqa: BLE001 - the SDK's own errors are many
         return Diagnosis("runtime", "warning", str(error), "pip install --force-reinstall microsandbox")
-    return Diagnosis("runtime", "ok", f"{said}, SDK {sdk.version()}, {path}")
+    if said.split()[-1:] != [sdk.version()]:
+        return Diagnosis("runtime", "warning", f"{path} is {said}, and the SDK is {sdk.version()}", _MISMATCH)
+    return Diagnosis("runtime", "ok", f"{said}, as the SDK, {path}")
 
 
 async def _asked(path: str) -> str:

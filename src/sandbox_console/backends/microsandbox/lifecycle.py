@@ -240,7 +240,15 @@ async def _resize(module: Any, handle: Any, seen: View, spec: SandboxSpec) -> No
 async def _modify(module: Any, handle: Any, **changes: Any) -> None:
     live = str(handle.status) in ("running", "paused")
     policy = module.ModificationPolicy.NO_RESTART if live else module.ModificationPolicy.NEXT_START
-    plan = await sdk.call(module, f"sandbox {handle.name}", handle.modify(policy=policy, **changes))
+    try:
+        plan = await sdk.call(module, f"sandbox {handle.name}", handle.modify(policy=policy, **changes))
+    except BackendError as error:
+        _, words, why = error.message.partition("cannot apply modification: ")
+        raise _refused(handle, why) if words else error from error.__cause__
     if not plan["applied"]:
-        why = "; ".join(f"{one['field']}: {one['message']}" for one in plan["conflicts"]) or "the runtime refused it"
-        raise Conflict(f"sandbox {handle.name} cannot be changed so while it runs: {why}", hint="recreate it")
+        told = "; ".join(f"{one['field']}: {one['message']}" for one in plan["conflicts"])
+        raise _refused(handle, told or "the runtime refused it")
+
+
+def _refused(handle: Any, why: str) -> Conflict:
+    return Conflict(f"sandbox {handle.name} cannot be changed so: {why}", hint="recreate it")

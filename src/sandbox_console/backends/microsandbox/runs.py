@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,10 +62,16 @@ def _sandbox_of(process: Path) -> str:
         words = (process / "cmdline").read_bytes().split(b"\0")
         if len(words) < 6 or words[1] != _VERB or not words[0].endswith(_PROGRAM):
             return ""
-        options = dict(zip(words[2::2], words[3::2], strict=False))
-        lock = (process / "fd" / options[b"--lifecycle-lock-fd"].decode()).readlink()
-        if lock.is_relative_to(home().resolve()):
-            return f"local:{options[b'--sandbox-id'].decode()}"
+        lock, identity = _option(words, b"--lifecycle-lock-fd"), _option(words, b"--sandbox-id")
+        if lock and identity and (process / "fd" / lock).readlink().is_relative_to(home().resolve()):
+            return f"local:{identity}"
+    return ""
+
+
+def _option(words: Sequence[bytes], name: bytes) -> str:
+    """An option's value, whatever stands before it; empty where it is not given."""
+    with contextlib.suppress(ValueError, IndexError):
+        return words[words.index(name) + 1].decode("utf-8", "replace")
     return ""
 
 

@@ -36,7 +36,8 @@ class Profile:
     ``another`` opens a second backend on the same state, as the next console would. ``scratch`` is a folder inside
     that the sandbox's user can write. ``host_command`` runs a program in the network that the backend's host is in
     (``nsenter`` for an engine with one of its own). ``disk`` are folders of this machine in which the backend keeps
-    what it knows; ``leftovers`` names all that it made and has not removed: files, mounts, networks, cgroups.
+    what it knows; ``leftovers`` names all that it made and has not removed: files, mounts, networks, cgroups,
+    machines. ``own_kernel``: this machine's /proc does not show what runs inside.
     """
 
     label: str
@@ -48,6 +49,7 @@ class Profile:
     host_command: tuple[str, ...] = ()
     disk: tuple[Path, ...] = ()
     leftovers: Callable[[], set[str]] | None = None
+    own_kernel: bool = False
 
 
 @dataclass(slots=True)
