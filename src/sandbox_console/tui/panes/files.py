@@ -192,7 +192,7 @@ class FilesPane(Vertical):
         line = self.query_one(Input)
         titles = {"download": "Download to (here)", "upload": "Upload from (here)", "go": "Go to (in the sandbox)"}
         self._asked_for = what
-        line.border_title = titles[what]
+        line.border_title = plain(titles[what])
         line.border_subtitle = "Enter does it, Esc leaves"
         line.value = str(Path.cwd() / _local_name(entry.name)) if what == "download" and entry else ""
         line.value = self.path if what == "go" else line.value

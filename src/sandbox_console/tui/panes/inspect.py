@@ -118,7 +118,7 @@ class InspectPane(Vertical):
         wanted = event.value.casefold()
         self._matches = [node for node in _nodes(self._tree.root) if wanted and wanted in (node.data or "").casefold()]
         self._at = -1
-        event.input.border_title = f"{len(self._matches)} found" if wanted else ""
+        event.input.border_title = plain(f"{len(self._matches)} found") if wanted else ""
         if self._matches:
             self._close()
             self.action_next(1)

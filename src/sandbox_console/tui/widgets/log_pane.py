@@ -51,7 +51,7 @@ class LogPane(Vertical):
     def _ask(self, what: str) -> None:
         self._asked_for = what
         line = self.query_one(Input)
-        line.border_title = _TITLES[what]
+        line.border_title = plain(_TITLES[what])
         line.border_subtitle = "Enter applies, Esc closes"
         line.remove_class("-wrong").add_class("-asking")
         line.focus()
