@@ -52,6 +52,7 @@ class TestDocker(BackendConformance):
             "docker",
             lambda name: SandboxSpec(name, image=IMAGE, command=("sleep", "1000")),
             another=another,
+            scratch="/home/user",  # /tmp is in memory and has 64 MB
             host_command=("nsenter", f"--net=/proc/{docker_engine.pid}/ns/net"),
             disk=(docker_engine.data / "containers",),
             leftovers=lambda: leftovers(docker_engine),

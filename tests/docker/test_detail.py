@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 
 import pytest
@@ -11,9 +12,12 @@ from tests.support.require import requires
 
 from sandbox_console.backends.docker.backoff import FIRST_S, LASTED_S, MOST_S, Backoff
 from sandbox_console.backends.docker.detail import image_facts, network_facts, shown_value, state_facts
+from sandbox_console.backends.docker.diagnosis import look
 from sandbox_console.backends.docker.translate import from_inspect, maker
 from sandbox_console.model.event import Changed
 from sandbox_console.model.sandbox import SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.text import clean
 
 WAIT_S = 30
 
@@ -194,3 +198,29 @@ async def test_many_of_ours_are_listed_at_once_and_in_detail_after(backend, make
     assert not any(row.effective for row in early.values())
     assert all(row.effective for row in late.values())
     assert all(early[ref].spec == late[ref].spec for ref in refs)
+
+
+async def test_a_doctor_is_told_what_decides_the_walls(backend, docker_engine):
+    told = {one.what: one for one in await backend.diagnose()}
+    info = json.loads(docker_engine.docker("info", "--format", "{{json .}}"))
+    assert info["KernelVersion"] in told["engine"].text
+    for runtime in info["Runtimes"]:
+        assert runtime in told["runtimes"].text
+    assert (told["security"].state, "seccomp" in told["security"].text) == ("ok", True)
+    assert (told["egress"].state, "state folder" in told["egress"].text) == ("warning", True)
+    assert [one.text for one in told.values()] == [clean(one.text) for one in told.values()]
+
+
+def test_an_engine_without_seccomp_is_a_warning():
+    told = {one.what: one for one in look({"SecurityOptions": ["name=apparmor"], "Warnings": ["WARNING: no swap"]}, "")}
+    assert (told["security"].state, told["security"].text) == ("warning", "no seccomp; apparmor")
+    assert (told["warning"].text, told["egress"].state) == ("no swap", "ok")
+
+
+async def test_a_runtime_of_the_engines_list_is_used_and_another_is_refused(backend, docker_engine, make):
+    runtimes = json.loads(docker_engine.docker("info", "--format", "{{json .Runtimes}}"))
+    for runtime in runtimes:
+        ref = await make(runtime=runtime)
+        assert docker_engine.inspect(ref.id)["HostConfig"]["Runtime"] == runtime
+    problem = backend.validate(SandboxSpec("x", IMAGE, ("true",), runtime="kata"))["runtime"]
+    assert all(runtime in problem for runtime in runtimes)

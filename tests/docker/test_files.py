@@ -13,7 +13,7 @@ from tests.docker.conftest import collect
 from tests.support.engine import SHELLLESS
 from tests.support.require import requires
 
-from sandbox_console.errors import Conflict, NotFound, Unsupported, UsageError
+from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported, UsageError
 from sandbox_console.model.action import Exec
 from sandbox_console.model.inside import FileKind
 from sandbox_console.model.sandbox import SandboxRef
@@ -177,8 +177,15 @@ async def test_an_upload_that_cannot_be_is_said(backend, make, permit):
     for path in ("/nope", "/tmp/nope"):
         with pytest.raises(NotFound, match="no /"):
             await backend.upload(await permit("upload"), ref, path, chunks(tar_of(("a", b"1"))))
-    with pytest.raises(Conflict, match="not a directory"):
-        await backend.upload(await permit("upload"), ref, "/etc/passwd", chunks(tar_of(("a", b"1"))))
+    await sh(backend, permit, ref, "echo x >/tmp/file")
+    for path in ("/etc/passwd", "/tmp/file"):
+        with pytest.raises(Conflict, match="not a directory"):
+            await backend.upload(await permit("upload"), ref, path, chunks(tar_of(("a", b"1"))))
+        with pytest.raises(Conflict, match="not a directory"):
+            await backend.list_dir(ref, path)
+    with pytest.raises(BackendError, match="No space left") as full:
+        await backend.upload(await permit("upload"), ref, "/tmp", chunks(tar_of(("big", bytes(70 << 20)))))
+    assert "on disk" in full.value.hint
     with pytest.raises(Conflict, match="cannot be written"):
         await backend.upload(await permit("upload"), ref, "/etc", chunks(tar_of(("a", b"1"))))
     with pytest.raises(UsageError, match="not a tar"):

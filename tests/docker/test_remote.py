@@ -33,7 +33,7 @@ async def pump(reader, writer):
 
 
 @asynccontextmanager
-async def relay(socket, tls=None):
+async def relay(socket, tls=None, port=0):
     tasks = set()
 
     async def serve(reader, writer):
@@ -45,7 +45,7 @@ async def relay(socket, tls=None):
             inner_writer.close()
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    server = await asyncio.start_server(serve, "127.0.0.1", port, ssl=tls)
     try:
         yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
@@ -100,11 +100,16 @@ async def test_over_tcp(docker_engine, permit, unique, monkeypatch):
         await whole_life(permit, unique())
 
 
+def both_sides(certificates):
+    """A server's TLS that asks for the client's certificate too."""
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
+    made.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
+    made.verify_mode = ssl.CERT_REQUIRED
+    return made
+
+
 async def test_over_tls_with_both_sides_proven(docker_engine, permit, unique, monkeypatch, certificates):
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
-    server.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
-    server.verify_mode = ssl.CERT_REQUIRED
-    async with relay(docker_engine.socket, server) as url:
+    async with relay(docker_engine.socket, both_sides(certificates)) as url:
         monkeypatch.setenv("DOCKER_HOST", url)
         monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
         monkeypatch.setenv("DOCKER_CERT_PATH", str(certificates))

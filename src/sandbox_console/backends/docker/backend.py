@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.docker import capabilities as abilities
-from sandbox_console.backends.docker import executor, hardening, lifecycle, logs, stats, translate
+from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.deeper import need
@@ -26,6 +26,7 @@ from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
@@ -69,6 +70,11 @@ class DockerBackend(Gated):
             with suppress(ConsoleError):  # it broke off in between: the next look tells
                 await self._gates.look()
         return health
+
+    async def diagnose(self) -> Sequence[Diagnosis]:
+        if not (await self.health()).ok:
+            return ()
+        return tuple(diagnosis.look(self._connection.info, self._gates.problem))
 
     async def list(self) -> builtins.list[Sandbox]:
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.

@@ -29,7 +29,7 @@ async def read(engine: Engine, id: str, *, since: float | None, follow: bool) ->
         "filters": json.dumps({"type": ["container"], "container": [full]}),
     }
     if not follow:
-        params["until"] = f"{time.time():.9f}"
+        params["until"] = f"{max(time.time(), since or 1):.9f}"  # the engine refuses an end before the beginning
     ours: set[str] = set()
     async with engine.stream("events", params) as chunks, aclosing(lines(chunks)) as found:
         async for line in found:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.sandbox import Exit
 
@@ -49,10 +49,12 @@ class DockerTerminal:
 
 
 async def choose(engine: Engine, container: str) -> str:
-    """The best shell of the image, found without running anything. Raises Unsupported where there is none."""
+    """The best shell of the image, found without running anything. Raises NotFound, Unsupported where there is none."""
     for path in SHELLS:
         if await engine.exists(container_path(container, "archive"), {"path": path}):
             return path
+    with about(described(container)):  # nothing is found in a container that is not there, too
+        await engine.call("GET", container_path(container, "json"))
     raise Unsupported(
         "the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell, or exec a program"
     )

@@ -33,13 +33,17 @@ MOST_BYTES = 64 * 1024 * 1024
 
 # A name has no slash, so two begin a record. readlink's answers are told apart by NULs.
 _STAT = "exec stat -L -c '//%f %s %u %g %Y %n' -- \"$1\""
-_LIST = r"""cd -- "$1" || exit 3
+_FOLDER = '[ -d "$1" ] || { [ -e "$1" ] && exit 5; exit 3; }; '
+_LIST = (
+    _FOLDER
+    + r"""cd -- "$1" || exit 3
 find . ! -name . -prune -exec stat -c '//%f %s %u %g %Y %n' {} + || exit 4
 printf '\0'
 find . ! -name . -prune -type l -exec \
   sh -c 'for n; do printf "%s\0" "$n"; readlink -n -- "$n"; printf "\0"; done' sh {} +
 """
-_UNPACK = '[ -d "$1" ] || exit 3; exec tar -xf - -C "$1"'
+)
+_UNPACK = _FOLDER + 'exec tar -xf - -C "$1"'
 _PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "$2"'
 
 
@@ -62,6 +66,8 @@ async def list_dir(engine: Engine, place: Place) -> list[FileInfo] | None:
         return None
     if end.code == 3 and place.inside:
         raise NotFound(f"there is no folder {place.path} in the sandbox that its user may enter")
+    if end.code == 5 and place.inside:
+        raise Conflict(f"{place.path} is not a directory")
     listing, nul, links = out.partition(b"\0")
     if end.code != 0 or not nul:
         return None
@@ -141,12 +147,16 @@ def _judge(end: Exit, err: bytes, place: Place) -> None:
         return
     if end.code == 3:
         raise NotFound(f"there is no {place.path} in the sandbox")
+    if end.code == 5:
+        raise Conflict(f"{place.path} is not a directory")
     if end.code in (126, 127):
         raise Unsupported(
             f"{place.path} is in memory, and the image lacks sh and tar to copy it with",
             hint="copy to a folder on disk, or pass the bytes through exec",
         )
-    raise BackendError(f"tar in the sandbox failed: {err.decode('utf-8', 'replace').strip()[:500]}")
+    told = err.decode("utf-8", "replace").strip()[:500]
+    hint = "it is in memory and bounded: copy to a folder on disk" if "No space left" in told else ""
+    raise BackendError(f"tar in the sandbox failed: {told}", hint=hint)
 
 
 def _infos(listing: bytes, targets: dict[bytes, bytes]) -> list[FileInfo]:

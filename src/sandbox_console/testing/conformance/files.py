@@ -160,7 +160,7 @@ class Files(Checks):
         files = rig.ability(abilities.Files, Capability.COPY)
         ref = await rig.make(read_only_root=True)
         with pytest.raises(Conflict):
-            await put(rig, files, ref, "/usr", tar_of(("x", b"x")))
+            await put(rig, files, ref, "/etc", tar_of(("x", b"x")))
 
     async def test_stopped_it_works_or_says_why_not(self, rig: Rig) -> None:
         files = rig.ability(abilities.Files, Capability.COPY)

@@ -41,7 +41,9 @@ class Looks(Checks):
             lines = (await rig.sh(ref, script)).out.decode().splitlines()
             told = {int(pid): command.strip() for pid, _, command in (line.partition(" ") for line in lines)}
             pids = [pid for pid, command in told.items() if command == "sleep 7742"]
-            return len(pids) == 1 and found.get(pids[0]) == "sleep 7742" and len(found) == 2
+            ours = found.keys() - told.keys()
+            # The shell, its sleep, and where there is one the init that the guest sees as well.
+            return len(pids) == 1 and found.get(pids[0]) == "sleep 7742" and not ours and len(found) <= 3
 
         await eventually(agree, "what it tells is not what is seen inside")
 

@@ -1,0 +1,39 @@
+"""The doctor's part: what an engine tells of itself in /info that decides how strong its walls are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sandbox_console.model.diagnosis import Diagnosis
+
+_GUARDS = ("seccomp", "apparmor", "selinux", "rootless", "userns")
+
+
+def look(info: Mapping[str, Any], no_gateway: str) -> Iterator[Diagnosis]:
+    """One line a thing. ``no_gateway`` is why no sandbox can have egress; empty where it can."""
+    system, kernel, driver = (info.get(key, "?") for key in ("OperatingSystem", "KernelVersion", "Driver"))
+    size = f"{info.get('NCPU', '?')} CPUs, {int(info.get('MemTotal') or 0) >> 20} MiB"
+    text = f"{system}, kernel {kernel}, {size}, {driver}, cgroup v{info.get('CgroupVersion', '?')}"
+    yield Diagnosis("engine", "ok", text)
+    yield _guards([str(one) for one in info.get("SecurityOptions") or ()])
+    names = sorted(info.get("Runtimes") or ())
+    yield Diagnosis("runtimes", "ok", f"{', '.join(names)} (default {info.get('DefaultRuntime', '?')})")
+    if no_gateway:
+        yield Diagnosis("egress", "warning", no_gateway, "sandboxes without egress need no gateway")
+    else:
+        yield Diagnosis("egress", "ok", "gateways can be made")
+    for warning in info.get("Warnings") or ():
+        yield Diagnosis("warning", "warning", str(warning).removeprefix("WARNING: "))
+
+
+def _guards(options: list[str]) -> Diagnosis:
+    # Each is "name=seccomp,profile=default".
+    names = [part.partition("=")[2] for one in options for part in one.split(",") if part.startswith("name=")]
+    found = [name for name in _GUARDS if name in names]
+    if "seccomp" in found:
+        return Diagnosis("security", "ok", ", ".join(found))
+    return Diagnosis(
+        "security", "warning", f"no seccomp{'; ' + ', '.join(found) if found else ''}",
+        "guests may call every system call of the kernel: use an engine with seccomp",
+    )  # fmt: skip
