@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support import msb_home
 from tests.support.permits import permit
 
 from sandbox_console.backends.base import BackendSettings
@@ -63,16 +64,15 @@ def used_home():
 
 
 @pytest.fixture
-def backend(used_home, tmp_path, monkeypatch):
-    monkeypatch.setenv("MSB_HOME", str(used_home))
-    return MicrosandboxBackend(tmp_path / "state")
+def backend(used_home, tmp_path):
+    with msb_home.at(used_home):
+        yield MicrosandboxBackend(tmp_path / "state")
 
 
 @pytest.fixture
-def empty(tmp_path, monkeypatch):
+def empty(tmp_path):
     # A short path: the runtime's sockets are below it, and a socket's path has 107 bytes at most.
-    with tempfile.TemporaryDirectory(prefix="sc-msb-", dir="/tmp") as folder:
-        monkeypatch.setenv("MSB_HOME", f"{folder}/home")
+    with tempfile.TemporaryDirectory(prefix="sc-msb-", dir="/tmp") as folder, msb_home.at(Path(folder) / "home"):
         yield MicrosandboxBackend(tmp_path / "state")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import msb_home
 from tests.support.engine import busybox_tree
 from tests.support.require import missing
 
@@ -86,17 +87,12 @@ def microsandbox_home() -> Iterator[Path]:
         pytest.skip(f"microsandbox: {reason}")
     base = "/rw" if Path("/rw/msb").is_dir() else "/var/tmp"  # the first one is the emulated machine's own disk
     folder = Path(tempfile.mkdtemp(prefix="sc-msb-", dir=base))
-    before = os.environ.get("MSB_HOME")
-    os.environ["MSB_HOME"] = str(folder)
     try:
-        (folder / "image.tar").write_bytes(archive())
-        subprocess.run([sys.executable, "-c", _LOAD, str(folder / "image.tar")], check=True, timeout=120)
-        yield folder
+        with msb_home.at(folder):
+            (folder / "image.tar").write_bytes(archive())
+            subprocess.run([sys.executable, "-c", _LOAD, str(folder / "image.tar")], check=True, timeout=120)
+            yield folder
     finally:
-        if before is None:
-            os.environ.pop("MSB_HOME", None)
-        else:
-            os.environ["MSB_HOME"] = before
         shutil.rmtree(folder, ignore_errors=True)
 
 
