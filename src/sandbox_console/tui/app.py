@@ -21,11 +21,12 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui import egress_words
 from sandbox_console.tui.bridge import bridge
+from sandbox_console.tui.bulk_flow import BulkFlow
 from sandbox_console.tui.commands import ConsoleCommands
 from sandbox_console.tui.egress_flow import EgressFlow
 from sandbox_console.tui.flows import Flows
 from sandbox_console.tui.helptext import help_words
-from sandbox_console.tui.messages import Arrived, Asked, ConsentAsked, EgressAsked, FormAsked, ShellAsked
+from sandbox_console.tui.messages import Arrived, Asked, BulkAsked, ConsentAsked, EgressAsked, FormAsked, ShellAsked
 from sandbox_console.tui.panes.header import backend_name
 from sandbox_console.tui.reduce import reduce
 from sandbox_console.tui.safety import SafeApp
@@ -59,6 +60,7 @@ class ConsoleApp(SafeApp[None]):
         self._clock = self.now = clock
         self.work = Work(console, self._publish, self._ended)
         self.flows = Flows(self, console, self.work)
+        self.bulk = BulkFlow(self, console, self.work)
         self.egress = EgressFlow(self, console, self.work, self.flows, clock)
         self.main = MainScreen(console, self._publish, clock)
         self._told: deque[tuple[float, str, str]] = deque(maxlen=MESSAGES_KEPT)
@@ -91,6 +93,7 @@ class ConsoleApp(SafeApp[None]):
         if self._bridge is not None:
             self._bridge.cancel()
             await asyncio.gather(self._bridge, return_exceptions=True)
+        await self.bulk.close()
         await self.work.close()
 
     # --- down: news to the state, the state to the screen
@@ -108,6 +111,9 @@ class ConsoleApp(SafeApp[None]):
 
     def on_asked(self, message: Asked) -> None:
         self.run_worker(self.flows.act(message.action, message.sandbox))
+
+    def on_bulk_asked(self, message: BulkAsked) -> None:
+        self.run_worker(self.bulk.ask(message))
 
     def on_shell_asked(self, message: ShellAsked) -> None:
         self.run_worker(self.flows.shell(message, self.main.detail.shells))
@@ -176,6 +182,10 @@ class ConsoleApp(SafeApp[None]):
         """What was denied in the whole fleet."""
         self.push_screen(EgressScreen(self.service, self._clock))
 
+    def action_bulk(self) -> None:
+        """What became of the last action on several."""
+        self.bulk.show()
+
     def action_audit(self) -> None:
         """Everything that was done, in the whole fleet."""
         self.push_screen(AuditScreen(self.service, self._clock), lambda ref: self.main.select(ref) if ref else None)
@@ -192,8 +202,9 @@ class ConsoleApp(SafeApp[None]):
             return
         lines = [f"{flying} actions in flight: cancelled, and recorded so."] if flying else []
         lines += [f"{shells} open shells: ended."] if shells else []
-        body = Content("\n".join(lines) + "\nSandboxes live on.")
-        self.push_screen(ConfirmScreen("Quit?", body, "Quit"), lambda yes: self.exit() if yes else None)
+        body = Content("\n".join([*lines, *self.bulk.leaving(), "Sandboxes live on."]))
+        leave = lambda yes: self.exit(message=self.bulk.leave() or None) if yes else None  # noqa: E731
+        self.push_screen(ConfirmScreen("Quit?", body, "Quit"), leave)
 
     def on_resize(self, event: events.Resize) -> None:
         small = event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1]

@@ -9,6 +9,8 @@ from sandbox_console.tui.widgets.table_layout import fit_cell
 
 _TITLES = {
     "FleetTable": "In the list",
+    "MarkedTable": "In the list",
+    "BulkScreen": "In the results",
     "LogView": "In the logs",
     "SpecPane": "In the spec",
     "EgressPane": "In the egress tab",

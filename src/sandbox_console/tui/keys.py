@@ -32,6 +32,7 @@ MAIN_KEYS: list[BindingType] = [
     Binding("c", "copy", "Copy its ref", show=False),
     Binding("L", "merge", "Logs of several", show=False),
     Binding("equals_sign", "compare", "Compare two", show=False),
+    Binding("J", "app.bulk", "Last bulk results", show=False),
     Binding("vertical_line", "side", "Detail beside or under", show=False),
     Binding("plus", "share(1)", "More detail", show=False),
     Binding("minus", "share(-1)", "Less detail", show=False),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from textual.message import Message
 
 from sandbox_console.model.action import Action
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Consent
+from sandbox_console.tui.offers import Verb
 from sandbox_console.tui.state import News
 
 
@@ -28,6 +29,16 @@ class Asked(Message):
         super().__init__()
         self.action = action
         self.sandbox = sandbox
+
+
+class BulkAsked(Message):
+    """A person wants the same done to several sandboxes; ``hidden`` are those that a filter hides."""
+
+    def __init__(self, verb: Verb, sandboxes: Sequence[Sandbox], hidden: Collection[SandboxRef] = ()) -> None:
+        super().__init__()
+        self.verb = verb
+        self.sandboxes = sandboxes
+        self.hidden = hidden
 
 
 class ShellAsked(Message):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sandbox_console.model.action import (
@@ -19,6 +19,7 @@ from sandbox_console.model.action import (
     Start,
     Stop,
     Update,
+    ref_of,
 )
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import ascii_id
@@ -79,6 +80,22 @@ def accepted(typed: str, sandbox: Sandbox) -> bool:
     """Whether what was typed names the sandbox: its id, or 12 characters and more of the beginning of it."""
     typed, id_ = typed.strip(), ascii_id(sandbox.ref.id)
     return typed == id_ or (len(typed) >= 12 and id_.startswith(typed))
+
+
+def bulk_pause(sandboxes: Iterable[Sandbox]) -> Verb:
+    """Pause while one of them runs, else resume."""
+    return VERBS["pause" if any(one.status is Status.RUNNING for one in sandboxes) else "resume"]
+
+
+def bulk_command(actions: Sequence[Action]) -> str:
+    """The same verb on several as a command: where one is removed by force all are, as the option is for all."""
+    if not actions:
+        return ""
+    first = actions[0]
+    words = ["sandbox-console", _CLI_VERBS.get(first.verb, first.verb)]
+    words += [str(ref) for action in actions if (ref := ref_of(action)) is not None]
+    force = any(isinstance(action, Remove) and action.force for action in actions)
+    return shlex.join([*words, *(["--force"] if force else [])])
 
 
 def command_line(action: Action) -> str:

@@ -26,11 +26,26 @@ class Work:
         self._publish = publish
         self._on_end = on_end
         self._tasks: set[asyncio.Task[None]] = set()
+        self._carried = 0
 
     @property
     def in_flight(self) -> int:
         """How many actions have not ended."""
-        return len(self._tasks)
+        return len(self._tasks) + self._carried
+
+    async def carry(self, action: Action, consent: Consent) -> ActionResult:
+        """Hand an action to the console and wait for its end, of which only the caller is told. Raises its error."""
+        operation = self._console.perform(action, consent=consent)
+        ref = ref_of(action)
+        self._carried += 1
+        if ref is not None:
+            self._publish(Began(ref, action.verb))
+        try:
+            return await operation.result()
+        finally:
+            self._carried -= 1
+            if ref is not None:
+                self._publish(Ended(ref))
 
     def start(self, action: Action, consent: Consent, name: str) -> Operation:
         """Hand an action to the console. ``name`` is what to call its sandbox when it has ended."""

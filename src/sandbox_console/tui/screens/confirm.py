@@ -27,6 +27,7 @@ class ConfirmScreen(ModalScreen[bool]):
         border: round $warning;
         padding: 0 1;
         border-title-color: $warning;
+        border-subtitle-color: $text-muted;
     }
     ConfirmScreen.-danger > Vertical { border: round $error; border-title-color: $error; }
     ConfirmScreen Static { height: auto; margin-bottom: 1; }
@@ -39,6 +40,7 @@ class ConfirmScreen(ModalScreen[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "dismiss(False)", "Cancel"),
         Binding("y", "agree", "Confirm"),
+        Binding("c,ctrl+y", "copy", "Copy the command"),
         Binding("left", "app.focus_previous", show=False),
         Binding("right", "app.focus_next", show=False),
     ]
@@ -65,8 +67,10 @@ class ConfirmScreen(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = Content(self._title)
-            yield Static(self._body, markup=False)
+            yield Static(self._body, markup=False, id="body")
+            yield from self.more()
             if self._command:
+                box.border_subtitle = Content("Ctrl+Y copies the command")
                 yield Static(Content(f"$ {self._command}"), id="command", markup=False)
             if self._accepts is not None:
                 yield Static(Content.assemble("Type ", (self._to_type, "bold $text-error"), " to confirm:"))
@@ -76,6 +80,10 @@ class ConfirmScreen(ModalScreen[bool]):
                 agree = Button(Content(self._verb), id="agree", variant=self._variant, compact=True)
                 agree.disabled = self._accepts is not None
                 yield agree
+
+    def more(self) -> ComposeResult:
+        """What stands under the body; a subclass puts it there."""
+        yield from ()
 
     @property
     def _variant(self) -> Literal["error", "warning"]:
@@ -96,6 +104,12 @@ class ConfirmScreen(ModalScreen[bool]):
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(event.button.id == "agree" and self._agreed)
+
+    def action_copy(self) -> None:
+        """Copy the command that does the same."""
+        if self._command:
+            self.app.copy_to_clipboard(self._command)
+            self.notify("Copied the command")
 
     def action_agree(self) -> None:
         """Confirm, where what must be typed is."""

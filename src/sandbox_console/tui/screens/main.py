@@ -15,24 +15,24 @@ from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Static
 
-from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Console, find_paths
-from sandbox_console.tui.choices import choices
+from sandbox_console.tui import asking
 from sandbox_console.tui.filters import Filter, parse_filter
 from sandbox_console.tui.keys import MAIN_KEYS
-from sandbox_console.tui.messages import Asked, FormAsked
-from sandbox_console.tui.offers import VERBS, Verb, toggled_pause, unfit
+from sandbox_console.tui.messages import FormAsked
+from sandbox_console.tui.offers import VERBS
 from sandbox_console.tui.panes.audit import AuditPane, entry_words
 from sandbox_console.tui.panes.detail import Detail
 from sandbox_console.tui.panes.empty import empty_words
 from sandbox_console.tui.panes.header import HeaderBar
+from sandbox_console.tui.panes.marks import MarkBar
 from sandbox_console.tui.panes.split import Split
 from sandbox_console.tui.panes.together import compare, merge_logs
 from sandbox_console.tui.rows import COLUMNS, Rows
-from sandbox_console.tui.screens.menu import MenuScreen
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.state import FleetState, News
+from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
 from sandbox_console.tui.words import shown_name
 
@@ -77,11 +77,11 @@ class MainScreen(Screen[None]):
 
     def __init__(self, console: Console, publish: Callable[[News], None], clock: Callable[[], float]) -> None:
         super().__init__()
-        self._service = console
+        self.service = console
         self._publish = publish
         self._clock = clock
         self._rows = Rows()
-        self._state = FleetState()
+        self.state = FleetState()
         self._filter: Filter = parse_filter("")
         self._awaited: SandboxRef | None = None
         self._stats_asked = False
@@ -96,9 +96,10 @@ class MainScreen(Screen[None]):
                 yield Static("/", id="filter-mark")
                 yield Input(id="filter", compact=True)
                 yield Static(id="filter-note")
-            yield FleetTable(COLUMNS, id="fleet")
+            yield MarkedTable(COLUMNS, id="fleet")
             yield Static(id="empty")
-        yield Detail(self._service, self._publish)
+            yield MarkBar()
+        yield Detail(self.service, self._publish)
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
@@ -107,9 +108,9 @@ class MainScreen(Screen[None]):
         self.watch(self.table, "scroll_y", self._ask_stats, init=False)
 
     @property
-    def table(self) -> FleetTable:
+    def table(self) -> MarkedTable:
         """The list."""
-        return self.query_one("#fleet", FleetTable)
+        return self.query_one("#fleet", MarkedTable)
 
     @property
     def detail(self) -> Detail:
@@ -120,13 +121,18 @@ class MainScreen(Screen[None]):
     def selected(self) -> Sandbox | None:
         """The sandbox under the cursor."""
         key = self.table.cursor_key
-        return self._state.sandboxes.get(key) if isinstance(key, SandboxRef) else None
+        return self.state.sandboxes.get(key) if isinstance(key, SandboxRef) else None
+
+    @property
+    def marked(self) -> list[Sandbox]:
+        """The marked sandboxes, in the order they were marked."""
+        return [self.state.sandboxes[ref] for ref in self.table.marked if ref in self.state.sandboxes]
 
     # --- what is shown
 
     def show(self, state: FleetState) -> None:
         """Show another state."""
-        self._state = state
+        self.state = state
         with contextlib.suppress(NoMatches):  # the screen is being taken down, child by child
             self._draw()
 
@@ -137,31 +143,38 @@ class MainScreen(Screen[None]):
 
     def _tick(self) -> None:
         self._ticks += 1
-        newest = max((one.created_at or 0 for one in self._state.sandboxes.values()), default=0)
+        newest = max((one.created_at or 0 for one in self.state.sandboxes.values()), default=0)
         if self._clock() - newest < YOUNG_S or self._ticks % SELDOM == 0:
             self._draw()
 
     def _draw(self) -> None:
         if not self.is_mounted or not self.children:  # news may come while the app is ending
             return
-        state = self._state
+        state = self.state
         shown = [sandbox for sandbox in state.sandboxes.values() if self._filter.matches(sandbox)]
         shown.sort(key=lambda one: (-(one.created_at or 0), one.name))  # newest first, till sorted otherwise
         self.set_class(not shown, "-empty")
         self.table.set_rows(self._rows.of(state, shown, self._clock()))
+        self.table.keep_marks(state.sandboxes)
+        self._show_marks()
         if self._awaited is not None and self.table.move_to(self._awaited):
             self._awaited = None
-        self.query_one(HeaderBar).show(state, read_only=self._service.read_only, width=self.size.width)
+        self.query_one(HeaderBar).show(state, read_only=self.service.read_only, width=self.size.width)
         if not shown:
-            words = empty_words(state, self._filter, read_only=self._service.read_only)
+            words = empty_words(state, self._filter, read_only=self.service.read_only)
             self.query_one("#empty", Static).update(words)
         self._note_filter(len(shown))
         self.split.apply(self, len(shown))
         self._show_detail()
         self._ask_stats()
 
+    @on(MarkedTable.MarksChanged)
+    def _show_marks(self) -> None:
+        shown = {row.key for row in self.table.rows} if self.table.marks else set()
+        self.query_one(MarkBar).show(self.marked, sum(one.ref not in shown for one in self.marked))
+
     def _note_filter(self, shown: int) -> None:
-        total = len(self._state.sandboxes)
+        total = len(self.state.sandboxes)
         words = f"{shown} of {total}, {total - shown} hidden {self._filter.note}  Esc clears" if self._filter else ""
         self.query_one("#filter-note", Static).update(Content(words))
         typing = self.query_one("#filter", Input).has_focus
@@ -169,7 +182,7 @@ class MainScreen(Screen[None]):
 
     def _show_detail(self) -> None:
         on_screen = self.has_class("-wide") or self.has_class("-detail")
-        self.detail.show(self.selected, self._state, on_screen=on_screen)
+        self.detail.show(self.selected, self.state, on_screen=on_screen)
 
     def _ask_stats(self) -> None:
         if not self._stats_asked:
@@ -180,8 +193,8 @@ class MainScreen(Screen[None]):
         self._stats_asked = False
         top = self.table.scroll_offset.y
         page = self.table.rows[top : top + max(0, self.table.size.height - HEADER_ROWS)]
-        found = (self._state.sandboxes.get(row.key) for row in page if isinstance(row.key, SandboxRef))
-        self._service.show_stats(one.ref for one in found if one is not None and one.status is Status.RUNNING)
+        found = (self.state.sandboxes.get(row.key) for row in page if isinstance(row.key, SandboxRef))
+        self.service.show_stats(one.ref for one in found if one is not None and one.status is Status.RUNNING)
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width >= WIDE[0] and event.size.height >= WIDE[1], "-wide")
@@ -229,11 +242,13 @@ class MainScreen(Screen[None]):
     # --- moving about
 
     def action_back(self) -> None:
-        """One step back: out of the detail, then out of the filter."""
+        """One step back: out of the detail, then no marks, then out of the filter."""
         typing = self.query_one("#filter", Input).has_focus
         if not typing and (self.has_class("-detail") or self.detail.has_focus_within):
             self.remove_class("-detail")
             self._focus_list()
+        elif self.table.marks and not typing:
+            self.table.action_unmark()
         elif self._filter or typing:
             self.query_one("#filter", Input).value = ""
             self._focus_list()
@@ -297,15 +312,11 @@ class MainScreen(Screen[None]):
 
     def action_merge(self) -> None:
         """The logs of marked sandboxes, or of those with a label, in one; again: back to one."""
-        self.run_worker(merge_logs(self, list(self._state.sandboxes.values()), self._together()))
+        self.run_worker(merge_logs(self, list(self.state.sandboxes.values()), self.marked))
 
     def action_compare(self) -> None:
         """Two sandboxes beside each other: the two marked, or this one and the next one chosen."""
-        compare(self, self._together(), self.selected)
-
-    def _together(self) -> list[Sandbox]:
-        marked = getattr(self.table, "marked", ())
-        return [self._state.sandboxes[ref] for ref in marked if ref in self._state.sandboxes]
+        compare(self, self.marked, self.selected)
 
     # --- asking
 
@@ -328,22 +339,17 @@ class MainScreen(Screen[None]):
 
     def action_pause(self) -> None:
         """Pause, or resume."""
-        if self.selected is not None:
-            self._ask(toggled_pause(self.selected))
+        asking.ask_pause(self)
 
     def action_verb(self, name: str) -> None:
-        """Ask for something to be done to the selected sandbox."""
-        self._ask(VERBS[name])
+        """Ask for something to be done to the marked sandboxes, or to the selected one."""
+        asking.ask(self, VERBS[name])
 
-    def _ask(self, verb: Verb) -> None:
-        sandbox = self.selected
-        if sandbox is None:
-            self.notify("No sandbox is selected.", severity="warning")
-        elif reason := unfit(verb, sandbox, self._state.busy.get(sandbox.ref)):
-            self.notify(f"{shown_name(sandbox)}: {reason}.", title=verb.name, severity="warning")
-        else:
-            action: Action = verb.make(sandbox)
-            self.post_message(Asked(action, sandbox))
+    action_bulk = action_verb
+
+    def action_unmark(self) -> None:
+        """Take all marks away."""
+        self.table.action_unmark()
 
     def action_copy(self) -> None:
         """Copy what the command line calls the sandbox."""
@@ -351,19 +357,10 @@ class MainScreen(Screen[None]):
             self.app.copy_to_clipboard(str(self.selected.ref))
             self.notify(f"Copied {self.selected.ref}")
 
+    @on(MarkedTable.MenuAsked)
     def action_menu(self) -> None:
-        """All that can be done to the selected sandbox."""
-        self.app.run_worker(self._menu())
-
-    async def _menu(self) -> None:
-        sandbox = self.selected
-        if sandbox is None:
-            self.notify("No sandbox is selected.", severity="warning")
-            return
-        found = await choices(self._service, sandbox, self._state.busy.get(sandbox.ref))
-        action = await self.app.push_screen_wait(MenuScreen(shown_name(sandbox), found))
-        if action:
-            await self.run_action(action)
+        """All that can be done to the marked sandboxes, or to the selected one."""
+        self.app.run_worker(asking.menu(self))
 
     @on(AuditPane.Opened)
     def _show_entry(self, event: AuditPane.Opened) -> None:

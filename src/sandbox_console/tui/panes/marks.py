@@ -1,0 +1,45 @@
+"""The line that says how many are marked, and what can be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+from textual.widget import Widget
+
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.tui.panes.header import justified
+from sandbox_console.tui.widgets.marked import MARK
+from sandbox_console.tui.words import STATUS
+
+
+class MarkBar(Widget):
+    """Under the list, while something is marked."""
+
+    DEFAULT_CSS = """
+    MarkBar { height: 1; padding: 0 1; background: $warning 20%; display: none; text-wrap: nowrap; }
+    MarkBar.-on { display: block; }
+    """
+
+    _marked: Sequence[Sandbox] = ()
+    _hidden = 0
+
+    def show(self, marked: Sequence[Sandbox], hidden: int) -> None:
+        """Say which are marked; ``hidden`` of them are not in view because of the filter."""
+        self._marked, self._hidden = marked, hidden
+        self.set_class(bool(marked), "-on")
+        self.refresh()
+
+    def render(self) -> Content:
+        return mark_words(self._marked, self._hidden, self.size.width)
+
+
+def mark_words(marked: Sequence[Sandbox], hidden: int, width: int) -> Content:
+    """Counts by state to the left, the keys to the right."""
+    left = [(f"{MARK} {len(marked)} marked", "bold $text-warning")]
+    for status, (glyph, _) in STATUS.items():
+        if count := sum(one.status is status for one in marked):
+            left.append((f"  {glyph} {count} {status}", ""))
+    if hidden:
+        left.append((f"  {hidden} hidden by the filter", "$text-warning"))
+    return Content.assemble(*justified(left, [("m actions  Esc unmarks", "$dim")], max(20, width)))

@@ -1,0 +1,292 @@
+"""A verb on several sandboxes: one question that lists them, and a page of what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.text import clean
+from sandbox_console.service import Console
+from sandbox_console.tui.bulk import BulkRun, Fate, Item, summary
+from sandbox_console.tui.offers import Verb, bulk_command
+from sandbox_console.tui.panes.audit import entry_words
+from sandbox_console.tui.safety import plain
+from sandbox_console.tui.screens.confirm import ConfirmScreen
+from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.showing import put
+from sandbox_console.tui.widgets.table import FleetTable, Row
+from sandbox_console.tui.widgets.table_layout import Column
+from sandbox_console.tui.words import STATUS, place, short_id, shown_name, span
+
+LOOK_S = 0.1
+SIGNS = {
+    Fate.WAITING: ("○", "dim"),
+    Fate.RUNNING: ("↻", "accent"),
+    Fate.OK: ("●", "ok"),
+    Fate.FAILED: ("✕", "error"),
+    Fate.DENIED: ("⊘", "warn"),
+    Fate.UNSUPPORTED: ("⊘", "warn"),
+    Fate.UNKNOWN: ("?", "error"),
+    Fate.CANCELLED: ("◌", "warn"),
+    Fate.SKIPPED: ("–", "dim"),
+}
+_ASKED = (
+    Column("will", "WILL", 8, 8, priority=0),
+    Column("name", "NAME", 10, 30, priority=0),
+    Column("id", "ID", 12, 12, priority=0),
+    Column("state", "STATE", 10, 12, priority=0),
+    Column("where", "WHERE", 6, 18, priority=2),
+    Column("why", "NOTE", 14, 120, priority=0, flex=True),
+)
+_ENDED = (
+    Column("fate", "RESULT", 13, 13, priority=0),
+    Column("name", "NAME", 10, 30, priority=0),
+    Column("id", "ID", 12, 12, priority=0),
+    Column("where", "WHERE", 6, 18, priority=2),
+    Column("took", "TOOK", 5, 6, "right", 2),
+    Column("audit", "AUDIT", 5, 8, "right", 1),
+    Column("cause", "CAUSE", 14, 200, priority=0, flex=True),
+)
+
+
+class BulkConfirm(ConfirmScreen):
+    """Asks once for all of them: names, ids and states, what is left out and why."""
+
+    DEFAULT_CSS = """
+    BulkConfirm > Vertical { width: 116; max-width: 96%; max-height: 96%; }
+    BulkConfirm FleetTable { height: auto; max-height: 24; min-height: 2; margin-bottom: 1; background: $surface; }
+    BulkConfirm.-short FleetTable { max-height: 7; }
+    BulkConfirm.-short Static { margin-bottom: 0; }
+    BulkConfirm #command { max-height: 2; }
+    BulkConfirm #touched-note { max-height: 2; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pageup", "page(-1)", "Up", show=False),
+        Binding("pagedown", "page(1)", "Down", show=False),
+        Binding("up", "line(-1)", "Up", show=False),
+        Binding("down", "line(1)", "Down", show=False),
+    ]
+
+    def __init__(self, verb: Verb, items: Sequence[Item]) -> None:
+        to_do = [item for item in items if item.to_do]
+        word = f"{verb.name} {len(to_do)}"
+        super().__init__(
+            f"{verb.label} {many(len(to_do))}?",
+            _body(verb, items),
+            f"{verb.label} {len(to_do)}",
+            command=bulk_command([item.action for item in to_do]),
+            danger=verb.danger,
+            accepts=(lambda text: text.strip().casefold() == word) if verb.danger and to_do else None,
+            to_type=word,
+        )
+        self._items = items
+        self._verb_name = verb.name
+
+    def more(self) -> ComposeResult:
+        yield FleetTable(_ASKED, id="touched")
+        yield Static(id="touched-note", markup=False)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        table = self.query_one(FleetTable)
+        table.can_focus = False
+        table.set_rows([_asked_row(at, item, self._verb_name) for at, item in enumerate(self._items)])
+        self._show_note()
+        self._fit()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def on_fleet_table_moved(self) -> None:
+        self._show_note()
+
+    def _show_note(self) -> None:
+        key = self.query_one(FleetTable).cursor_key
+        item = self._items[key] if isinstance(key, int) else None
+        note = clean(item.cause or item.note, cap=400) if item else ""
+        shown = f"▸ {shown_name(item.sandbox)}: {note}" if item and note else ""
+        put(self, "#touched-note", plain(shown, "$text-warning"))
+
+    def _fit(self) -> None:
+        self.set_class(self.app.size.height < 34, "-short")
+
+    @property
+    def _agreed(self) -> bool:
+        return any(item.to_do for item in self._items) and super()._agreed
+
+    def action_page(self, step: int) -> None:
+        """Move over the list by pages."""
+        self.query_one(FleetTable).action_page(step)
+
+    def action_line(self, step: int) -> None:
+        """Move over the list."""
+        self.query_one(FleetTable).action_move(step)
+
+
+class BulkScreen(Screen[None]):
+    """What became of each; it may be left while they go on."""
+
+    DEFAULT_CSS = """
+    BulkScreen { background: $background; }
+    BulkScreen > #bulk-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    BulkScreen > #bulk-note { height: auto; max-height: 4; padding: 0 1; background: $panel; color: $text-muted; }
+    BulkScreen Footer { height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "again", "Try the rest again"),
+        Binding("x", "stop", "Begin no more"),
+        Binding("c", "copy", "Copy the results"),
+        Binding("escape,q,J", "leave", "Back"),
+        Binding("question_mark", "app.help", "Help"),
+    ]
+
+    def __init__(self, run: BulkRun, console: Console, again: Callable[[Verb, Sequence[Sandbox]], object]) -> None:
+        super().__init__()
+        self.run_shown = run
+        self._service = console
+        self._again = again
+        self._seen = -1
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="bulk-title", markup=False)
+        yield Static(id="bulk-note", markup=False)
+        yield FleetTable(_ENDED, id="bulk-rows")
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(FleetTable).focus()
+        self.set_interval(LOOK_S, self._look)
+        self._look()
+
+    def _look(self) -> None:
+        run = self.run_shown
+        if run.version == self._seen:
+            return
+        self._seen = run.version
+        for table in self.query(FleetTable):
+            table.set_rows([_ended_row(at, item) for at, item in enumerate(run.items)])
+        put(self, "#bulk-title", title_words(run))
+        self._note()
+
+    def on_fleet_table_moved(self) -> None:
+        self._note()
+
+    def _note(self) -> None:
+        item = self._picked()
+        words = "Enter opens the audit row." if self.run_shown.done else _GOING_ON
+        put(self, "#bulk-note", plain(f"{shown_name(item.sandbox)}: {item.cause}" if item and item.cause else words))
+
+    def _picked(self) -> Item | None:
+        key = self.query_one(FleetTable).cursor_key
+        return self.run_shown.items[key] if isinstance(key, int) else None
+
+    async def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
+        event.stop()
+        item = self._picked()
+        if item is None or item.audit_id is None:
+            self.notify("It has no audit row." if self.run_shown.done else "It has no audit row yet.")
+            return
+        try:
+            entry = await self._service.audit_entry(item.audit_id)
+        except ConsoleError as error:
+            self.notify(error.message, severity="error")
+            return
+        self.app.push_screen(TextScreen(f"Audit row {item.audit_id}", entry_words(entry)))
+
+    def action_stop(self) -> None:
+        """Begin no more; what is in flight goes on."""
+        self.run_shown.stop()
+
+    def action_again(self) -> None:
+        """Ask anew for those that did not succeed."""
+        run = self.run_shown
+        rest = [item.sandbox for item in run.items if item.fate not in (Fate.OK, Fate.WAITING, Fate.RUNNING)]
+        if not run.done:
+            self.notify("It is not over yet.", severity="warning")
+        elif not rest:
+            self.notify("All of it succeeded.")
+        else:
+            self.dismiss(None)
+            self._again(run.verb, rest)
+
+    def action_copy(self) -> None:
+        """Copy the results as text."""
+        self.app.copy_to_clipboard("\n".join(result_lines(self.run_shown)))
+        self.notify("Copied the results")
+
+    def action_leave(self) -> None:
+        """Go back; what is in flight goes on."""
+        if not self.run_shown.done:
+            self.notify(f"{self.run_shown.verb.name}: {summary(self.run_shown)}. It goes on; J shows it again.")
+        self.dismiss(None)
+
+
+_GOING_ON = "Esc goes back, and it goes on.  x begins no more of them."
+
+
+def many(count: int) -> str:
+    """``1 sandbox``, ``5 sandboxes``."""
+    return f"{count} sandbox" if count == 1 else f"{count} sandboxes"
+
+
+def title_words(run: BulkRun) -> Content:
+    """The verb and how far it is."""
+    over = "done" if run.done else f"{len(run.with_fate(Fate.WAITING, Fate.RUNNING))} to go"
+    parts = [(f"{run.verb.label} {many(len(run.items))}", "bold $primary"), (f"  {over}  ", "$dim")]
+    styles = {"ok": "$text-success", "error": "$text-error", "warn": "$text-warning", "accent": "$text-accent"}
+    for fate, (sign, style) in SIGNS.items():
+        if count := run.counts[fate]:
+            parts.append((f"  {sign} {count} {fate}", styles.get(style, "$dim")))
+    return Content.assemble(*parts)
+
+
+def result_lines(run: BulkRun) -> list[str]:
+    """A line for each, for a clipboard or a terminal."""
+    return [
+        f"{item.fate}\t{item.sandbox.ref}\t{shown_name(item.sandbox)}\t{clean(item.cause)}".rstrip()
+        for item in run.items
+    ]
+
+
+def _body(verb: Verb, items: Sequence[Item]) -> Content:
+    skipped = sum(not item.to_do for item in items)
+    refused = sum(item.to_do and item.note.startswith("refused") for item in items)
+    parts = [(verb.effect, "")]
+    if skipped:
+        parts.append((f"  {skipped} of {len(items)} marked do not fit and are left out.", "$text-warning"))
+    if refused:
+        parts.append((f"  {refused} will be refused, and recorded so.", "$text-warning"))
+    return Content.assemble(*parts)
+
+
+def _asked_row(at: int, item: Item, verb: str) -> Row:
+    sandbox = item.sandbox
+    glyph, style = STATUS[sandbox.status]
+    will = verb if item.to_do else "– skip"
+    foreign = "" if sandbox.managed else " ◇"
+    note = clean(item.cause or item.note, cap=200)
+    cells = (
+        will, shown_name(sandbox) + foreign, short_id(sandbox), f"{glyph} {sandbox.status}", place(sandbox), note,
+    )  # fmt: skip
+    quiet = "" if item.to_do else "dim"
+    return Row(at, cells, (quiet, quiet, "dim", style, "dim", "warn" if note else ""))
+
+
+def _ended_row(at: int, item: Item) -> Row:
+    sandbox = item.sandbox
+    sign, style = SIGNS[item.fate]
+    took = "" if item.took_s is None else f"{item.took_s:.1f}s" if item.took_s < 100 else span(item.took_s)
+    audit = "" if item.audit_id is None else str(item.audit_id)
+    cells = (
+        f"{sign} {item.fate}", shown_name(sandbox), short_id(sandbox), place(sandbox), took, audit,
+        clean(item.cause, cap=400),
+    )  # fmt: skip
+    return Row(at, cells, (style, "", "dim", "dim", "dim", "dim", style if item.cause else ""))
