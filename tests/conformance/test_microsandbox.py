@@ -50,4 +50,5 @@ class TestMicrosandbox(BackendConformance):
             disk=(microsandbox_home / "db", microsandbox_home / "sandboxes", state),
             leftovers=lambda: leftovers(microsandbox_home, state),
             own_kernel=True,
+            least_cpus=1,
         )

@@ -21,7 +21,7 @@ _PLUGINS = tuple(
     for name in ("pytest_asyncio.plugin", "pytest_timeout", "tests.support.microvm.shard", "no:cacheprovider")
     for word in ("-p", name)
 )
-OPTIONS = ("--tb=native", "-v", "-rA", "--timeout=400")
+OPTIONS = ("--tb=native", "-v", "-rA", "--timeout=400", "--durations=12")
 _ENDED = re.compile(r"^(tests/\S+::.+?) (PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b")
 
 

@@ -37,7 +37,8 @@ class Profile:
     that the sandbox's user can write. ``host_command`` runs a program in the network that the backend's host is in
     (``nsenter`` for an engine with one of its own). ``disk`` are folders of this machine in which the backend keeps
     what it knows; ``leftovers`` names all that it made and has not removed: files, mounts, networks, cgroups,
-    machines. ``own_kernel``: this machine's /proc does not show what runs inside.
+    machines. ``own_kernel``: this machine's /proc does not show what runs inside. ``least_cpus``: the smallest limit
+    of CPUs that it can hold.
     """
 
     label: str
@@ -50,6 +51,7 @@ class Profile:
     disk: tuple[Path, ...] = ()
     leftovers: Callable[[], set[str]] | None = None
     own_kernel: bool = False
+    least_cpus: float = 0.2
 
 
 @dataclass(slots=True)
