@@ -322,6 +322,16 @@ async def test_records_are_followed_while_they_come(make, allowed):
     assert found == ["one.example.net", "two.example.net"]
 
 
+async def test_a_denial_is_allowed_from_the_screen(make, outside, tmp_path, monkeypatch):
+    from tests.egress.screens import allow_from_a_denial
+
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    _, plain = outside
+    box = await make(f"127.0.0.1:{plain.port}")
+    await allow_from_a_denial(box, "good.example.com", plain.port)
+    assert [request[0] for request in plain.seen] == [f"good.example.com:{plain.port}"]
+
+
 async def test_one_without_egress_has_no_gateway_and_says_so(make, backend):
     assert backend.capabilities().has(Capability.EGRESS_ALLOWLIST)
     box = await make()

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.egress import attempts, image, world
+from tests.egress.screens import allow_from_a_denial
 from tests.egress.test_bubblewrap import Box, shared_folder, soon
 from tests.support.engine import DockerEngine
 from tests.support.permits import MakePermit
@@ -227,6 +228,14 @@ async def test_the_rules_in_force_and_what_they_decide(make, servers, allowed):
     await box.put(*allowed, EgressRule("evil.example.net", source="live"))
     assert (await box.ask("evil.example.net", 443)).allowed
     assert secure.connections == 0
+
+
+async def test_a_denial_is_allowed_from_the_screen(make, servers, tmp_path, monkeypatch):
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    _, plain = servers
+    box = await make("seed.example.com")
+    await allow_from_a_denial(box, "good.example.com", plain.port)
+    assert [request[0] for request in plain.seen] == [f"good.example.com:{plain.port}"]
 
 
 async def test_rules_stay_over_a_restart_and_all_goes_with_the_sandbox(

@@ -42,7 +42,7 @@ class Files(Protocol):
         ...
 
     def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncIterator[bytes]:
-        """A tar of ``path`` whose first member is its last component; a directory comes with all below it."""
+        """A tar of ``path`` whose first member is its last component, a link as such; a directory with all below it."""
         ...
 
     async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:

@@ -54,8 +54,8 @@ async def list_dir(engine: Engine, id: str, path: str) -> Sequence[FileInfo]:
 
 
 async def download(engine: Engine, id: str, path: str) -> AsyncGenerator[bytes, None]:
-    """A tar of the path, as its chunks come. Raises NotFound."""
-    place = await locate(engine, id, path)
+    """A tar of the path, a link as such, as its chunks come. Raises NotFound."""
+    place = await locate(engine, id, path, last=False)
     if place.inside:
         chunks = within.download(engine, place)
         async with aclosing(chunks):

@@ -48,14 +48,18 @@ def checked(path: str) -> str:
     return posixpath.normpath(path) if not path.startswith("//") else posixpath.normpath(path[1:])
 
 
-async def locate(engine: Engine, id: str, path: str) -> Place:
-    """Follow the path's links outside of any tmpfs. Raises NotFound for the container; Conflict where it must run."""
+async def locate(engine: Engine, id: str, path: str, *, last: bool = True) -> Place:
+    """Follow the path's links outside of any tmpfs; its last component too, unless ``last`` is off.
+
+    Raises NotFound for the container; Conflict where it must run.
+    """
     path = checked(path)
     with about(described(id)):
         data = await engine.call("GET", container_path(id, "json"))
     mounts = _memory_mounts(data)
     running = bool(data["State"]["Running"]) and not data["State"].get("Paused")
-    real = await _followed(engine, id, path, mounts)
+    folder, name = (path, "") if last else posixpath.split(path)
+    real = posixpath.join(await _followed(engine, id, folder, mounts), name).rstrip("/") or "/"
     inside = _below(real, mounts)
     if inside and not running:
         raise Conflict(
