@@ -9,7 +9,15 @@ from pathlib import Path
 
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
-from sandbox_console.service.config import AuditOptions, Config, HighlightRule, LogOptions, ShipOptions, TuiOptions
+from sandbox_console.service.config import (
+    AuditOptions,
+    Config,
+    HighlightRule,
+    LogOptions,
+    RecordingOptions,
+    ShipOptions,
+    TuiOptions,
+)
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))
@@ -26,7 +34,7 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= {key: value for key, value in _defaults(LogOptions, "logs.").items() if key != "logs.highlight"}
     known |= {f"logs.highlight.NAME.{item.name}": item.default for item in dataclasses.fields(HighlightRule)}
     known |= {key: value for key, value in _defaults(AuditOptions, "audit.").items() if key != "audit.ship"}
-    known |= _defaults(ShipOptions, "audit.ship.")
+    known |= _defaults(ShipOptions, "audit.ship.") | _defaults(RecordingOptions, "recording.")
     known |= {"backend": Config().backend, "backends.NAME.enabled": True}
     assert ROWS.keys() == known.keys()
     for key, cell in ROWS.items():

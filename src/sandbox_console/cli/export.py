@@ -37,12 +37,13 @@ async def export(context: Context) -> int:
             async for block in blocks:
                 await context.streams.out.stream(block)
             return 0
-        written = await _to_file(Path(args.output), blocks)
+        written = await to_file(Path(args.output), blocks)
     context.say(f"{written:,} bytes in {args.output}")
     return 0
 
 
-async def _to_file(path: Path, blocks: AsyncIterator[bytes]) -> int:
+async def to_file(path: Path, blocks: AsyncIterator[bytes]) -> int:
+    """Write a new file of mode 0600, whole or not at all; gives how many bytes. Raises Conflict, ConsoleError."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:

@@ -32,7 +32,9 @@ async def shell(context: Context) -> int:
         found = await console.find(context.args.name)
         cols, rows = _size(fd)
         term = os.environ.get("TERM") or "xterm-256color"
-        request = OpenShell(found.ref, context.args.shell, context.args.user, cols, rows, term)
+        request = OpenShell(
+            found.ref, context.args.shell, context.args.user, cols, rows, term, record=context.args.record
+        )
         session = await console.shell(request, consent=context.consent(found.ref.id))
         try:
             await _attached(context, session, fd)

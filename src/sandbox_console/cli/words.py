@@ -132,6 +132,20 @@ def _add_entering(verbs: Verbs) -> None:
     shell.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
     shell.add_argument("--shell", metavar="PATH", help="the best one that is there if not given")
     shell.add_argument("--user", metavar="U", help="who runs it")
+    shell.add_argument("--record", action="store_true", help="record it; refused where that cannot be done")
+    recordings = _verb(verbs, "recordings", "shells on record, as asciicast files")
+    kept = recordings.add_subparsers(dest="what", metavar="VERB", required=True)
+    _verb(kept, "ls", "newest first, and whether each is as the audit log says")
+    play = _verb(kept, "play", "show one as it was, on this terminal")
+    play.add_argument("id", metavar="ID", help="as recordings ls gives it")
+    play.add_argument("--speed", metavar="N", default="1", help="so many times as fast")
+    play.add_argument("--idle", metavar="S", default="2", help="no pause is longer than so many seconds")
+    search = _verb(kept, "search", "the lines with a text, in any case of letters; exit 1 where there is none")
+    search.add_argument("text", metavar="TEXT", help="what to look for")
+    export = _verb(kept, "export", "one as a file for others")
+    export.add_argument("id", metavar="ID", help="as recordings ls gives it")
+    export.add_argument("--format", metavar="F", default="cast", help="cast (asciicast v2) or text")
+    export.add_argument("-o", "--output", metavar="FILE", help="a new file of mode 0600 instead of stdout")
 
 
 def _add_output(verbs: Verbs) -> None:

@@ -106,7 +106,7 @@ class Exec:
 
 @dataclass(frozen=True, slots=True)
 class OpenShell:
-    """Open an interactive shell on a PTY. ``shell`` None: the best one that is there."""
+    """Open an interactive shell on a PTY. ``shell`` None: the best one there; ``record``: not without a recording."""
 
     verb: ClassVar[str] = "shell"
     ref: SandboxRef
@@ -115,6 +115,7 @@ class OpenShell:
     cols: int = 80
     rows: int = 24
     term: str = "xterm-256color"
+    record: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
@@ -75,6 +76,14 @@ class Redactor:
             return text
         return self.apply(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
+    def across(self, parts: list[str]) -> list[str]:
+        """The same for a text in parts, also where a value lies over several of them: the mask stands in the first."""
+        if self._automaton is None:
+            return parts
+        data = [part.encode("utf-8", "surrogatepass") for part in parts]
+        spans = [(start, end) for _, start, end in self._automaton.find_matches_as_indexes(b"".join(data))]
+        return [part.decode("utf-8", "replace") for part in _without(data, spans)] if spans else parts
+
     def held_back(self, data: bytes) -> int:
         """How many of the last bytes may be the beginning of a value."""
         if self._automaton is None or not data:
@@ -106,3 +115,24 @@ class StreamRedactor:
         """The rest, at the stream's end."""
         held, self._held = self._held, b""
         return self._redactor.apply(held)
+
+
+def _without(parts: Iterable[bytes], spans: Iterable[tuple[int, int]]) -> list[bytes]:
+    """The parts of a text without its spans, in order; each has its mask where it begins."""
+    left = deque(spans)
+    done: list[bytes] = []
+    at = 0
+    for part in parts:
+        kept, end, position = [], at + len(part), at
+        while left and left[0][0] < end:
+            start, stop = left[0]
+            if start >= at:
+                kept += [part[position - at : start - at], MASK]
+            position = min(stop, end)
+            if stop > end:
+                break
+            left.popleft()
+        kept.append(part[position - at :])
+        done.append(b"".join(kept))
+        at = end
+    return done

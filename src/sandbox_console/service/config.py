@@ -81,6 +81,15 @@ class AuditOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingOptions:
+    """The ``[recording]`` table. Where ``mode`` is ``required`` a shell that cannot be recorded is refused."""
+
+    mode: Literal["off", "best-effort", "required"] = "off"
+    max_mib: int = 64
+    keep_mib: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that a user sets. ``backends`` holds each backend's own table, which its provider checks."""
 
@@ -91,6 +100,7 @@ class Config:
     tui: TuiOptions = field(default_factory=TuiOptions)
     logs: LogOptions = field(default_factory=LogOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
+    recording: RecordingOptions = field(default_factory=RecordingOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +235,8 @@ def _check(config: Config, where: str) -> None:
         except ValueError as error:
             raise ConfigError(f"{where}: policy.egress: {error}") from None
     _check_logs(config.logs, where)
+    if config.recording.max_mib < 1 or config.recording.keep_mib < config.recording.max_mib:
+        raise ConfigError(f"{where}: recording.max_mib must be at least 1, and recording.keep_mib no less than it")
 
 
 def _check_logs(options: LogOptions, where: str) -> None:

@@ -30,6 +30,7 @@ from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import to_the_end
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
@@ -44,6 +45,7 @@ from sandbox_console.service.inside import Inside
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.outbound import Outbound
 from sandbox_console.service.plan import Plan, differing, plan_for
+from sandbox_console.service.recordings import Recordings
 from sandbox_console.service.retained import Retained
 from sandbox_console.service.secrets import Secrets
 from sandbox_console.service.shells import ShellSession
@@ -75,6 +77,8 @@ class Console:
         self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
         self.shipper = Shipper(trail)
+        folder = trail.path.parents[1] / "recordings"
+        self.recordings = Recordings(folder, config.recording, trail, self._vault.redactor)
         self._operations: set[asyncio.Task[Any]] = set()
         self._shells: set[ShellSession] = set()
 
@@ -210,8 +214,17 @@ class Console:
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
             backend = await self.fleet.use(request.ref.backend, request.ref.host)
-            terminal = await backend.shell(permit, request, secrets)
-            session = ShellSession(request, permit.audit_id, terminal, self._vault.redactor, note_end(permit))
+            name = asked.target.name if asked.target else ""
+            recorder = await self.recordings.begin(request, name, permit.audit_id)
+            try:
+                terminal = await backend.shell(permit, request, secrets)
+            except BaseException:
+                if recorder is not None:
+                    await to_the_end(recorder.discard())
+                raise
+            session = ShellSession(
+                request, permit.audit_id, terminal, self._vault.redactor, note_end(permit), recorder, self.recordings
+            )
             self._shells = {one for one in self._shells if not one.closed} | {session}
             opened.append(session)
             return session

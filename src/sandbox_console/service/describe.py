@@ -40,8 +40,8 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
             body |= {"argv": list(argv), "env": sorted(env), "workdir": workdir, "user": user, "timeout_s": timeout_s}
         case ChangeEgress(add=add, remove=remove):
             body |= {"add": [rule_data(rule) for rule in add], "remove": list(remove)}
-        case OpenShell(shell=shell, user=user):
-            body |= {"shell": shell, "user": user}
+        case OpenShell(shell=shell, user=user, record=record):
+            body |= {"shell": shell, "user": user} | ({"record": True} if record else {})
         case _:
             names = [item.name for item in dataclasses.fields(action) if item.name not in ("ref", "backend", "host")]
             body |= {name: getattr(action, name) for name in names}

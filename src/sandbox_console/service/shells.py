@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sandbox_console.backends.base import Terminal
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.sandbox import Exit
+from sandbox_console.recording.cast import Writer
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+from sandbox_console.service.recordings import Recordings, not_recorded
 
 OnEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
 
@@ -25,17 +28,25 @@ class ShellSession:
     """Bytes of a PTY. Its end is noted in the audit log once, with exit code, duration and bytes."""
 
     def __init__(
-        self, request: OpenShell, audit_id: int, terminal: Terminal, redactor: Redactor, on_end: OnEnd
-    ) -> None:
+        self, request: OpenShell, audit_id: int, terminal: Terminal, redactor: Redactor, on_end: OnEnd,
+        recorder: Writer | None, recordings: Recordings,
+    ) -> None:  # fmt: skip
         self.request = request
         self.audit_id = audit_id
         self._terminal = terminal
         self._mask = StreamRedactor(redactor)
         self._on_end = on_end
+        self._recorder = recorder
+        self._recordings = recordings
         self._began = time.monotonic()
         self._bytes = {"in": 0, "out": 0}
         self._reading: asyncio.Task[bytes] | None = None
         self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether what is shown is being recorded."""
+        return self._recorder is not None and not self._recorder.problem
 
     @property
     def closed(self) -> bool:
@@ -49,14 +60,23 @@ class ShellSession:
                 self._reading = asyncio.create_task(self._terminal.read())
             done, _ = await asyncio.wait({self._reading}, timeout=_HELD_S if self._mask.holding else None)
             if not done:
-                return self._mask.flush()
+                return await self._record(self._mask.flush())
             if self._reading.cancelled():  # the session was closed: an end, not a cancellation of the reader
                 return b""
             data, self._reading = self._reading.result(), None
             self._bytes["out"] += len(data)
             shown = self._mask.feed(data) if data else self._mask.flush()
             if shown or not data:
-                return shown
+                return await self._record(shown)
+
+    async def _record(self, shown: bytes) -> bytes:
+        if self._recorder is not None and not self._recorder.problem:
+            try:
+                await self._recorder.output(shown)
+            except OSError as error:
+                if self._recordings.required(self.request):  # nothing more is shown: the shell ends here
+                    raise not_recorded(error.strerror or str(error)) from error
+        return shown
 
     async def write(self, data: bytes) -> None:
         """Type bytes."""
@@ -65,6 +85,8 @@ class ShellSession:
 
     async def resize(self, cols: int, rows: int) -> None:
         """Tell the PTY its size."""
+        if self._recorder is not None:
+            self._recorder.resize(cols, rows)
         await self._terminal.resize(cols, rows)
 
     async def wait(self) -> Exit:
@@ -98,4 +120,5 @@ class ShellSession:
                 "bytes_out": self._bytes["out"],
             }
             | ({"error": problem} if problem else {})
+            | ({"recording": asdict(await self._recordings.end(self._recorder))} if self._recorder else {})
         )

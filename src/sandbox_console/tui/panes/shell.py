@@ -205,5 +205,6 @@ class ShellPane(Vertical):
             end = clean(self._ends.get(self._sandbox.ref, ""), cap=200)
             return Content.assemble((f"■ ended: {end}", "$text-warning"), (f"   s opens a new one{more}", ""))
         return Content.assemble(
-            ("● shell open", "$text-success"), ("   Ctrl+] leaves it open   Shift+PgUp scrolls", ""), (more, ""),
+            ("● shell open", "$text-success"), (", recorded" if link.session.recorded else "", "$text-success"),
+            ("   Ctrl+] leaves it open   Shift+PgUp scrolls", ""), (more, ""),
         )  # fmt: skip

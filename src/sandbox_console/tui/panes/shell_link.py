@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,8 @@ class ShellLink:
             await self.session.close()
         except (ConsoleError, OSError) as error:
             problem = error.message if isinstance(error, ConsoleError) else str(error)
+            with contextlib.suppress(ConsoleError, OSError):  # nobody sees it any more, so nobody may type into it
+                await self.session.close()
         self.ended = True
         self._tasks[1].cancel()
         self.view.detach()

@@ -1,0 +1,121 @@
+"""``recordings``: shells on record, listed, played, searched and handed on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.export import to_file
+from sandbox_console.cli.screen import ScreenFilter
+from sandbox_console.cli.text import duration, moment, size
+from sandbox_console.errors import UsageError
+from sandbox_console.model.recording import Recording
+from sandbox_console.model.text import clean
+from sandbox_console.service import Console
+
+_BLOCK = 1 << 20
+_HEAD = ("ID", "SANDBOX", "BEGAN", "LASTED", "SIZE", "ACTOR", "AUDIT", "CHECK")
+
+
+async def recordings(context: Context) -> int:
+    """``ls``, ``play``, ``search`` or ``export``."""
+    return await {"ls": _ls, "play": _play, "search": _search, "export": _export}[context.args.what](context)
+
+
+async def _ls(context: Context) -> int:
+    async with context.open() as console:
+        found = await console.recordings.list()
+    if context.json:
+        for one in found:
+            context.record(_data(one))
+    else:
+        context.table(_HEAD, (_row(one) for one in found))
+    return 0
+
+
+async def _play(context: Context) -> int:
+    """Show one as it was, on a terminal; its codes pass the filter that a live shell's do."""
+    args, out = context.args, context.streams.out
+    if not out.tty:
+        raise UsageError("playing needs a terminal", hint=f"recordings export {args.id} --format text")
+    speed, longest = _above(args.speed, "--speed"), _above(args.idle, "--idle")
+    screen = ScreenFilter()
+    async with context.open() as console:
+        before = 0.0
+        try:
+            async for at, kind, text in console.recordings.events(args.id):
+                if kind == "o":
+                    await asyncio.sleep(min(max(0.0, at - before), longest) / speed)
+                    before = at
+                    await out.stream(screen.feed(text.encode("utf-8", "replace")))
+        finally:
+            out.write(screen.restore())
+    return 0
+
+
+async def _search(context: Context) -> int:
+    if not context.args.text:
+        raise UsageError("there is nothing to look for")
+    count = 0
+    async with context.open() as console:
+        async for found in console.recordings.search(context.args.text):
+            count += 1
+            if context.json:
+                told = {"id": found.recording.id, "name": found.recording.name, "at_s": found.at_s, "line": found.line}
+                context.record(told)
+            else:
+                context.text(f"{found.recording.id}  {found.recording.name}  {found.at_s:8.1f} s  {found.line}")
+    return 0 if count else 1
+
+
+async def _export(context: Context) -> int:
+    args = context.args
+    if args.format not in ("cast", "text"):
+        raise UsageError(f"no format is called {args.format!r}", hint="there is: cast, text")
+    async with context.open() as console:
+        blocks = _file(console.recordings.path(args.id)) if args.format == "cast" else _lines(console, args.id)
+        if args.output is None:
+            async for block in blocks:
+                await context.streams.out.stream(block)
+            return 0
+        written = await to_file(Path(args.output), blocks)
+    context.say(f"{written:,} bytes in {args.output}")
+    return 0
+
+
+async def _file(path: Path) -> AsyncIterator[bytes]:
+    with await asyncio.to_thread(path.open, "rb") as file:
+        while block := await asyncio.to_thread(file.read, _BLOCK):
+            yield block
+
+
+async def _lines(console: Console, id_: str) -> AsyncIterator[bytes]:
+    async for _, line in console.recordings.text(id_):
+        yield clean(line).encode("utf-8", "replace") + b"\n"
+
+
+def _above(text: str, what: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        raise UsageError(f"{what}: {text!r} is not a number") from None
+    if not 0 < found < float("inf"):
+        raise UsageError(f"{what}: {text} is not above 0")
+    return found
+
+
+def _data(one: Recording) -> dict[str, object]:
+    return {
+        "id": one.id, "name": one.name, "ref": str(one.ref) if one.ref else "", "actor": one.actor, "at": one.at,
+        "duration_s": one.duration_s, "bytes": one.size_bytes, "audit_id": one.audit_id, "check": str(one.check),
+        "problem": one.problem,
+    }  # fmt: skip
+
+
+def _row(one: Recording) -> tuple[str, ...]:
+    if one.problem:
+        return (one.id, "", "", "", "", "", "", f"unreadable: {one.problem}")
+    return (one.id, one.name, moment(one.at), duration(one.duration_s), size(one.size_bytes), one.actor,
+            str(one.audit_id), str(one.check))  # fmt: skip

@@ -1,0 +1,42 @@
+"""A recorded shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sandbox_console.model.sandbox import SandboxRef
+
+
+class Check(StrEnum):
+    """What the audit log says of a recording's file."""
+
+    HOLDS = "holds"
+    CHANGED = "changed"
+    UNENDED = "unended"
+    """No end is on record: the shell is open, or its console died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """``id`` names it; ``at`` is when it began (seconds since the epoch); ``audit_id`` is the shell's action."""
+
+    id: str
+    name: str
+    ref: SandboxRef | None
+    actor: str
+    at: float
+    duration_s: float
+    size_bytes: int
+    audit_id: int
+    check: Check = Check.UNENDED
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A line of a recording with the text that was looked for; ``at_s`` is since its beginning."""
+
+    recording: Recording
+    at_s: float
+    line: str

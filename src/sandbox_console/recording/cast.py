@@ -1,0 +1,173 @@
+"""Recordings in asciinema's format, version 2: https://docs.asciinema.org/manual/asciicast/v2/."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_HELD = 256 * 1024
+_HELD_S = 0.25
+"""What is not in the file yet when the console is killed: a quarter of a second, or this many characters."""
+
+Event = tuple[float, str, str]
+"""Seconds since the beginning; ``o`` output, ``r`` a new size, ``m`` a mark; the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A finished recording. ``cut`` says that the cap was reached, ``problem`` why it ended early otherwise."""
+
+    id: str
+    sha256: str
+    size_bytes: int
+    cut: bool = False
+    problem: str = ""
+
+
+class Writer:
+    """Writes one shell's output and sizes; what was typed is in it as far as the shell echoed it."""
+
+    def __init__(self, path: Path, header: Mapping[str, Any], cap_bytes: int) -> None:
+        self.path = path
+        self.problem = ""
+        self._header = header
+        self._left = cap_bytes
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._began = time.monotonic()
+        self._written_at = self._began
+        self._held: list[str] = []
+        self._size = 0
+        self._cut = False
+
+    async def begin(self) -> None:
+        """Make the file, 0600. Raises OSError."""
+        line = json.dumps({"version": 2, **self._header}, ensure_ascii=False) + "\n"
+        await asyncio.to_thread(_make, self.path, line)
+
+    async def output(self, data: bytes) -> None:
+        """Keep bytes of the PTY, as they were shown. Raises OSError where they cannot be kept, once."""
+        if text := self._decode(data):
+            self._keep("o", text)
+        if self._size > _HELD or time.monotonic() - self._written_at > _HELD_S:
+            await self._write()
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Keep a new size."""
+        self._keep("r", f"{cols}x{rows}")
+
+    async def end(self, mask: Callable[[list[str]], list[str]]) -> Recorded:
+        """Write the rest. ``mask`` takes secrets out of the whole of the output, given and returned event by event."""
+        if rest := self._decode(b"", True):
+            self._keep("o", rest)
+        try:
+            await self._write()
+            digest, size = await asyncio.to_thread(_finish, self.path, mask)
+        except OSError as error:
+            return Recorded(self.path.stem, "", 0, self._cut, self.problem or str(error))
+        return Recorded(self.path.stem, digest, size, self._cut, self.problem)
+
+    async def discard(self) -> None:
+        """Remove it: the shell never opened."""
+        await asyncio.to_thread(self.path.unlink, missing_ok=True)
+
+    def _keep(self, kind: str, text: str) -> None:
+        if self._cut or self.problem:
+            return
+        self._left -= len(text)
+        if self._left < 0:
+            self._cut = True
+            kind, text = "m", "the recording ends here: it reached recording.max_mib"
+        at = round(time.monotonic() - self._began, 6)
+        self._held.append(json.dumps([at, kind, text], ensure_ascii=False) + "\n")
+        self._size += len(text)
+
+    async def _write(self) -> None:
+        lines, self._held, self._size = "".join(self._held), [], 0
+        self._written_at = time.monotonic()
+        if not lines:
+            return
+        try:
+            await asyncio.to_thread(_append, self.path, lines)
+        except OSError as error:
+            self.problem = f"{error.strerror or error}"
+            raise
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The first line as data. Raises OSError, ValueError where it is no recording."""
+    with path.open("rb") as file:
+        found = json.loads(file.readline(64 * 1024))
+    if not isinstance(found, dict) or found.get("version") != 2:
+        raise ValueError("it is no asciicast of version 2")
+    return found
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """Its events in order; a line that a kill cut short ends them. Raises OSError."""
+    with path.open("rb") as file:
+        file.readline()
+        for line in file:
+            event = _event(line)
+            if event is None:
+                return
+            yield event
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the file. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        at, kind, text = json.loads(line)
+        return float(at), str(kind), str(text)
+    except (ValueError, TypeError):
+        return None
+
+
+def _make(path: Path, line: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(line.encode("utf-8", "replace"))
+
+
+def _append(path: Path, lines: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    with os.fdopen(fd, "ab") as file:
+        file.write(lines.encode("utf-8", "replace"))
+
+
+def _finish(path: Path, mask: Callable[[list[str]], list[str]]) -> tuple[str, int]:
+    events = list(read_events(path))
+    shown = [text for _, kind, text in events if kind == "o"]
+    masked = mask(shown)
+    if masked != shown:
+        _rewrite(path, events, masked)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return digest_of(path), path.stat().st_size
+
+
+def _rewrite(path: Path, events: list[Event], masked: list[str]) -> None:
+    header = json.dumps(read_header(path), ensure_ascii=False) + "\n"
+    texts = iter(masked)
+    lines = [
+        json.dumps([at, kind, next(texts) if kind == "o" else text], ensure_ascii=False) + "\n"
+        for at, kind, text in events
+    ]
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    _make(fresh, header)
+    _append(fresh, "".join(lines))
+    fresh.replace(path)
