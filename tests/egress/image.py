@@ -37,6 +37,11 @@ def tree() -> bytes:
     return out.getvalue()
 
 
+def with_libraries(program: str) -> list[Path]:
+    """A program of this machine and all that it links to; empty where it is not."""
+    return [Path(program), *_libraries([Path(program)])] if Path(program).exists() else []
+
+
 def _ask(code: str) -> str:
     return subprocess.run([PYTHON, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 

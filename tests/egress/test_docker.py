@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.egress import attempts, image, world
 from tests.egress.screens import allow_from_a_denial
-from tests.egress.test_bubblewrap import Box, shared_folder, soon
+from tests.egress.test_bubblewrap import NODE, Box, shared_folder, soon
 from tests.support.engine import DockerEngine
 from tests.support.permits import MakePermit
 from tests.support.require import requires
@@ -27,7 +27,7 @@ from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.docker import DockerProvider
 from sandbox_console.errors import BackendError, NotFound, Unsupported
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.egress import EgressRule
+from sandbox_console.model.egress import Effect, EgressRule
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -35,6 +35,7 @@ from sandbox_console.model.spec import SandboxSpec
 pytestmark = requires("docker")
 OUTSIDE = "93.184.216.1"  # a public address, which here is the private engine's own bridge
 NAMES = ("good.example.com", "other.example.com", "a.wild.example.org", "evil.example.net", "wild.example.org")
+NODE_FILES = image.with_libraries("/usr/bin/node")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -182,18 +183,42 @@ async def ended(box: Box, count: int) -> Any:
     return found if len(found) >= count else None
 
 
-async def test_a_download_is_cut_when_its_rule_goes(make, servers, allowed):
+@pytest.mark.skipif(not NODE_FILES, reason="no Node here")
+async def test_what_is_allowed_works_with_node(make, servers, allowed, ca):
+    """This machine's Node, from the workspace: the image has none."""
+    secure, _ = servers
+    work = shared_folder(ca)
+    try:
+        for path in NODE_FILES:
+            shutil.copy(path, work)
+        box = await make(*allowed, workspace=str(work), env={"LD_LIBRARY_PATH": "/workspace"})
+        code, said = await box.run("/workspace/node", "-e", NODE, f"good.example.com:{secure.port}")
+        assert (code, "hello from good.example.com" in said) == (0, True), said
+    finally:
+        shutil.rmtree(work)
+    assert [one.host for one in await soon(lambda: ended(box, 1), "its end is on record")] == ["good.example.com"]
+
+
+@pytest.mark.parametrize("how", ["revoked", "denied", "expired"])
+async def test_a_download_is_cut_when_its_rule_goes(make, servers, allowed, how):
     _, plain = servers
     box = await make(*allowed)
+    good = f"good.example.com:{plain.port}"
+    if how == "expired":  # by the gateway itself: no console of the sandbox's is asked again
+        await box.put(EgressRule(good, until=time.time() + 5, source="live"), "other.example.com")
     process = await box.process("curl", "-sS", "-m", "60", f"http://good.example.com:{plain.port}/slow")
     output = process.output()
     assert (await anext(output))[0] is Stream.STDOUT
-    await box.put(EgressRule("other.example.com", until=time.time() + 100))
-    async with asyncio.timeout(30):
+    if how == "revoked":
+        await box.put(EgressRule("other.example.com", until=time.time() + 100))
+    elif how == "denied":
+        await box.put("other.example.com", good, EgressRule("*.example.com", Effect.DENY))
+    async with asyncio.timeout(60):
         rest = [data async for stream, data in output if stream is Stream.STDERR]
     assert (await process.wait()).code in (18, 56), rest
     assert [one.reason for one in await ended(box, 1)] == ["revoked"]
-    assert [rule.pattern for rule in (await box.backend.egress(box.ref)).rules] == ["other.example.com"]
+    left = [rule.pattern for rule in (await box.backend.egress(box.ref)).rules]
+    assert left == ["other.example.com", *((good, "*.example.com") if how == "denied" else ())]
 
 
 async def test_a_killed_gateway_lets_nothing_pass_and_returns(make, servers, allowed, engine):
