@@ -164,7 +164,7 @@ async def test_no_screen_shows_it(place, tmp_path, canary):
         app = ConsoleApp(console)
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: box.name in screen(app))
-            for key in ("y", "u", "l", "o"):
+            for key in ("y", "8", "9", "0", "l", "o"):
                 await pilot.press(key)
                 await pilot.pause(0.2)
                 assert canary not in screen(app), key
