@@ -28,6 +28,7 @@ from sandbox_console.tui.flows import Flows
 from sandbox_console.tui.helptext import help_words
 from sandbox_console.tui.messages import Arrived, Asked, BulkAsked, ConsentAsked, EgressAsked, FormAsked, ShellAsked
 from sandbox_console.tui.panes.header import backend_name
+from sandbox_console.tui.pulse import History
 from sandbox_console.tui.reduce import reduce
 from sandbox_console.tui.safety import SafeApp
 from sandbox_console.tui.screens.audit import AuditScreen
@@ -35,9 +36,10 @@ from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.egress import EgressScreen
 from sandbox_console.tui.screens.form import FormScreen
 from sandbox_console.tui.screens.main import MainScreen
+from sandbox_console.tui.screens.pulse import PulseScreen
 from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
 from sandbox_console.tui.state import FleetState, News
-from sandbox_console.tui.themes import DARK, LIGHT, THEMES
+from sandbox_console.tui.themes import DARK, LIGHT, THEMES, after
 from sandbox_console.tui.words import HEALTH, STYLES
 from sandbox_console.tui.work import Work
 
@@ -62,6 +64,7 @@ class ConsoleApp(SafeApp[None]):
         self.flows = Flows(self, console, self.work)
         self.bulk = BulkFlow(self, console, self.work)
         self.egress = EgressFlow(self, console, self.work, self.flows, clock)
+        self.history = History()
         self.main = MainScreen(console, self._publish, clock)
         self._told: deque[tuple[float, str, str]] = deque(maxlen=MESSAGES_KEPT)
         self._bridge: asyncio.Task[None] | None = None
@@ -70,6 +73,7 @@ class ConsoleApp(SafeApp[None]):
         for theme in THEMES:
             self.register_theme(theme)
         await self.push_screen(self.main)
+        self.set_interval(self.service.config.tui.stats_interval_s, lambda: self.history.note(self.fleet))
         self._choose_theme(self.service.config.tui.theme)
         deliver = lambda found: self.post_message(Arrived(found))  # noqa: E731
         self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
@@ -178,6 +182,10 @@ class ConsoleApp(SafeApp[None]):
             parts += [(f"    {clean(text)}\n", "") for text in (health.reason, health.hint) if text]
         self.push_screen(TextScreen("Backends", Content.assemble(*parts or [("None.", "")])))
 
+    def action_pulse(self) -> None:
+        """The whole fleet on one page."""
+        self.push_screen(PulseScreen(self.service, self.history, lambda: self.fleet, self._clock))
+
     def action_egress(self) -> None:
         """What was denied in the whole fleet."""
         self.push_screen(EgressScreen(self.service, self._clock))
@@ -189,6 +197,14 @@ class ConsoleApp(SafeApp[None]):
     def action_audit(self) -> None:
         """Everything that was done, in the whole fleet."""
         self.push_screen(AuditScreen(self.service, self._clock), lambda ref: self.main.select(ref) if ref else None)
+
+    def action_next_theme(self) -> None:
+        """The theme that comes next."""
+        self.theme = after(self.theme).name
+
+    def action_use_theme(self, name: str) -> None:
+        """Another theme."""
+        self._choose_theme(name)
 
     def action_light(self) -> None:
         """Dark or light."""

@@ -1,4 +1,4 @@
-"""The two looks: quiet slate with one blue, and the same by day."""
+"""The looks: quiet slate with one blue, the same by day, one of hard contrast, and one without colours."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LIGHT = Theme(
     surface="#ffffff",
     panel="#e8ebf0",
     variables={
-        "dim": "#657081",
+        "dim": "#5a6575",
         "block-cursor-background": "#bcd6f2",
         "footer-key-foreground": "#1f66b3",
         "footer-background": "#e8ebf0",
@@ -49,4 +49,63 @@ LIGHT = Theme(
         "border-blurred": "#d0d6de",
     },
 )
-THEMES = (DARK, LIGHT)
+CONTRAST = Theme(
+    name="sandbox-console-contrast",
+    dark=True,
+    primary="#66d9ff",
+    secondary="#ffffff",
+    accent="#5fffff",
+    success="#5fff5f",
+    warning="#ffff5f",
+    error="#ff8f8f",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#1c1c1c",
+    variables={
+        "dim": "#d0d0d0",
+        "text-muted": "#d0d0d0",
+        "block-cursor-background": "#0050d0",
+        "block-cursor-foreground": "#ffffff",
+        "footer-key-foreground": "#66d9ff",
+        "footer-background": "#1c1c1c",
+        "input-selection-background": "#0050d0",
+        "border": "#ffffff",
+        "border-blurred": "#d0d0d0",
+    },
+)
+"""Text on its ground at 7:1 and more (WCAG 2.2, 1.4.6)."""
+MONOCHROME = Theme(
+    name="sandbox-console-monochrome",
+    dark=True,
+    primary="#ffffff",
+    secondary="#c0c0c0",
+    accent="#ffffff",
+    success="#ffffff",
+    warning="#ffffff",
+    error="#ffffff",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#202020",
+    variables={
+        "dim": "#b0b0b0",
+        "text-muted": "#c0c0c0",
+        "text-success": "#ffffff",
+        "text-warning": "#ffffff",
+        "text-error": "#ffffff",
+        "text-accent": "#ffffff",
+        "block-cursor-background": "#606060",
+        "footer-key-foreground": "#ffffff",
+        "footer-background": "#202020",
+        "border": "#c0c0c0",
+        "border-blurred": "#808080",
+    },
+)
+THEMES = (DARK, LIGHT, CONTRAST, MONOCHROME)
+
+
+def after(name: str) -> Theme:
+    """The theme that comes next; the first one after a theme of others."""
+    names = [theme.name for theme in THEMES]
+    return THEMES[(names.index(name) + 1) % len(THEMES)] if name in names else THEMES[0]

@@ -119,7 +119,7 @@ async def test_audit(run_app, fake, looks, size):
         await until(pilot, on(app, ConfirmScreen))
         await pilot.press("y")
         await until(pilot, lambda: len(app.fleet.acted) == 2)
-        await pilot.press("u")
+        await pilot.press("9")
         await until(pilot, lambda: "✕ failed" in screen_text(app))
         app.clear_notifications()
         await looks(app, pilot)

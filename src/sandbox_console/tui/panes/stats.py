@@ -37,9 +37,11 @@ def _rate(value: float | None) -> str:
     return DASH if value is None else f"{size(value)}/s"
 
 
+CPU = Series("CPU", _percent, 10)
+MEMORY = Series("Memory", size, 1 << 20)
 _SERIES: tuple[tuple[str, Series, Callable[[Stats], float | None]], ...] = (
-    ("cpu", Series("CPU", _percent, 10), lambda one: one.cpu_percent),
-    ("memory", Series("Memory", size, 1 << 20), lambda one: one.memory_bytes),
+    ("cpu", CPU, lambda one: one.cpu_percent),
+    ("memory", MEMORY, lambda one: one.memory_bytes),
     ("pids", Series("Processes", _count, 4), lambda one: one.pids),
     ("rx", Series("Network in", _rate, 1024), lambda one: one.net_rx),
     ("tx", Series("Network out", _rate, 1024), lambda one: one.net_tx),

@@ -30,7 +30,7 @@ TABS = (
     Tab("files", "Files", "", "#files-table"),
     Tab("egress", "Egress", "o", "#egress-table"),
     Tab("events", "Events", "", "#events-table"),
-    Tab("audit", "Audit", "u", "#audit-table"),
+    Tab("audit", "Audit", "9", "#audit-table"),
     Tab("inspect", "Inspect", "", "#inspect-tree"),
 )
 _SHORT = {"processes": "Procs"}

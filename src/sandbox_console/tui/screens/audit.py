@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import ClassVar
 
 from textual import on
@@ -20,6 +19,7 @@ from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui import audit_filter
+from sandbox_console.tui.chain import chain_words, clock_words
 from sandbox_console.tui.panes.audit import audit_row, entry_words
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.screens.text import TextScreen
@@ -137,25 +137,11 @@ class AuditScreen(Screen[SandboxRef | None]):
         if shipping.problem:
             return self._state() + plain(f"\n✕ not shipped: {shipping.problem}", "$text-warning")
         if shipping.at is not None:
-            return self._state() + plain(f"\n● shipped, all of it at {_clock_words(shipping.at)}", "$dim")
+            return self._state() + plain(f"\n● shipped, all of it at {clock_words(shipping.at)}", "$dim")
         return self._state()
 
     def _state(self) -> Content:
-        if problem := self._service.trail.problem:
-            return plain(f"✕ it cannot be written: {problem}", "$text-error")
-        if self._verifying:
-            return plain("◌ verifying every row …", "$dim")
-        if self._verified is None:
-            return plain("not verified yet", "$dim")
-        at, found = self._verified
-        when = _clock_words(at)
-        if not found.ok:
-            return plain(f"✕ BROKEN, verified {when}: {found.problem}", "$text-error")
-        words = f"● the chain holds: {found.rows:,} rows in {found.segments} segments, verified {when}"
-        if found.anchored_at is None:
-            return plain(f"{words}, no anchor yet", "$text-success")
-        anchored = datetime.fromtimestamp(found.anchored_at).astimezone()
-        return plain(f"{words}, anchored {anchored:%m-%d %H:%M:%S}", "$text-success")
+        return chain_words(self._service.trail.problem, self._verified, verifying=self._verifying)
 
     # --- keys
 
@@ -229,10 +215,6 @@ class AuditScreen(Screen[SandboxRef | None]):
         entry = self._entries.get(self._key())
         if entry is not None:
             self.app.push_screen(TextScreen(f"Audit row {entry.attempt.seq}", entry_words(entry)))
-
-
-def _clock_words(at: float) -> str:
-    return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
 
 
 def ref_in(entry: AuditEntry) -> SandboxRef | None:

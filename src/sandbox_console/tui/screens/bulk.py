@@ -138,12 +138,13 @@ class BulkScreen(Screen[None]):
     BulkScreen { background: $background; }
     BulkScreen > #bulk-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
     BulkScreen > #bulk-note { height: auto; max-height: 4; padding: 0 1; background: $panel; color: $text-muted; }
+    BulkScreen FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
     BulkScreen Footer { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "again", "Try the rest again"),
-        Binding("x", "stop", "Begin no more"),
-        Binding("c", "copy", "Copy the results"),
+        Binding("r", "again", "Again"),
+        Binding("x", "stop", "No more"),
+        Binding("c", "copy", "Copy"),
         Binding("escape,q,J", "leave", "Back"),
         Binding("question_mark", "app.help", "Help"),
     ]

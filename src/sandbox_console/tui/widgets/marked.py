@@ -6,6 +6,7 @@ from collections.abc import Container, Hashable, Iterable
 from typing import ClassVar
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -25,7 +26,7 @@ class MarkedTable(FleetTable):
     """
 
     DEFAULT_CSS = """
-    MarkedTable > .table--mark { color: $text-warning; text-style: bold; }
+    MarkedTable > .table--mark { color: $text-warning; }
     MarkedTable > .table--marked { background: $warning 12%; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"table--mark", "table--marked"}
@@ -106,12 +107,12 @@ class MarkedTable(FleetTable):
         at = self.scroll_offset.y + y - HEADER_ROWS
         if not self.marks or y < HEADER_ROWS or at >= len(self.rows) or self.rows[at].key not in self.marks:
             return strip
-        sign = Strip([Segment(MARK, self.get_component_rich_style("table--mark"))])
-        strip = Strip.join([strip.crop(0, 1), sign, strip.crop(2)])
-        if self.rows[at].key == self.cursor_key:
-            return strip
-        tint = self.get_component_rich_style("table--marked", partial=True)
-        return Strip(Segment.apply_style(strip, post_style=tint), strip.cell_length)
+        if self.rows[at].key != self.cursor_key:  # whose own ground says more
+            tint = Style(bgcolor=self.get_component_rich_style("table--marked").bgcolor)
+            strip = Strip(Segment.apply_style(strip, post_style=tint), strip.cell_length)
+        ink = Style(color=self.get_component_rich_style("table--mark").color, bold=True)
+        sign = Strip([Segment(MARK, (under.style or Style.null()) + ink) for under in strip.crop(1, 2)])
+        return Strip.join([strip.crop(0, 1), sign, strip.crop(2)])
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)

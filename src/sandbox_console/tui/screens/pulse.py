@@ -1,0 +1,121 @@
+"""The whole fleet on one page: states, load over time, trouble, backends, and whether the audit log holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Grid, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.audit import Verification
+from sandbox_console.service import Console, Feed
+from sandbox_console.tui import pulse
+from sandbox_console.tui.chain import chain_words
+from sandbox_console.tui.panes.stats import CPU, MEMORY
+from sandbox_console.tui.safety import plain
+from sandbox_console.tui.showing import put
+from sandbox_console.tui.state import FleetState
+from sandbox_console.tui.widgets.graph import Graph
+
+DRAW_S = 1.0
+PAST_S = 3600.0
+"""How far back denials are counted."""
+
+
+class PulseScreen(Screen[None]):
+    """Drawn anew each second from the state; it asks the backends for nothing but denials."""
+
+    DEFAULT_CSS = """
+    PulseScreen { background: $background; }
+    PulseScreen > #pulse-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    PulseScreen > #pulse-top { height: auto; max-height: 50%; scrollbar-size-vertical: 1; }
+    PulseScreen #pulse-facts { grid-size: 2; grid-gutter: 0 2; height: auto; grid-rows: auto; }
+    PulseScreen #pulse-facts Static { height: auto; padding: 0 1; }
+    PulseScreen > #pulse-graphs { grid-size: 2; grid-gutter: 0 2; height: 1fr; min-height: 5; }
+    PulseScreen Graph { height: 100%; }
+    PulseScreen > #pulse-trouble { height: auto; padding: 0 1; border-top: solid $border-blurred; }
+    PulseScreen > #pulse-audit { height: auto; max-height: 3; padding: 0 1; }
+    PulseScreen Footer { height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b", "app.backends", "Backends"),
+        Binding("i", "app.egress", "Egress inbox"),
+        Binding("h", "app.audit", "Audit"),
+        Binding("escape,q,u", "dismiss", "Back"),
+        Binding("question_mark", "app.help", "Help"),
+    ]
+
+    def __init__(
+        self, console: Console, history: pulse.History, state: Callable[[], FleetState], clock: Callable[[], float]
+    ) -> None:
+        super().__init__()
+        self._service = console
+        self._history = history
+        self._state = state
+        self._clock = clock
+        self._feed = Feed()
+        self._verified: tuple[float, Verification] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="pulse-title", markup=False)
+        with VerticalScroll(id="pulse-top"), Grid(id="pulse-facts"):
+            yield Static(id="pulse-states", markup=False)
+            yield Static(id="pulse-backends", markup=False)
+        with Grid(id="pulse-graphs"):
+            yield Graph(CPU, id="pulse-cpu")
+            yield Graph(MEMORY, id="pulse-memory")
+        yield Static(id="pulse-trouble", markup=False)
+        yield Static(id="pulse-audit", markup=False)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.set_interval(DRAW_S, self._draw)
+        self.run_worker(self._follow(), group="pulse-feed", exclusive=True)
+        self.run_worker(self._verify(), group="pulse-verify")
+        self.call_after_refresh(self._draw)
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    async def _follow(self) -> None:
+        try:
+            feed = self._service.egress.feed(since=self._clock() - PAST_S, follow=True)
+            async with aclosing(feed) as records:  # type: ignore[type-var]
+                async for sandbox, record in records:
+                    self._feed.add(sandbox.ref, sandbox.name, record)
+        except ConsoleError as error:
+            self.notify(error.message, title="egress", severity="warning")
+
+    async def _verify(self) -> None:
+        try:
+            self._verified = (self._clock(), await self._service.verify())
+        except ConsoleError as error:
+            self.notify(error.message, title="audit", severity="error")
+        self._draw()
+
+    def _draw(self) -> None:
+        state, now = self._state(), self._clock()
+        totals = list(self._history.totals)
+        latest = totals[-1] if totals else pulse.total(state)
+        put(self, "#pulse-title", _title(latest, state.missed))
+        put(self, "#pulse-states", pulse.state_words(state, self.size.width // 2 - 2))
+        put(self, "#pulse-backends", pulse.backend_words(state))
+        put(self, "#pulse-trouble", pulse.trouble_words(state, self._feed, now))
+        chain = chain_words(state.audit_problem, self._verified, verifying=self._verified is None)
+        put(self, "#pulse-audit", Content.assemble(f"{'Audit log':<18}", chain))
+        for graph in self.query("#pulse-cpu").results(Graph):
+            graph.show([one.cpu_percent for one in totals], None)
+        for graph in self.query("#pulse-memory").results(Graph):
+            graph.show([one.memory_bytes for one in totals], None)
+
+
+def _title(latest: pulse.Total, missed: int) -> Content:
+    words = [("Pulse", "bold $primary"), (f"  {latest.measured} of {latest.running} running are measured", "$dim")]
+    return Content.assemble(*words, plain(f"  {missed} events missed" if missed else "", "$text-warning"))
