@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar, assert_never
 
 from sandbox_console.model.event import (
     Acted,
@@ -17,15 +17,51 @@ from sandbox_console.model.event import (
     Sampled,
 )
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats, Status
-from sandbox_console.tui.state import ACTED_KEPT, Began, Ended, FleetState, News, ShellClosed, ShellOpened
+from sandbox_console.tui.state import (
+    ACTED_KEPT,
+    SAMPLES_KEPT,
+    Began,
+    Denial,
+    Ended,
+    FleetState,
+    News,
+    Refused,
+    ShellClosed,
+    ShellOpened,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def reduce(state: FleetState, events: Iterable[News]) -> FleetState:
-    """The state after these events. Maps are copied once a batch: 1 ms for 10,000 sandboxes."""
+    """The state after these events. A map that nothing changed in is the same object, so that views can tell."""
     draft = _Draft(state)
     for event in events:
         draft.take(event)
     return draft.done()
+
+
+class _Map(Generic[K, V]):
+    """A map that is copied at its first change: 0.1 ms for 10,000 entries."""
+
+    def __init__(self, before: Mapping[K, V]) -> None:
+        self.now = before
+        self._own: dict[K, V] | None = None
+
+    def change(self) -> dict[K, V]:
+        """The copy, to change."""
+        if self._own is None:
+            self.now = self._own = dict(self.now)
+        return self._own
+
+    def put(self, key: K, value: V) -> None:
+        if self.now.get(key) is not value:
+            self.change()[key] = value
+
+    def drop(self, key: K) -> None:
+        if key in self.now:
+            del self.change()[key]
 
 
 class _Draft:
@@ -33,10 +69,12 @@ class _Draft:
 
     def __init__(self, state: FleetState) -> None:
         self.before = state
-        self.sandboxes: dict[SandboxRef, Sandbox] = dict(state.sandboxes)
-        self.stats: dict[SandboxRef, Stats] = dict(state.stats)
-        self.health: dict[tuple[str, str], BackendHealth] = dict(state.health)
-        self.busy: dict[SandboxRef, str] = dict(state.busy)
+        self.sandboxes: _Map[SandboxRef, Sandbox] = _Map(state.sandboxes)
+        self.stats: _Map[SandboxRef, Stats] = _Map(state.stats)
+        self.history: _Map[SandboxRef, tuple[Stats, ...]] = _Map(state.history)
+        self.denied: _Map[SandboxRef, Denial] = _Map(state.denied)
+        self.health: _Map[tuple[str, str], BackendHealth] = _Map(state.health)
+        self.busy: _Map[SandboxRef, str] = _Map(state.busy)
         self.shells = set(state.shells)
         self.acted = list(state.acted)
         self.audit_problem = state.audit_problem
@@ -51,9 +89,11 @@ class _Draft:
             case Removed(ref):
                 self._drop(ref)
             case HealthChanged(health):
-                self.health[health.backend, health.host] = health
+                self.health.put((health.backend, health.host), health)
             case Sampled(ref, stats):
                 self._sample(ref, stats)
+            case Refused(ref, host, at):
+                self._refuse(ref, host, at)
             case Acted():
                 self.acted.append(event)
             case AuditChanged(reason):
@@ -61,9 +101,9 @@ class _Draft:
             case Gap(count):
                 self.missed += count
             case Began(ref, verb):
-                self.busy[ref] = verb
+                self.busy.put(ref, verb)
             case Ended(ref):
-                self.busy.pop(ref, None)
+                self.busy.drop(ref)
             case ShellOpened(ref):
                 self.shells.add(ref)
             case ShellClosed(ref):
@@ -73,32 +113,44 @@ class _Draft:
 
     def _list(self, backend: str, host: str, sandboxes: Iterable[Sandbox]) -> None:
         found = {sandbox.ref for sandbox in sandboxes}
-        for ref in [ref for ref in self.sandboxes if (ref.backend, ref.host) == (backend, host) and ref not in found]:
+        here = (backend, host)
+        for ref in [ref for ref in self.sandboxes.now if (ref.backend, ref.host) == here and ref not in found]:
             self._drop(ref)
         for sandbox in sandboxes:
             self._put(sandbox)
 
     def _put(self, sandbox: Sandbox) -> None:
-        self.sandboxes[sandbox.ref] = sandbox
+        self.sandboxes.put(sandbox.ref, sandbox)
         if sandbox.status is not Status.RUNNING:
-            self.stats.pop(sandbox.ref, None)
+            self.stats.drop(sandbox.ref)
+            self.history.drop(sandbox.ref)
 
     def _drop(self, ref: SandboxRef) -> None:
-        self.sandboxes.pop(ref, None)
-        self.stats.pop(ref, None)
+        self.sandboxes.drop(ref)
+        self.stats.drop(ref)
+        self.history.drop(ref)
+        self.denied.drop(ref)
 
     def _sample(self, ref: SandboxRef, stats: Stats) -> None:
-        sandbox = self.sandboxes.get(ref)
+        sandbox = self.sandboxes.now.get(ref)
         if sandbox is not None and sandbox.status is Status.RUNNING:  # a late sample of one that ended tells nothing
-            self.stats[ref] = stats
+            self.stats.put(ref, stats)
+            self.history.put(ref, (*self.history.now.get(ref, ())[1 - SAMPLES_KEPT :], stats))
+
+    def _refuse(self, ref: SandboxRef, host: str, at: float) -> None:
+        if ref in self.sandboxes.now:
+            before = self.denied.now.get(ref)
+            self.denied.put(ref, Denial(before.count + 1 if before else 1, host, at))
 
     def done(self) -> FleetState:
         return dataclasses.replace(
             self.before,
-            sandboxes=self.sandboxes,
-            stats=self.stats,
-            health=self.health,
-            busy=self.busy,
+            sandboxes=self.sandboxes.now,
+            stats=self.stats.now,
+            history=self.history.now,
+            denied=self.denied.now,
+            health=self.health.now,
+            busy=self.busy.now,
             shells=frozenset(self.shells),
             acted=tuple(self.acted[-ACTED_KEPT:]),
             audit_problem=self.audit_problem,

@@ -10,6 +10,8 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, S
 
 ACTED_KEPT = 200
 """Ended actions that the state remembers; the audit log has them all."""
+SAMPLES_KEPT = 12
+"""Samples of a sandbox that the small graphs of the list show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +43,40 @@ class ShellClosed:
     ref: SandboxRef
 
 
-News = Event | Began | Ended | ShellOpened | ShellClosed
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A sandbox asked for a host and did not get it; ``at`` is seconds since the epoch."""
+
+    ref: SandboxRef
+    host: str
+    at: float
+
+
+News = Event | Began | Ended | ShellOpened | ShellClosed | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """How often a sandbox was refused a host, and the last time."""
+
+    count: int
+    host: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
     """Every sandbox, sample and backend as last heard of.
 
-    ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why nothing can be
+    ``history`` holds the last samples of each, the newest last; ``denied`` who was refused a host since the console
+    began to look. ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why nothing can be
     changed now, ``missed`` how many events this viewer was too slow for.
     """
 
     sandboxes: Mapping[SandboxRef, Sandbox] = field(default_factory=dict)
     stats: Mapping[SandboxRef, Stats] = field(default_factory=dict)
+    history: Mapping[SandboxRef, tuple[Stats, ...]] = field(default_factory=dict)
+    denied: Mapping[SandboxRef, Denial] = field(default_factory=dict)
     health: Mapping[tuple[str, str], BackendHealth] = field(default_factory=dict)
     busy: Mapping[SandboxRef, str] = field(default_factory=dict)
     shells: frozenset[SandboxRef] = frozenset()

@@ -9,37 +9,8 @@ from sandbox_console.model.action import Kill, Remove, Update
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.tui import words
-from sandbox_console.tui.filters import parse_filter
 from sandbox_console.tui.formdata import parse, texts_of
 from sandbox_console.tui.offers import VERBS, accepted, command_line, must_type, unfit
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("", {"agent", "builder", "crashed", "done", "theirs", "lost"}),
-        ("agent", {"agent"}),
-        ("AGENT", set()),
-        ("^(agent|done)$", {"agent", "done"}),
-        ("!running", {"crashed", "done", "lost"}),
-        ("postgres", {"theirs"}),
-        ("-l team=red", {"agent"}),
-        ("-l team", {"agent", "done"}),
-        ("!-l team", {"builder", "crashed", "theirs", "lost"}),
-        ("-f bdr", {"builder"}),
-        ("cccc", {"crashed"}),
-        ("(", set()),
-        ("!", {"agent", "builder", "crashed", "done", "theirs", "lost"}),
-    ],
-)
-def test_filter(text, names):
-    assert {one.name for one in fleet() if parse_filter(text).matches(one)} == names
-
-
-def test_a_broken_expression_is_searched_as_text_and_says_so():
-    found = parse_filter("a(b")
-    assert found.note == "as plain text"
-    assert found.matches(sandbox("1", "a(b"))
 
 
 def test_the_form_gives_back_what_a_spec_says():

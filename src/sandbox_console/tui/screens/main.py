@@ -18,7 +18,7 @@ from textual.widgets import Footer, Input, Static
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Console, find_paths
 from sandbox_console.tui import asking
-from sandbox_console.tui.filters import Filter, parse_filter
+from sandbox_console.tui.filters import Filter, FilterError, parse_filter
 from sandbox_console.tui.keys import MAIN_KEYS
 from sandbox_console.tui.messages import FormAsked
 from sandbox_console.tui.offers import VERBS
@@ -151,7 +151,7 @@ class MainScreen(Screen[None]):
         if not self.is_mounted or not self.children:  # news may come while the app is ending
             return
         state = self.state
-        shown = [sandbox for sandbox in state.sandboxes.values() if self._filter.matches(sandbox)]
+        shown = [sandbox for sandbox in state.sandboxes.values() if self._filter.matches(sandbox, state, self._clock())]
         shown.sort(key=lambda one: (-(one.created_at or 0), one.name))  # newest first, till sorted otherwise
         self.set_class(not shown, "-empty")
         self.table.set_rows(self._rows.of(state, shown, self._clock()))
@@ -224,7 +224,8 @@ class MainScreen(Screen[None]):
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
-        self._filter = parse_filter(event.value)
+        with contextlib.suppress(FilterError):  # the rows of the last good one stay
+            self._filter = parse_filter(event.value)
         self._draw()
 
     @on(Input.Submitted, "#filter")
