@@ -12,7 +12,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import platformdirs
@@ -23,6 +23,8 @@ from sandbox_console.model import hosts
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource, problem
 
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 _APP = "sandbox-console"
 _PREFIX = "SANDBOX_CONSOLE_"
 
@@ -32,8 +34,8 @@ class TuiOptions:
     """The ``[tui]`` table. ``stats_interval_s`` is the time between samples of the visible rows."""
 
     theme: str = "sandbox-console"
-    stats_interval_s: float = 2.0
-    log_memory_mib: int = 64
+    stats_interval_s: Positive = 2.0
+    log_memory_mib: AtLeastOne = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +53,8 @@ class LogOptions:
     highlight: dict[str, HighlightRule] = field(default_factory=dict)
     json: bool = True
     retain: bool = False
-    retain_mib: int = 256
-    retain_each_mib: int = 16
+    retain_mib: AtLeastOne = 256
+    retain_each_mib: AtLeastOne = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +62,16 @@ class ShipOptions:
     """The ``[audit.ship]`` table. ``dsn`` is where PostgreSQL's address is: ``env:NAME`` or ``file:PATH``."""
 
     dsn: str = ""
-    interval_s: float = 5.0
+    interval_s: Positive = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
     """The ``[audit]`` table: when a segment is sealed, and how many and how long they are kept (unset: all)."""
 
-    segment_mib: int = 64
-    keep_segments: int | None = None
-    keep_days: float | None = None
+    segment_mib: AtLeastOne = 64
+    keep_segments: AtLeastOne | None = None
+    keep_days: Positive | None = None
     archive: str = ""
     ship: ShipOptions = field(default_factory=ShipOptions)
 
@@ -85,8 +87,8 @@ class RecordingOptions:
     """The ``[recording]`` table. Where ``mode`` is ``required`` a shell that cannot be recorded is refused."""
 
     mode: Literal["off", "best-effort", "required"] = "off"
-    max_mib: int = 64
-    keep_mib: int = 1024
+    max_mib: AtLeastOne = 64
+    keep_mib: AtLeastOne = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,8 +237,8 @@ def _check(config: Config, where: str) -> None:
         except ValueError as error:
             raise ConfigError(f"{where}: policy.egress: {error}") from None
     _check_logs(config.logs, where)
-    if config.recording.max_mib < 1 or config.recording.keep_mib < config.recording.max_mib:
-        raise ConfigError(f"{where}: recording.max_mib must be at least 1, and recording.keep_mib no less than it")
+    if config.recording.keep_mib < config.recording.max_mib:
+        raise ConfigError(f"{where}: recording.keep_mib is less than recording.max_mib")
 
 
 def _check_logs(options: LogOptions, where: str) -> None:
@@ -247,5 +249,3 @@ def _check_logs(options: LogOptions, where: str) -> None:
             compile_pattern(rule.pattern)
         except UsageError as error:
             raise ConfigError(f"{where}: logs.highlight.{name}: {error.message}", hint=error.hint) from None
-    if options.retain_mib < 1 or options.retain_each_mib < 1:
-        raise ConfigError(f"{where}: logs.retain_mib and logs.retain_each_mib must be at least 1")

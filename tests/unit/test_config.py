@@ -1,0 +1,50 @@
+"""What the configuration refuses, with the place and the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox_console.errors import ConfigError
+from sandbox_console.service.config import Config, Paths, load
+
+
+@pytest.fixture
+def loaded(tmp_path, monkeypatch):
+    def read(text: str) -> Config:
+        file = tmp_path / "config.toml"
+        file.write_text(text)
+        return load(Paths(file, tmp_path))
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[tui]\nstats_interval_s = 0", "$.tui.stats_interval_s"),
+        ("[tui]\nstats_interval_s = -1.5", "> 0"),
+        ("[tui]\nlog_memory_mib = 0", "$.tui.log_memory_mib"),
+        ('[tui]\nlog_memory_mib = "much"', "$.tui.log_memory_mib"),
+        ("[logs]\nretain_mib = 0", ">= 1"),
+        ("[audit]\nsegment_mib = 0", "$.audit.segment_mib"),
+        ("[audit]\nkeep_segments = 0", "$.audit.keep_segments"),
+        ("[audit]\nkeep_days = 0", "$.audit.keep_days"),
+        ("[audit.ship]\ninterval_s = 0", "$.audit.ship.interval_s"),
+        ("[recording]\nmax_mib = 100\nkeep_mib = 50", "recording.keep_mib is less"),
+        ('[recording]\nmode = "sometimes"', "$.recording.mode"),
+        ("[recordings]\nmode = 'off'", "recording"),
+        ("[tui]\nthem = 'x'", "theme"),
+        ("[secrets.X]\nfrom = 'nowhere'", "secrets.X"),
+        ("[policy]\negress = ['https://x']", "policy.egress"),
+        ("= 3", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_name(loaded, text, told):
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    assert told in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_what_can_be_is_taken(loaded):
+    config = loaded("[tui]\nstats_interval_s = 1\n[audit]\nkeep_days = 0.5\n[recording]\nmode = 'required'")
+    assert (config.tui.stats_interval_s, config.audit.keep_days, config.recording.mode) == (1.0, 0.5, "required")
