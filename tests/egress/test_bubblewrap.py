@@ -274,6 +274,9 @@ async def test_the_rules_in_force_and_what_they_decide(make, outside, allowed):
     assert [(rule.pattern, rule.source) for rule in state.rules] == [(one, "spec") for one in allowed]
     assert (await box.ask("good.example.com", secure.port)).allowed
     assert (await box.ask("evil.example.net", 443)).reason == "not_allowed"
+    await box.put(*allowed, "münchen.example.com")
+    assert (await box.ask("xn--mnchen-3ya.example.com", 443)).rule == "münchen.example.com"
+    assert (await box.ask("MÜNCHEN.example.com.", 443)).allowed
     await box.put(*allowed, EgressRule("evil.example.net", until=time.time() + 1000, source="live"))
     assert (await box.ask("evil.example.net", 443)).rule == "evil.example.net"
     assert (await box.backend.egress(box.ref)).rules[-1].source == "live"

@@ -50,6 +50,41 @@ def test_it_is_standard_library_only_and_runs_alone(program, tmp_path):
     assert bundle.build() == program.read_bytes()
 
 
+def test_it_imports_nothing_once_it_has_given_up_root(program):
+    """Its interpreter may be in a folder that its own user cannot read."""
+    script = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import sandbox_console.egress.main
+class Closed:
+    def find_spec(self, name, path=None, target=None):
+        raise ImportError(f"{name} is imported late")
+sys.meta_path.insert(0, Closed())
+from sandbox_console.egress.decide import verdict
+from sandbox_console.egress.resolve import resolve
+from sandbox_console.model.egress import EgressRule
+assert verdict([EgressRule("m\u00fcnchen.example.com")], "xn--mnchen-3ya.example.com", 443).allowed
+assert not verdict([EgressRule("example.com")], "\u00e4.example.com", 443).allowed
+import asyncio, json, socket
+json.loads(json.dumps({"a": 1.5}))
+async def serve():
+    loop = asyncio.get_running_loop()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    client = asyncio.ensure_future(asyncio.to_thread(socket.create_connection, listener.getsockname()))
+    (await loop.sock_accept(listener))[0].close()
+    (await client).close()
+    listener.close()
+    try:
+        await resolve("m\u00fcnchen.invalid", {})
+    except OSError:
+        pass
+asyncio.run(serve())
+"""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script, str(program)], capture_output=True, text=True)  # noqa: PLW1510
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_https_to_an_allowed_host(gateway, outside, ca):
     secure, _ = outside
     answer = https(gateway, ca, f"good.example.com:{secure.port}", "good.example.com")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import encodings.idna  # noqa: F401 - getaddrinfo needs it later, and then it may not be readable
+import encodings.idna  # names need it and punycode later, and then they may not be readable
+import encodings.punycode  # noqa: F401
 import ipaddress
 import json
 import os

@@ -52,7 +52,7 @@ def normalise(host: str) -> str:
         raise ValueError(f"{host!r} has a letter that IDNA versions read differently; write the name as xn--...")
     try:
         name = host.lower() if host.isascii() else host.encode("idna").decode("ascii").lower()
-    except UnicodeError:
+    except (UnicodeError, LookupError):  # the codec could not be loaded
         raise ValueError(f"{host!r} is not a host name") from None
     labels = name.split(".")
     if len(name) > 253 or not all(_LABEL.match(label) for label in labels):
