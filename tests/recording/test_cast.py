@@ -36,6 +36,7 @@ async def test_what_is_shown_is_in_the_file_with_its_hash(writer):
         ("o", "gr"), ("o", "ü\ufffd\x1b[31mred\r\n"), ("r", "100x40"),
     ]  # fmt: skip
     assert told.sha256 == hashlib.sha256(writer.path.read_bytes()).hexdigest()
+    assert writer.path.read_bytes().decode("ascii").replace("\n", "").isprintable()
     assert (told.id, told.size_bytes, told.cut) == ("one", writer.path.stat().st_size, False)
     assert writer.path.stat().st_mode & 0o777 == 0o600
     assert writer.path.parent.stat().st_mode & 0o777 == 0o700

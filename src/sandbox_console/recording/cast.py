@@ -1,4 +1,7 @@
-"""Recordings in asciinema's format, version 2: https://docs.asciinema.org/manual/asciicast/v2/."""
+"""Recordings in asciinema's format, version 2: https://docs.asciinema.org/manual/asciicast/v2/.
+
+The files are ASCII, so that one printed on a terminal as it is acts on nothing.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class Writer:
 
     async def begin(self) -> None:
         """Make the file, 0600. Raises OSError."""
-        line = json.dumps({"version": 2, **self._header}, ensure_ascii=False) + "\n"
+        line = json.dumps({"version": 2, **self._header}) + "\n"
         await asyncio.to_thread(_make, self.path, line)
 
     async def output(self, data: bytes) -> None:
@@ -86,7 +89,7 @@ class Writer:
             self._cut = True
             kind, text = "m", "the recording ends here: it reached recording.max_mib"
         at = round(time.monotonic() - self._began, 6)
-        self._held.append(json.dumps([at, kind, text], ensure_ascii=False) + "\n")
+        self._held.append(json.dumps([at, kind, text]) + "\n")
         self._size += len(text)
 
     async def _write(self) -> None:
@@ -139,13 +142,13 @@ def _make(path: Path, line: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
-        file.write(line.encode("utf-8", "replace"))
+        file.write(line.encode())
 
 
 def _append(path: Path, lines: str) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     with os.fdopen(fd, "ab") as file:
-        file.write(lines.encode("utf-8", "replace"))
+        file.write(lines.encode())
 
 
 def _finish(path: Path, mask: Callable[[list[str]], list[str]]) -> tuple[str, int]:
@@ -160,12 +163,9 @@ def _finish(path: Path, mask: Callable[[list[str]], list[str]]) -> tuple[str, in
 
 
 def _rewrite(path: Path, events: list[Event], masked: list[str]) -> None:
-    header = json.dumps(read_header(path), ensure_ascii=False) + "\n"
+    header = json.dumps(read_header(path)) + "\n"
     texts = iter(masked)
-    lines = [
-        json.dumps([at, kind, next(texts) if kind == "o" else text], ensure_ascii=False) + "\n"
-        for at, kind, text in events
-    ]
+    lines = [json.dumps([at, kind, next(texts) if kind == "o" else text]) + "\n" for at, kind, text in events]
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     _make(fresh, header)
