@@ -51,6 +51,14 @@ def test_a_big_file_and_standard_streams(cli: Cli, box: str, tmp_path: Path) -> 
     assert cli.ok("exec", box, "--", "cmp", "/tmp/there", "/home/sandbox/there") == b""
 
 
+def test_what_is_no_file_and_no_folder_is_refused_alone(cli: Cli, box: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for words in ((str(tmp_path / "pipe"), f"{box}:/tmp"), (f"{box}:/dev/zero", str(tmp_path))):
+        done = cli("cp", *words)
+        assert (done.returncode, b"neither a file" in done.stderr, b"exec" in done.stderr) == (2, True, True)
+    assert [row for row in cli.json("audit", "ls") if row["action"] in ("upload", "download")] == []
+
+
 def test_what_a_hostile_sandbox_made_stays_in_its_place(cli: Cli, box: str, tmp_path: Path) -> None:
     script = "mkdir /tmp/d; cd /tmp/d; ln -s /etc/passwd abs; ln -s ../../../../etc up; echo ok >good; chmod 4777 good; mkfifo f"
     cli.ok("exec", box, "--", "sh", "-c", script)

@@ -42,6 +42,11 @@ class TarScanner:
         self._extended: dict[str, str] = {}
         self.ended = False
 
+    @property
+    def within(self) -> bool:
+        """Whether what came so far ends in the middle of a member; its last block's padding may be missing."""
+        return not self.ended and (self._skip >= _BLOCK or bool(self._rest))
+
     def feed(self, chunk: bytes) -> Iterator[Member]:
         """The members whose headers are complete now."""
         self._rest += chunk
@@ -99,16 +104,20 @@ async def guarded(archive: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The same chunks. Raises UsageError at a member that would be unpacked outside the folder, before it is passed on.
 
     That is an absolute name, a ``..`` in it, a hard link to such a name, and a member that lies below a symbolic
-    link of the same archive. Also for what is no tar.
+    link of the same archive. Also for what is no tar, nothing at all, and one that is cut off in a member.
     """
-    scanner, links = TarScanner(), set[str]()
+    scanner, links, came = TarScanner(), set[str](), False
     async for chunk in archive:
+        came = came or bool(chunk)
         try:
             for member in scanner.feed(chunk):
                 _refuse_escape(member, links)
         except (ValueError, tarfile.TarError) as error:
             raise UsageError(f"the archive is not a tar: {error}", hint="make it with tar -cf, uncompressed") from error
         yield chunk
+    if not came or scanner.within:
+        why = "it is cut off" if came else "nothing came"
+        raise UsageError(f"the archive is not a whole tar: {why}", hint="tar -cf - PATH makes one")
 
 
 def _refuse_escape(member: Member, links: set[str]) -> None:

@@ -71,6 +71,9 @@ def _split(word: str) -> tuple[str, str] | None:
     return (name, f"/{path}") if colon and name and not word.startswith(("/", ".")) else None
 
 
+_SPECIAL = "is neither a file, a folder nor a link"
+
+
 class _Copy:
     """One copy: its progress, what it left out, and its end."""
 
@@ -91,6 +94,8 @@ class _Copy:
                 raise UsageError("a tar is not for a terminal", hint="pass it on: ... | tar -t")
             return await self._perform(console, found, Download(found.ref, path or "/"), self._to_stdout)
         asked = await console.inside.stat(found.ref, path or "/")
+        if asked.kind is FileKind.OTHER:
+            raise UsageError(f"{path} {_SPECIAL}", hint=f"sandbox-console exec {found.name} -- cat {path}")
         self._progress.total = asked.size if asked.kind is FileKind.FILE else None
         if self._context.args.follow_link:
             path = await _followed(console, found, path)
@@ -115,6 +120,8 @@ class _Copy:
         folder = source.is_dir() and not link
         if not link and not source.exists():
             raise NotFound(f"there is no {here} here")
+        if not (link or folder or source.is_file()):
+            raise UsageError(f"{here} {_SPECIAL}", hint="pass its bytes on stdin: sandbox-console exec NAME -- ...")
         if not folder:
             self._progress.total = 0 if link else source.stat().st_size
         path, name = await _place_inside(console, found, self._words.inside, here, folder=folder)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox_console.errors import SecretError
+from sandbox_console.model.sandbox import HealthState
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets import local
 from sandbox_console.secrets.binding import unkept
@@ -57,7 +58,9 @@ class Secrets:
             SecretInfo(name, one.shown, one.kind, one.inject, one.hosts, tuple(sorted(users.get(name, ()))))
             for name, one in sorted(self._vault.table.items())
         ]
-        return found, [f"{health.backend} ({health.reason})" for health in healths if not health.ok]
+        # What cannot work here at all has no sandboxes either.
+        silent = [one for one in healths if one.state is HealthState.UNREACHABLE] if found else []
+        return found, [f"{one.backend} ({one.reason})" for one in silent]
 
     async def checked(self, one: SecretInfo) -> SecretInfo:
         """Read a secret, and tell whether that worked."""
