@@ -68,6 +68,8 @@ def test_seeing(golden: Golden) -> None:
 def test_explaining(golden: Golden) -> None:
     both(golden, "egress test agent acme.org")
     both(golden, "egress test agent acme.org:8080")
+    golden("egress test agent https://acme.org/path")
+    golden("egress test agent ''")
     for target in ("example.com", "a.example.com:80", "evil.example", "169.254.169.254", "::1", "acme.org:x", "a_b!"):
         golden(f"egress test agent {target}")
     golden("egress deny agent acme.org --for 1h")

@@ -161,19 +161,20 @@ def _left(rule: EgressRule, now: float) -> str:
 
 
 async def _change(context: Context, console: Console, found: Sandbox) -> int:
-    action = _action(context, found)
+    began = time.time()
+    action = _action(context, found, began)
     operation = console.perform(action, consent=context.consent(found.ref.id))
     result = await follow(context, operation)
     if context.json:
         context.record({"name": found.name, "ref": str(found.ref), "audit_id": result.audit_id} | result.details)
-    return _tell(context, found, result)
+    return _tell(context, found, result, began)
 
 
-def _action(context: Context, found: Sandbox) -> EgressAction:
+def _action(context: Context, found: Sandbox, now: float) -> EgressAction:
     args = context.args
     if args.what == "remove":
         return ChangeEgress(found.ref, remove=tuple(args.hosts))
-    until = time.time() + _seconds(args.period) if args.period else None
+    until = now + _seconds(args.period) if args.period else None
     if args.what == "deny":
         return DenyEgress(found.ref, tuple(args.hosts), until)
     return ChangeEgress(found.ref, tuple(EgressRule(host, Effect.ALLOW, until, "live") for host in args.hosts))
@@ -189,9 +190,9 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _tell(context: Context, found: Sandbox, result: ActionResult) -> int:
-    """What was changed on stdout; exit 1 where the gateway does not go by it."""
-    before, after = _texts(result.details["before"], context.now()), _texts(result.details["after"], context.now())
+def _tell(context: Context, found: Sandbox, result: ActionResult, began: float) -> int:
+    """What was changed on stdout, as of when it was asked; exit 1 where the gateway does not go by it."""
+    before, after = _texts(result.details["before"], began), _texts(result.details["after"], began)
     if not context.json:
         lines = [f"- {text}" for text in before if text not in after] + [
             f"+ {text}" for text in after if text not in before
@@ -218,7 +219,7 @@ def _list(value: object) -> list[Mapping[str, Any]]:
 def _texts(rules: object, now: float) -> list[str]:
     return [
         f"{rule['effect']} {rule['pattern']}"
-        + (f" for {duration(rule['until'] - now)}" if rule["until"] is not None else "")
+        + (f" for {duration(round(rule['until'] - now))}" if rule["until"] is not None else "")
         for rule in _list(rules)
     ]
 
@@ -246,6 +247,11 @@ async def _test(context: Context, console: Console, found: Sandbox) -> int:
 
 def split_target(text: str) -> tuple[str, int]:
     """HOST or HOST:PORT; without a port 443. Raises UsageError."""
+    if not text.strip():
+        raise UsageError("a host is needed, and '' is none", hint="write example.com, or example.com:8443")
+    if "://" in text:
+        bare = text.partition("://")[2].partition("/")[0]
+        raise UsageError(f"{text!r} has a scheme; write only the host, as in {bare!r}")
     if hosts.parse_address(text) is not None:  # the colons of an IPv6 address are not a port's
         return text, 443
     host, colon, port = text.rpartition(":")
