@@ -15,15 +15,22 @@ __all__ = ["microsandbox_home"]
 
 pytestmark = requires("microsandbox")
 
+SLOW = "not asked in an emulated machine, where a microVM moves 0.5 MB/s"
+
 
 def leftovers(home: Path, state: Path) -> set[str]:
     """Machines that run, and what the home and the state have of sandboxes."""
     files = {str(one) for folder in (home / "sandboxes", state) if folder.exists() for one in folder.rglob("*")}
-    return {f"machine {id}" for id in runs.processes()} | files - {str(state / "created")}
+    return {f"machine {one}" for one in runs.processes()} | files - {str(state / "created")}
 
 
 class TestMicrosandbox(BackendConformance):
-    known_gaps = {}  # noqa: RUF012 - a constant of the class
+    known_gaps = {  # noqa: RUF012 - a constant of the class
+        "test_no_network_but_the_loopback": "microsandbox 0.7.11 brings eth0 up with Network.none() too, and create has "
+        "no disable_network: its other end refuses all instead",
+        "test_a_fork_is_a_copy_with_a_name_of_its_own": "microsandbox 0.7.11 saves no memory while a main process runs "
+        "('managed jobs are active'); without a command it forks",
+    }
 
     @pytest.fixture
     def another(self, microsandbox_home, tmp_path):
@@ -51,4 +58,5 @@ class TestMicrosandbox(BackendConformance):
             leftovers=lambda: leftovers(microsandbox_home, state),
             own_kernel=True,
             least_cpus=1,
+            slow=SLOW if Path("/rw/msb").is_dir() else "",
         )

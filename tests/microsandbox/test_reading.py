@@ -21,7 +21,7 @@ from sandbox_console.backends.microsandbox import (
     processes,
     translate,
 )
-from sandbox_console.backends.microsandbox.logs import Lines
+from sandbox_console.backends.microsandbox.logs import PIECE, Last, Lines
 from sandbox_console.backends.microsandbox.runs import Run
 from sandbox_console.errors import InvalidSpec, SecretError
 from sandbox_console.model.sandbox import Status
@@ -215,6 +215,21 @@ def test_chunks_become_lines():
     assert lines.rest() == []
 
 
+def test_a_line_without_an_end_comes_in_pieces():
+    lines = Lines()
+    found = [record for _ in range(5) for record in lines.feed(_entry(b"x" * (PIECE // 2)))]
+    assert [len(record.data) for record in found] == [PIECE, PIECE]
+    assert [len(record.data) for record in lines.rest()] == [PIECE // 2]
+
+
+def test_of_the_last_lines_no_more_are_kept_than_asked():
+    last = Last(2)
+    assert [last.keep([one]) for one in "abc"] == [[], [], []]
+    assert last.all() == ["b", "c"]
+    assert Last(0).keep(["a"]) == []
+    assert Last(None).keep(["a"]) == ["a"]
+
+
 VIOLATION = (
     b"WARN microsandbox_network::engine::secrets::handler: secret violation: placeholder detected where substitution or"
     b" passthrough is not permitted action=block-and-log secret_env_var=TOKEN placeholder=$MSB_TOKEN protocol=http/1.1"
@@ -265,6 +280,8 @@ def test_tls_is_intercepted_only_for_placeholders():
 def test_processes_are_read_and_the_kernels_left_out():
     stat = "7 (a b) c) S 1 7 7 0 -1 0 0 0 0 0 150 50 0 0 20 0 1 0 100 0 0"
     text = f"{stat}\n1000 2048\nsh\0-c\0x\0\n\n9 (kworker) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0\n0 0\n\0\n\n"
+    asking = stat.replace("7 (a b) c) S 1 7 7", "12 (sh) R 1 12 12")
+    text = f"12\n{asking}\n0 9\nsh\0\0\n\n{text}"
     [found] = processes.parse(text.encode())
     assert (found.pid, found.parent, found.user, found.cpu_s, found.memory_bytes) == (7, 1, "1000", 2.0, 2048 * 1024)
     assert found.command == "sh -c x"

@@ -21,7 +21,8 @@ _PLUGINS = tuple(
     for name in ("pytest_asyncio.plugin", "pytest_timeout", "tests.support.microvm.shard", "no:cacheprovider")
     for word in ("-p", name)
 )
-OPTIONS = ("--tb=native", "-v", "-rA", "--timeout=400", "--durations=12")
+OPTIONS = ("--tb=native", "-v", "--timeout=400", "--durations=12")
+"""For every place."""
 _ENDED = re.compile(r"^(tests/\S+::.+?) (PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b")
 
 
@@ -70,7 +71,7 @@ class Part:
 
     def _pytest(self, options: Sequence[str], deadline: float) -> int:
         return self.machine.run(
-            [sys.executable, "-m", "pytest", *_PLUGINS, *OPTIONS, *options, *self._tests],
+            [sys.executable, "-m", "pytest", *_PLUGINS, *OPTIONS, "--junitxml=/share/junit.xml", *options, *self._tests],
             env=self._environment(), cwd=str(ROOT), timeout_s=deadline - time.monotonic(), sink=self._say,
         )  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 ``python -m tests.support.microvm.suite [PYTEST ARGUMENT]...`` (``make test-microvm``). A machine that dies is booted
 once more and goes on with what it had not finished; a test that fails is run once more alone, and named as flaky where
-it then passes. Results and logs come out to build/microvm: ``conformance.json`` (also to CONFORMANCE_RESULTS) and each
-machine's console.
+it then passes. Results and logs come out to build/microvm: ``conformance.json`` (also to CONFORMANCE_RESULTS), each
+machine's ``junit.xml`` and its kernel's console.
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ def _bring_out(parts: Sequence[Part]) -> None:
             Path(path).write_text(text)
     for number, part in enumerate(parts):
         (target / f"console-{number}.log").write_text(part.machine.console())
+        with contextlib.suppress(FileNotFoundError):
+            (target / f"junit-{number}.xml").write_bytes((part.machine.share / "junit.xml").read_bytes())
 
 
 if __name__ == "__main__":

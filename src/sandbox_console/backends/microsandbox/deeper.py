@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -74,13 +76,12 @@ class Deeper:
     ) -> AsyncGenerator[Happening, None]:
         module = await sdk.load()
         handle = await self._looker.handle(module, ref)
-        async with aclosing(system_log.entries(module, handle, since, follow=follow)) as entries:
-            async for entry in entries:
-                if found := system_log.happening(entry):
-                    yield found
+        async with aclosing(system_log.happenings(module, handle, since, follow=follow)) as found:
+            async for one in found:
+                yield one
 
     async def images(self) -> Sequence[Image]:
-        return await images.images(await sdk.load())
+        return await images.images(await sdk.load(), await self._waiting())
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         need(permit)
@@ -91,11 +92,15 @@ class Deeper:
         await images.remove(await sdk.load(), name, force=force)
 
     async def prunable_images(self, unused: bool) -> Prunable:
-        return await images.prunable(await sdk.load(), unused=unused)
+        return await images.prunable(await sdk.load(), await self._waiting(), unused=unused)
 
     async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
         need(permit)
-        return await images.prune(await sdk.load(), unused=unused)
+        return await images.prune(await sdk.load(), await self._waiting(), unused=unused)
+
+    async def _waiting(self) -> Counter[str]:
+        """How many sandboxes that were never started want each image."""
+        return Counter(one.spec.image for one in await asyncio.to_thread(self._looker.pending.all))
 
     async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:
         need(permit)
@@ -150,7 +155,7 @@ class Deeper:
         handle = await self._looker.handle(module, ref)
         async with aclosing(system_log.entries(module, handle, since, follow=follow)) as entries:
             async for entry in entries:
-                if found := egress.record(translate.view(handle).shown_name, entry):
+                if entry is not None and (found := egress.record(translate.view(handle).shown_name, entry)):
                     yield found
 
     async def _machine(self, module: Any, ref: SandboxRef) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -12,17 +13,17 @@ from typing import Any
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.microsandbox import pulling, sdk, translate
 from sandbox_console.backends.microsandbox.made import Options
-from sandbox_console.errors import BackendError, NotFound
+from sandbox_console.errors import BackendError, Conflict, NotFound
 from sandbox_console.model.inside import Image, Prunable
 
 _CHUNK = 1024 * 1024
 
 
-async def images(module: Any) -> Sequence[Image]:
-    """All of them."""
+async def images(module: Any, waiting: Counter[str]) -> Sequence[Image]:
+    """All of them. ``waiting`` counts by image's name the sandboxes that the runtime does not know yet."""
     found = await sdk.call(module, "its images", module.Image.list())
     used = Counter(translate.view(one).digest for one in await sdk.handles(module))
-    return [_image(one, used) for one in found]
+    return [_image(one, used, waiting) for one in found]
 
 
 async def there(module: Any, name: str) -> bool:
@@ -46,20 +47,20 @@ async def remove(module: Any, name: str, *, force: bool) -> None:
     await sdk.call(module, f"image {name}", module.Image.remove(name, force=force))
 
 
-async def prunable(module: Any, *, unused: bool) -> Prunable:
+async def prunable(module: Any, waiting: Counter[str], *, unused: bool) -> Prunable:
     """Every image of the runtime's has a name, so nothing but with ``unused``."""
-    found = tuple(one for one in await images(module) if unused and not one.used_by)
+    found = tuple(one for one in await images(module, waiting) if unused and not one.used_by)
     return Prunable(found, sum(one.size_bytes or 0 for one in found))
 
 
-async def prune(module: Any, *, unused: bool) -> Prunable:
-    """Remove what :func:`prunable` tells."""
-    gone = await prunable(module, unused=unused)
-    if not gone.images:
-        return gone
-    report = await sdk.call(module, "its images", module.Image.prune())
-    left = {one.id for one in await images(module)}
-    return Prunable(tuple(one for one in gone.images if one.id not in left), report.bytes_reclaimed)
+async def prune(module: Any, waiting: Counter[str], *, unused: bool) -> Prunable:
+    """Remove what :func:`prunable` tells, but what a snapshot is built on. The runtime's own would take all."""
+    gone = []
+    for one in (await prunable(module, waiting, unused=unused)).images:
+        with contextlib.suppress(Conflict, NotFound):
+            await remove(module, one.names[0], force=False)
+            gone.append(one)
+    return Prunable(tuple(gone), sum(one.size_bytes or 0 for one in gone))
 
 
 async def load(module: Any, archive: AsyncIterator[bytes]) -> str:
@@ -86,8 +87,9 @@ async def save(module: Any, name: str) -> AsyncGenerator[bytes, None]:
                 yield chunk
 
 
-def _image(one: Any, used: Counter[str]) -> Image:
+def _image(one: Any, used: Counter[str], waiting: Counter[str]) -> Image:
     digest = str(one.manifest_digest or "")
+    known = used[digest] if digest else None
     return Image(
         backend="microsandbox",
         host="local",
@@ -96,5 +98,5 @@ def _image(one: Any, used: Counter[str]) -> Image:
         digest=digest,
         size_bytes=one.size_bytes,
         created_at=one.created_at / 1000 if one.created_at else None,
-        used_by=used[digest] if digest else None,
+        used_by=None if known is None else known + waiting[str(one.reference)],
     )

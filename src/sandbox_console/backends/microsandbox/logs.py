@@ -7,7 +7,9 @@ nothing is left out, whoever asks and however often.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.microsandbox import main_process, sdk, translate
@@ -19,42 +21,61 @@ _STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR, "output": Stream.T
 QUIET_S = 1.0
 """Without output for so long a followed sandbox is asked whether it still runs: its stream does not say."""
 
+PIECE = 1024 * 1024
+"""A line that is longer comes in pieces."""
+
 _OVER = ("stopped", "crashed")
 
 
 async def read(module: Any, looker: Looker, handle: Any, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
     """What is kept, then, with ``follow`` and while it runs, what comes."""
     seen = translate.view(handle)
-    mains = []
-    if seen.spec is not None:
-        mains = main_process.mains(await looker.jobs(module, handle), seen.spec.command)
-    sources = [await sdk.call(module, "a log", handle.get_job(info.id)) for info in mains]
-    if not sources and not seen.managed:
-        sources = [handle]
-    lines = Lines()
-    kept: list[LogItem] = []
-    cursor = None
-    for source in sources:
-        entries = await _entries(module, source, query)
-        cursor = entries[-1].cursor if entries else None
-        for entry in entries:
-            kept += lines.feed(entry)
-        kept += lines.rest() if source is not sources[-1] or not _follows(seen, query) else []
-    if found := kept if query.tail is None else kept[len(kept) - query.tail :] if query.tail else []:
+    sources = await _sources(module, looker, handle, seen)
+    follows = query.follow and seen.status not in _OVER
+    lines, last = Lines(), Last(query.tail)
+    async with aclosing(_kept(module, sources, query, lines, follows=follows)) as batches:
+        async for batch in batches:
+            if found := last.keep(batch):
+                yield found
+    if found := last.all():
         yield found
-    if sources and _follows(seen, query):
-        async for batch in _follow(module, handle, sources[-1], cursor, query, lines):
-            yield batch
+    if sources and follows:
+        async with aclosing(_follow(module, handle, sources[-1], query, lines)) as coming:
+            async for items in coming:
+                yield items
 
 
-def _follows(seen: translate.View, query: LogQuery) -> bool:
-    return query.follow and seen.status not in _OVER
+async def _sources(module: Any, looker: Looker, handle: Any, seen: translate.View) -> list[Any]:
+    """Its main processes, oldest first; of another's sandbox all that it wrote."""
+    if seen.spec is None:
+        return [] if seen.managed else [handle]
+    mains = main_process.mains(await looker.jobs(module, handle), seen.spec.command)
+    found = [await sdk.call(module, "a log", handle.get_job(info.id)) for info in mains]
+    return found if found or seen.managed else [handle]
 
 
-async def _entries(module: Any, source: Any, query: LogQuery) -> list[Any]:
+async def _kept(
+    module: Any, sources: Sequence[Any], query: LogQuery, lines: Lines, *, follows: bool
+) -> AsyncGenerator[list[LogItem], None]:
+    """What is there already. An open line of the last one is left to what follows."""
+    for source in sources:
+        async with aclosing(_entries(module, source, query)) as entries:
+            async for entry in entries:
+                yield lines.feed(entry)
+        if source is not sources[-1] or not follows:
+            yield lines.rest()
+
+
+async def _entries(module: Any, source: Any, query: LogQuery) -> AsyncGenerator[Any, None]:
+    """What is kept, one by one: a log may be larger than the memory it should take."""
     bounds = _bounds(source, query.since, query.until)
-    found: list[Any] = await sdk.call(module, "a log", source.logs(**bounds))
-    return found
+    stream = await sdk.call(module, "a log", source.log_stream(follow=False, **bounds))
+    while True:
+        with translated(module, "a log"):
+            entry = await result(anext(stream, None))
+        if entry is None:
+            return
+        yield entry
 
 
 def _bounds(source: Any, since: float | None, until: float | None) -> dict[str, Any]:
@@ -65,8 +86,9 @@ def _bounds(source: Any, since: float | None, until: float | None) -> dict[str, 
 
 
 async def _follow(
-    module: Any, handle: Any, source: Any, cursor: str | None, query: LogQuery, lines: Lines
+    module: Any, handle: Any, source: Any, query: LogQuery, lines: Lines
 ) -> AsyncGenerator[Sequence[LogItem], None]:
+    cursor = lines.cursor
     since = query.since if cursor is None else None
     with translated(module, "a log"):
         stream = await result(source.log_stream(from_cursor=cursor, follow=True, **_bounds(source, since, query.until)))
@@ -98,21 +120,43 @@ async def _ended(handle: Any, source: Any) -> bool:
     return type(source).__name__ == "Job" and (await result(source.inspect())).state not in ("starting", "running")
 
 
+class Last:
+    """The last ``count`` lines of what is kept; without a count it keeps nothing back."""
+
+    def __init__(self, count: int | None) -> None:
+        self._count = count
+        self._kept: deque[LogItem] = deque(maxlen=count)
+
+    def keep(self, items: list[LogItem]) -> list[LogItem]:
+        """What may be told at once."""
+        if self._count is None:
+            return items
+        self._kept.extend(items)
+        return []
+
+    def all(self) -> list[LogItem]:
+        """What was kept back."""
+        return list(self._kept)
+
+
 class Lines:
     """The runtime's chunks as lines: a chunk may hold several, or a part of one."""
 
     def __init__(self) -> None:
         self._open: dict[Stream, LogRecord] = {}
+        self.cursor: str | None = None
+        """Of the newest entry since :meth:`rest`."""
 
     def feed(self, entry: Any) -> list[LogItem]:
         """The lines that are whole now."""
+        self.cursor = getattr(entry, "cursor", None)
         stream = _STREAMS.get(str(entry.source), Stream.STDOUT)
         at = int(entry.timestamp_ms if hasattr(entry, "timestamp_ms") else entry.timestamp) * 1_000_000
         found: list[LogItem] = []
         for part in entry.data.splitlines(keepends=True) if b"\r" not in entry.data else _split(entry.data):
             begun = self._open.pop(stream, None)
             record = LogRecord(begun.at_ns if begun else at, stream, (begun.data if begun else b"") + part)
-            if part.endswith(b"\n"):
+            if part.endswith(b"\n") or len(record.data) >= PIECE:
                 found.append(record)
             else:
                 self._open[stream] = record
@@ -122,6 +166,7 @@ class Lines:
         """The parts that were left open."""
         found: list[LogItem] = sorted(self._open.values(), key=lambda record: record.at_ns)
         self._open.clear()
+        self.cursor = None
         return found
 
 

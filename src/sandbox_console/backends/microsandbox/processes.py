@@ -11,10 +11,12 @@ _TICKS = 100  # USER_HZ of every Linux that a microVM can be
 
 def parse(text: bytes) -> list[GuestProcess]:
     """Every process but the kernel's own threads and those of the question itself."""
-    return [one for one in _all(text) if one.parent != 2 and one.pid != 2]
+    own, _, records = text.partition(b"\n")
+    return [one for one in _all(records, own.strip()) if one.parent != 2 and one.pid != 2]
 
 
-def _all(text: bytes) -> Iterator[GuestProcess]:
+def _all(text: bytes, own: bytes) -> Iterator[GuestProcess]:
+    """Those of every session but ``own``."""
     for record in text.split(b"\0\n\n"):
         lines = record.split(b"\n", 2)
         if len(lines) < 3:
@@ -22,7 +24,7 @@ def _all(text: bytes) -> Iterator[GuestProcess]:
         head, _, tail = lines[0].rpartition(b")")
         pid, _, name = head.partition(b" (")
         fields, (uid, rss) = tail.split(), lines[1].split()
-        if len(fields) < 22 or not pid.isdigit():
+        if len(fields) < 22 or not pid.isdigit() or fields[3] == own:
             continue
         command = lines[2].replace(b"\0", b" ").strip() or b"[" + name + b"]"
         yield GuestProcess(

@@ -3,38 +3,72 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.microsandbox import sdk
-from sandbox_console.backends.microsandbox.sdk import result
+from sandbox_console.errors import NotFound
 from sandbox_console.model.inside import Happening
 
 QUIET_S = 1.0
+_PAUSE_S = 0.1  # between a stream that ended and the next
+START, DIE = "start", "die"
+_WORDS = (("received core.ready", START), ("Vmm is stopping", DIE))
+_OVER = ("stopped", "crashed")
 _LINE = re.compile(r"(?P<level>TRACE|DEBUG|INFO|WARN|ERROR) (?P<target>[\w:]+): (?P<text>.*)", re.DOTALL)
 _MARK = re.compile(r"--- (?P<text>.*) ---")
 
 
-async def entries(module: Any, handle: Any, since: float | None, *, follow: bool) -> AsyncGenerator[Any, None]:
-    """Entries, oldest first; with ``follow`` also those that come, until the sandbox ends."""
-    sources = [module.LogReadSource.SYSTEM]
-    bounds = {} if since is None else {"since_ms": since * 1000}
-    cursor = None
-    for entry in await sdk.call(module, "a system log", handle.logs(sources=sources, **bounds)):
-        cursor = entry.cursor
-        yield entry
-    if not follow:
-        return
-    bounds = {"from_cursor": cursor} if cursor else bounds
-    stream = await sdk.call(module, "a system log", handle.log_stream(sources=sources, follow=True, **bounds))
+async def entries(module: Any, handle: Any, since: float | None, *, follow: bool) -> AsyncGenerator[Any | None, None]:
+    """Entries, oldest first, and None where the sandbox has ended; with ``follow`` what comes, until it is removed."""
+    cursor: str | None = None
+    while True:
+        async with aclosing(_stream(module, handle, cursor, since, follow=False)) as kept:
+            async for entry in kept:
+                cursor = entry.cursor
+                yield entry
+        if str(handle.status) in _OVER:
+            yield None
+        if not follow:
+            return
+        if str(handle.status) not in _OVER:
+            async with aclosing(_stream(module, handle, cursor, since, follow=True)) as coming:
+                async for entry in coming:
+                    cursor = entry.cursor
+                    yield entry
+        if (found := await _next(module, handle)) is None:
+            return
+        handle = found
+
+
+async def _next(module: Any, handle: Any) -> Any | None:
+    """The handle as it is; of one that was seen to end, once it runs again. None where it is removed."""
+    await asyncio.sleep(_PAUSE_S)
+    ended, found = str(handle.status) in _OVER, await _again(module, handle)
+    while ended and found is not None and str(found.status) in _OVER:
+        await asyncio.sleep(QUIET_S)
+        found = await _again(module, handle)
+    return found
+
+
+async def _stream(
+    module: Any, handle: Any, cursor: str | None, since: float | None, *, follow: bool
+) -> AsyncGenerator[Any, None]:
+    """What comes after a cursor; with ``follow`` until the sandbox ends."""
+    bounds = {"from_cursor": cursor} if cursor else {} if since is None else {"since_ms": since * 1000}
+    asked = handle.log_stream(sources=[module.LogReadSource.SYSTEM], follow=follow, **bounds)
+    stream = await sdk.call(module, "a system log", asked)
     waiting: asyncio.Future[Any] | None = None
     try:
         while True:
             waiting = waiting or asyncio.ensure_future(anext(stream, None))
             done, _ = await asyncio.wait({waiting}, timeout=QUIET_S)
             if not done:
-                if str((await result(handle.refresh())).status) in ("stopped", "crashed"):
+                found = await _again(module, handle)
+                if found is None or str(found.status) in _OVER:
                     return
                 continue
             with sdk.translated(module, "a system log"):
@@ -47,6 +81,27 @@ async def entries(module: Any, handle: Any, since: float | None, *, follow: bool
             waiting.cancel()
 
 
+async def _again(module: Any, handle: Any) -> Any | None:
+    """The handle as it is now; None where the sandbox is removed."""
+    with contextlib.suppress(NotFound):
+        return await sdk.call(module, f"sandbox {handle.name}", handle.refresh())
+    return None
+
+
+async def happenings(module: Any, handle: Any, since: float | None, *, follow: bool) -> AsyncGenerator[Happening, None]:
+    """The entries as events. Of a machine that was killed the log tells no end: it is told here."""
+    runs = False
+    async with aclosing(entries(module, handle, since, follow=follow)) as found:
+        async for entry in found:
+            if one := happening(entry) if entry is not None else None:
+                runs = one.what == START or (runs and one.what != DIE)
+                yield one
+            elif entry is None and runs:
+                runs, now = False, await _again(module, handle)
+                if now is not None and now.updated_at:
+                    yield Happening(now.updated_at / 1000, DIE, "its process ended without a word in the log")
+
+
 def happening(entry: Any) -> Happening | None:
     """One entry as an event; None for an empty line."""
     text = entry.data.decode("utf-8", "replace").strip()
@@ -56,5 +111,6 @@ def happening(entry: Any) -> Happening | None:
     if mark := _MARK.fullmatch(text):
         return Happening(at, mark["text"].rpartition(" ")[2] or "note", mark["text"])
     if line := _LINE.match(text):
-        return Happening(at, line["level"].lower(), line["text"].strip(), {"from": line["target"]})
+        what = next((word for words, word in _WORDS if words in line["text"]), line["level"].lower())
+        return Happening(at, what, line["text"].strip(), {"from": line["target"]})
     return Happening(at, "kernel", text)

@@ -73,6 +73,7 @@ class Commands(Checks):
         assert ran.out == b"\xff\x00\r\n\x1b[31m\xc3\xa9"
 
     async def test_100_mb_come_through_in_bounded_memory(self, rig: Rig) -> None:
+        rig.needs_speed()
         rig.needs_sh(Capability.EXEC)
         process = await rig.exec(await rig.make(), "sh", "-c", f"head -c {_MUCH} /dev/zero")
         before, most, size, largest = resident_mib(), 0, 0, 0

@@ -71,6 +71,7 @@ class Logs(Checks):
 
     async def test_a_50_mib_line_harms_nobody(self, rig: Rig) -> None:
         """It is whole, or what was dropped of it is told; either way in pieces, and what follows it is there."""
+        rig.needs_speed()
         rig.needs_sh(Capability.LOGS)
         ref = await rig.script(f"echo before; head -c {_LONG} /dev/zero | tr '\\0' x; echo; echo after")
         await rig.ended(ref)

@@ -38,7 +38,7 @@ class Profile:
     (``nsenter`` for an engine with one of its own). ``disk`` are folders of this machine in which the backend keeps
     what it knows; ``leftovers`` names all that it made and has not removed: files, mounts, networks, cgroups,
     machines. ``own_kernel``: this machine's /proc does not show what runs inside. ``least_cpus``: the smallest limit
-    of CPUs that it can hold.
+    of CPUs that it can hold. ``slow``: why what moves 50 MB and more is not asked here.
     """
 
     label: str
@@ -52,6 +52,7 @@ class Profile:
     leftovers: Callable[[], set[str]] | None = None
     own_kernel: bool = False
     least_cpus: float = 0.2
+    slow: str = ""
 
 
 @dataclass(slots=True)
@@ -85,6 +86,11 @@ class Rig:
         self.needs(*wanted)
         if not self.profile.posix_sh:
             pytest.skip("its image has no POSIX shell")
+
+    def needs_speed(self) -> None:
+        """Skip what moves so much that it takes minutes here."""
+        if self.profile.slow:
+            pytest.skip(self.profile.slow)
 
     def spec(self, **fields: Any) -> SandboxSpec:
         return replace(self.profile.spec(f"conf-{os.getpid()}-{next(_numbers)}"), **fields)
