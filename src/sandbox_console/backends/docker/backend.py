@@ -50,8 +50,11 @@ class DockerBackend(Gated):
 
     name = "docker"
 
-    def __init__(self, context: str, state_dir: Path | None = None, options: Options | None = None) -> None:
+    def __init__(
+        self, context: str, state_dir: Path | None = None, options: Options | None = None, kept: Sequence[str] = ()
+    ) -> None:  # fmt: skip
         self.host = context
+        self._kept = tuple(kept)
         self._connection = Connection(context)
         self._gates = Gates(self._connection, state_dir, options or Options())
 
@@ -123,10 +126,10 @@ class DockerBackend(Gated):
     async def _made(self, engine: Engine, spec: SandboxSpec, secrets: Secrets) -> str:
         info = self._connection.info
         if not spec.egress:
-            return await lifecycle.create(engine, info, spec, secrets)
+            return await lifecycle.create(engine, info, spec, secrets, kept=self._kept)
         gate = await self._gates.make(engine, info, spec)
         try:
-            return await lifecycle.create(engine, info, spec, secrets, gate)
+            return await lifecycle.create(engine, info, spec, secrets, gate, kept=self._kept)
         except BaseException:
             await asyncio.shield(self._gates.discard(engine, gate.token))
             raise

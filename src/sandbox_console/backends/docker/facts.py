@@ -84,7 +84,8 @@ def _walls(host: Mapping[str, Any]) -> Iterator[Fact]:
     dropped, added = host.get("CapDrop") or [], host.get("CapAdd") or []
     capabilities = "none" if "ALL" in dropped and not added else "the engine's default"
     if added:
-        capabilities = f"{'none' if 'ALL' in dropped else 'the default'} and {', '.join(added)}"
+        names = ", ".join(sorted(str(one).removeprefix("CAP_") for one in added))
+        capabilities = f"only {names}" if "ALL" in dropped else f"the default and {names}"
     yield Fact("capabilities", capabilities)
     options = host.get("SecurityOpt") or []
     yield Fact("no_new_privileges", "yes" if any(_no_new(option) for option in options) else "no")

@@ -29,11 +29,14 @@ async def create(
     spec: SandboxSpec,
     secrets: Sequence[ResolvedSecret],
     gate: Gate | None = None,
+    *,
+    kept: Sequence[str] = (),
 ) -> str:
     """The new container's id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing behind when it raises."""
     handover.check(secrets)
     image = await _image(engine, spec)
     body = await asyncio.to_thread(hardening.body, spec, image, info, secrets)
+    body["HostConfig"]["CapAdd"] = list(kept)
     if gate is not None:
         dress(body, gate)
     container = await _created(engine, spec, body)

@@ -12,11 +12,14 @@ from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.backends.docker.contexts import config_folder
 from sandbox_console.errors import ConfigError
 
-_OPTIONS = ("contexts", "egress_image", "egress_network", "egress_pool", "egress_hosts")
+_OPTIONS = ("contexts", "capabilities", "egress_image", "egress_network", "egress_pool", "egress_hosts")
 
 
 class DockerProvider:
-    """The entry point. Options: ``contexts``, names of docker contexts, without it the current one; ``egress_*``."""
+    """The entry point. Options: ``contexts``, names of docker contexts, without it the current one; ``egress_*``.
+
+    Also ``capabilities``, which Linux capabilities root in a sandbox keeps (none).
+    """
 
     name: ClassVar[str] = "docker"
 
@@ -25,6 +28,7 @@ class DockerProvider:
         """One backend a context. Raises ConfigError for an unknown option or a wrong value; reads no network."""
         from sandbox_console.backends.docker.backend import DockerBackend
         from sandbox_console.backends.docker.egress import Options
+        from sandbox_console.backends.docker.relaxing import capabilities
 
         for option in settings.options:
             if option not in _OPTIONS:
@@ -32,7 +36,8 @@ class DockerProvider:
                 hint = f"did you mean {near[0]!r}?" if near else f"known ones: {', '.join(_OPTIONS)}"
                 raise ConfigError(f"the docker backend has no option {option!r}", hint=hint)
         options = Options.from_table(settings.options)
-        return [DockerBackend(name, settings.state_dir, options) for name in _contexts(settings)]
+        kept = capabilities(settings.options)
+        return [DockerBackend(name, settings.state_dir, options, kept) for name in _contexts(settings)]
 
 
 def _contexts(settings: BackendSettings) -> list[str]:
