@@ -11,6 +11,7 @@ from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Rules
+from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
@@ -101,6 +102,17 @@ def test_changing(golden: Golden) -> None:
     golden("audit ls")
     golden("audit show 1")
     golden.check("egress-changing")
+
+
+def test_a_secret_that_can_then_go_further_is_told(golden: Golden) -> None:  # its fixture sets the home and the clock
+    spec = SandboxSpec("bound", "host", egress=("api.acme.org",), secrets=("TOKEN",))
+    made = Sandbox(SandboxRef("fake", "local", "ccccccccccc3"), "bound", Status.RUNNING, "host", NOW - 9, spec=spec)
+    secrets = {"TOKEN": SecretSource(source="env:X", hosts=("*.acme.org",))}
+    golden = Golden([FakeBackend([made], clock=lambda: NOW)], Config(backend="fake", secrets=secrets))
+    golden("egress allow bound files.acme.org")
+    golden("egress allow bound acme.org files.acme.org")
+    golden("egress deny bound acme.org")
+    golden.check("egress-secret")
 
 
 def test_replay(golden: Golden, tmp_path: Path) -> None:

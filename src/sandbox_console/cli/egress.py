@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -165,6 +166,9 @@ async def _change(context: Context, console: Console, found: Sandbox) -> int:
     action = _action(context, found, began)
     operation = console.perform(action, consent=context.consent(found.ref.id))
     result = await follow(context, operation)
+    if context.args.what == "allow" and found.spec is not None:
+        for note in console.secrets.notes(dataclasses.replace(found.spec, egress=tuple(context.args.hosts))):
+            context.say(f"note: {note}")
     if context.json:
         context.record({"name": found.name, "ref": str(found.ref), "audit_id": result.audit_id} | result.details)
     return _tell(context, found, result, began)
