@@ -133,10 +133,11 @@ async def test_it_is_in_the_sandbox_and_nowhere_else(place, tmp_path, canary, re
         assert ran.stdout.decode().split()[::2] == [digest, digest], "a command gets both"
         shown = await console.perform(Exec(box.ref, ("sh", "-c", 'echo "$TOKEN"; cat /run/secrets/pem'))).result()
         assert shown.stdout == b"[secret]\n[secret]"
-        session = await console.shell(OpenShell(box.ref))
-        await session.write(hashes.encode() + b"\necho do''ne\n")
+        session = await console.shell(OpenShell(box.ref, record=True))
+        await session.write(b'echo "<$TOKEN>"\n' + hashes.encode() + b"\necho do''ne\n")
         typed = await read_until(session, b"done")
         assert typed.count(digest.encode()) == 2, "a shell gets both"
+        assert b"<[secret]>" in typed
         waiting = console.perform(Exec(box.ref, ("sleep", "500")))
         async with asyncio.timeout(DEADLINE_S):
             while len(in_proc(canary)) < 3:  # its main process, the shell, the waiting command
@@ -156,6 +157,9 @@ async def test_it_is_in_the_sandbox_and_nowhere_else(place, tmp_path, canary, re
         await session.close()
         waiting.cancel()
         await asyncio.gather(waiting.result(), return_exceptions=True)
+        [recording] = (tmp_path / "home").rglob("*.cast")
+        assert "<[secret]>" in recording.read_text()
+        assert on_disk(tmp_path / "home", canary) == [], "nor in the recording"
     assert in_proc(canary) == [], "with the sandbox it is gone"
 
 
