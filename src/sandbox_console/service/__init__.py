@@ -2,7 +2,7 @@
 
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
 from sandbox_console.service.bootstrap import open_console
-from sandbox_console.service.config import Config, Paths, find_paths, load
+from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.feed import Feed, HostSeen, Replayed
 from sandbox_console.service.gate import Consent
@@ -41,6 +41,7 @@ __all__ = [
     "Secrets",
     "ShellSession",
     "Subscription",
+    "TuiOptions",
     "differing",
     "find_paths",
     "has_gateway",

@@ -31,11 +31,16 @@ _PREFIX = "SANDBOX_CONSOLE_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuiOptions:
-    """The ``[tui]`` table. ``stats_interval_s`` is the time between samples of the visible rows."""
+    """The ``[tui]`` table. ``stats_interval_s`` is the time between samples of the visible rows.
+
+    ``keys`` gives actions other keys than those of the ``keymap``; the terminal app checks it when it starts.
+    """
 
     theme: str = "sandbox-console"
     stats_interval_s: Positive = 2.0
     log_memory_mib: AtLeastOne = 64
+    keymap: Literal["default", "lazydocker"] = "default"
+    keys: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ from sandbox_console.tui.bulk_flow import BulkFlow
 from sandbox_console.tui.commands import ConsoleCommands
 from sandbox_console.tui.egress_flow import EgressFlow
 from sandbox_console.tui.flows import Flows
-from sandbox_console.tui.helptext import help_words
+from sandbox_console.tui.helptext import help_words, unavailable
+from sandbox_console.tui.keymap import load as load_keymap
 from sandbox_console.tui.messages import Arrived, Asked, BulkAsked, ConsentAsked, EgressAsked, FormAsked, ShellAsked
 from sandbox_console.tui.panes.header import backend_name
 from sandbox_console.tui.pulse import History
@@ -60,6 +61,8 @@ class ConsoleApp(SafeApp[None]):
         super().__init__()
         self.service = console
         self._clock = self.now = clock
+        self.keymap = load_keymap(console.config.tui)
+        self.set_keymap(self.keymap.changed)
         self.work = Work(console, self._publish, self._ended)
         self.flows = Flows(self, console, self.work)
         self.bulk = BulkFlow(self, console, self.work)
@@ -159,9 +162,11 @@ class ConsoleApp(SafeApp[None]):
         self._told.append((self._clock(), severity, f"{title}: {message}" if title else message))
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
-    def action_help(self) -> None:
-        """The keys that work here."""
-        self.push_screen(TextScreen("Keys that work here", help_words(self.screen)))
+    async def action_help(self) -> None:
+        """The keys that work here, and what does not work on the selected sandbox."""
+        selected = self.main.selected if self.screen is self.main else None
+        here = await unavailable(self, selected) if selected else ()
+        self.push_screen(TextScreen("Keys that work here", help_words(self.screen, here)))
 
     def action_messages(self) -> None:
         """Everything that was told, newest first."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.tui.choices import choices
+from sandbox_console.tui.choices import KEY_OF, choices
+from sandbox_console.tui.keymap import Keymap
 from sandbox_console.tui.messages import Asked, BulkAsked
-from sandbox_console.tui.offers import VERBS, Verb, bulk_pause, toggled_pause, unfit
+from sandbox_console.tui.offers import VERBS, Verb, bulk_command, bulk_pause, toggled_pause, unfit
 from sandbox_console.tui.screens.bulk import many
 from sandbox_console.tui.screens.menu import Choice, MenuScreen
 from sandbox_console.tui.words import shown_name
@@ -45,10 +47,10 @@ async def menu(screen: MainScreen) -> None:
     """Show all that can be done to the marked sandboxes or the selected one, and do what is chosen."""
     sandbox = screen.selected
     if marked := screen.marked:
-        title, found = f"{many(len(marked))} marked", bulk_choices(marked)
+        title, found = f"{many(len(marked))} marked", bulk_choices(marked, screen.console_app.keymap)
     elif sandbox is not None:
         title = shown_name(sandbox)
-        found = await choices(screen.service, sandbox, screen.state.busy.get(sandbox.ref))
+        found = await choices(screen.service, sandbox, screen.state.busy.get(sandbox.ref), screen.console_app.keymap)
     else:
         screen.notify("No sandbox is selected.", severity="warning")
         return
@@ -57,7 +59,7 @@ async def menu(screen: MainScreen) -> None:
         await screen.run_action(action)
 
 
-def bulk_choices(marked: Sequence[Sandbox]) -> list[Choice]:
+def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
     """Each verb with how many of the marked it fits."""
     found = []
     for verb in VERBS.values():
@@ -65,10 +67,46 @@ def bulk_choices(marked: Sequence[Sandbox]) -> list[Choice]:
         fits = reasons.pop("", 0)
         why = ", ".join(f"{count}: {text}" for text, count in reasons.items())
         label = f"{verb.label} {fits}"
-        found.append(Choice(f"bulk('{verb.name}')", label, verb.key, "" if fits else why))
+        found.append(
+            Choice(f"bulk('{verb.name}')", label, keys.first(KEY_OF.get(verb.name, verb.name)), "" if fits else why)
+        )
     return [
         *found,
-        Choice("merge", "Merge logs", "L"),
-        Choice("compare", "Compare", "=", "" if len(marked) == 2 else "it takes two"),
-        Choice("unmark", "Unmark", "Esc"),
+        Choice("merge", "Merge logs", keys.first("merge-logs")),
+        Choice("compare", "Compare", keys.first("compare"), "" if len(marked) == 2 else "it takes two"),
+        Choice("unmark", "Unmark", keys.first("unmark")),
     ]
+
+
+async def copy_command(screen: MainScreen) -> None:
+    """Show the commands that do the same as the keys, and copy the one chosen."""
+    marked, sandbox = screen.marked, screen.selected
+    several = marked or ([sandbox] if sandbox else [])
+    if not several:
+        screen.notify("No sandbox is selected.", severity="warning")
+        return
+    what = many(len(marked)) if marked else shown_name(several[0])
+    command = await screen.app.push_screen_wait(MenuScreen(f"Copy a command for {what}", list(commands_of(several))))
+    if command:
+        screen.app.copy_to_clipboard(command)
+        screen.notify(f"Copied: {command}")
+
+
+def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
+    """Each action as a command line."""
+    for verb in VERBS.values():
+        command = bulk_command([verb.make(one) for one in sandboxes])
+        yield Choice(command, verb.label, "", told=command)
+    refs = [str(one.ref) for one in sandboxes]
+    yield from (_read(label, words, refs) for label, words in (("Logs", ["logs", "-f"]), ("Stats", ["stats"])))
+    if len(refs) == 1:
+        for label, words in _OF_ONE:
+            yield _read(label, words, refs)
+
+
+_OF_ONE = (("Show", ["show"]), ("Shell", ["shell"]), ("Egress", ["egress", "show"]))
+
+
+def _read(label: str, words: Sequence[str], refs: Sequence[str]) -> Choice:
+    command = shlex.join(["sandbox-console", *words, *refs])
+    return Choice(command, label, "", told=command)

@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from sandbox_console.tui.choices import choices
+from sandbox_console.tui.keymap import bindings
+from sandbox_console.tui.offers import VERBS
 from sandbox_console.tui.safety import escaped, plain
+from sandbox_console.tui.screens.menu import short_key
+from sandbox_console.tui.themes import THEMES
+from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.words import shown_name
 
 if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp
 
-_GENERAL = (
-    ("New sandbox", "create", "n", "Make a sandbox by a form"),
-    ("Filter", "filter", "/", "Show only some sandboxes"),
-    ("Logs", "tab('logs')", "l", "What the selected sandbox writes"),
-    ("Spec", "tab('spec')", "y", "What was asked of it, and what holds"),
-    ("Audit", "tab('audit')", "9", "What was done to it"),
-    ("Pulse", "app.pulse", "u", "The whole fleet on one page"),
-    ("Last bulk results", "app.bulk", "J", "What became of the last action on several"),
-    ("Audit of the fleet", "app.audit", "h", "Everything that was done, and whether the log holds"),
-    ("Egress", "tab('egress')", "o", "What it may reach and what it tried"),
-    ("Egress inbox", "app.egress", "i", "What was denied in the whole fleet"),
-    ("Detail full size", "fullscreen", "f", "The whole screen for the detail, or half of it"),
-    ("Copy its ref", "copy", "c", "What the command line calls it"),
-    ("Backends", "app.backends", "b", "Each one's health, with its reason"),
-    ("Messages", "app.messages", "v", "Everything that was told"),
-    ("Help", "app.help", "?", "The keys that work here"),
-    ("Dark or light", "app.light", "", "Change the colours"),
-    ("Quit", "app.quit", "q", "Leave; sandboxes live on"),
-)
+_TOLD = {
+    "create": ("New sandbox", "Make a sandbox by a form"),
+    "filter": ("Filter", "Show only some sandboxes"),
+    "logs": ("Logs", "What the selected sandbox writes"),
+    "spec": ("Spec", "What was asked of it, and what holds"),
+    "tab-audit": ("Audit", "What was done to it"),
+    "audit-log": ("Audit of the fleet", "Everything that was done, and whether the log holds"),
+    "egress": ("Egress", "What it may reach and what it tried"),
+    "egress-inbox": ("Egress inbox", "What was denied in the whole fleet"),
+    "pulse": ("Pulse", "The whole fleet on one page"),
+    "bulk-results": ("Last bulk results", "What became of the last action on several"),
+    "fullscreen": ("Detail full size", "The whole screen for the detail, or half of it"),
+    "copy": ("Copy its ref", "What the command line calls it"),
+    "copy-command": ("Copy as command", "The command line that does the same"),
+    "backends": ("Backends", "Each one's health, with its reason"),
+    "messages": ("Messages", "Everything that was told"),
+    "help": ("Help", "The keys that work here"),
+    "quit": ("Quit", "Leave; sandboxes live on"),
+}
+_ELSEWHERE = {"shell", "edit", *VERBS, "back"}
+"""Actions that are offered with the selected sandbox's name, or that mean nothing in a palette."""
 
 
 class _Command(NamedTuple):
     title: str
     action: str
     help: str
+    on_table: bool = False
 
 
 class ConsoleCommands(Provider):
@@ -54,24 +62,39 @@ class ConsoleCommands(Provider):
         app = self._shown_app
         sandbox = app.main.selected
         if sandbox is not None:
-            for choice in await choices(app.service, sandbox, app.fleet.busy.get(sandbox.ref)):
-                text = f"unavailable: {choice.unfit}" if choice.unfit else f"key {choice.key}"
+            for choice in await choices(app.service, sandbox, app.fleet.busy.get(sandbox.ref), app.keymap):
+                text = f"unavailable: {choice.unfit}" if choice.unfit else f"key {short_key(choice.key)}"
                 yield _Command(f"{choice.label} {shown_name(sandbox)}", choice.action, text)
-        for title, action, key, text in _GENERAL:
-            yield _Command(title, action, f"{text} (key {key})" if key else text)
+        for command in self._general():
+            yield command
+
+    def _general(self) -> Iterator[_Command]:
+        keymap = self._shown_app.keymap
+        on_table = {one.id for one in MarkedTable.BINDINGS if not isinstance(one, tuple)}
+        for binding in bindings():
+            if binding.id is None or binding.id in _ELSEWHERE:
+                continue
+            title, told = _TOLD.get(binding.id, (binding.description, ""))
+            key = short_key(keymap.first(binding.id))
+            text = " ".join(filter(None, [told, f"(key {key})" if key else ""]))
+            yield _Command(title, binding.action, text, binding.id in on_table)
+        for theme in THEMES:
+            yield _Command(f"Theme {theme.name}", f"app.use_theme('{theme.name}')", "Change the colours")
 
     async def discover(self) -> Hits:
-        async for title, action, text in self._commands():
-            yield DiscoveryHit(plain(title), partial(self._run, action), text=escaped(title), help=escaped(text))
+        async for command in self._commands():
+            run = partial(self._run, command)
+            yield DiscoveryHit(plain(command.title), run, text=escaped(command.title), help=escaped(command.help))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        async for title, action, text in self._commands():
-            if score := matcher.match(title):
+        async for command in self._commands():
+            if score := matcher.match(command.title):
                 yield Hit(
-                    score=score, match_display=plain(title), command=partial(self._run, action),
-                    text=escaped(title), help=escaped(text),
+                    score=score, match_display=plain(command.title), command=partial(self._run, command),
+                    text=escaped(command.title), help=escaped(command.help),
                 )  # fmt: skip
 
-    async def _run(self, action: str) -> None:
-        await self._shown_app.main.run_action(action)
+    async def _run(self, command: _Command) -> None:
+        main = self._shown_app.main
+        await (main.table if command.on_table else main).run_action(command.action)

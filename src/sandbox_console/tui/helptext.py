@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from textual.content import Content
 from textual.screen import Screen
 
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.text import clean
+from sandbox_console.tui.choices import choices
 from sandbox_console.tui.widgets.table_layout import fit_cell
+from sandbox_console.tui.words import place, shown_name
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.app import ConsoleApp
+
+Part = tuple[str, str]
 
 _TITLES = {
     "FleetTable": "In the list",
     "MarkedTable": "In the list",
     "BulkScreen": "In the results",
+    "PulseScreen": "In pulse",
+    "StatsPane": "In the graphs",
+    "Tree": "In the tree",
+    "TabBar": "In the tabs",
     "LogView": "In the logs",
     "SpecPane": "In the spec",
     "EgressPane": "In the egress tab",
@@ -37,13 +55,13 @@ _MORE = (
     ("Filter", "text or regular expression, !inverse, -l key=value, -f fuzzy; Enter keeps it, Esc clears it"),
     (
         "Signs",
-        "◇ not made by this console   ❯_ a shell is open   ↻ an action is in flight",
+        "◇ not made by this console   ❯_ a shell is open   ↻ an action is in flight   ✓ marked",
     ),
 )
 
 
-def help_words(screen: Screen[object]) -> Content:
-    """Sections of keys, nearest first."""
+def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Content:
+    """Sections of keys, nearest first; ``here`` is what does not work on what is selected, from `unavailable`."""
     sections: dict[str, dict[str, list[str]]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
@@ -52,14 +70,40 @@ def help_words(screen: Screen[object]) -> Content:
         title = _TITLES.get(type(active.node).__name__, type(active.node).__name__)
         keys = sections.setdefault(title, {}).setdefault(binding.description, [])
         keys.append(key_words(screen.app.get_key_display(binding)))
-    parts: list[tuple[str, str]] = []
+    parts: list[Part] = []
     for title, lines in sections.items():
         parts.append((f"{title}\n", "bold $primary"))
         parts += _columns([(" ".join(keys), what) for what, keys in lines.items()])
         parts.append(("\n", ""))
+    parts += here
     for what, text in _MORE:
         parts += [(fit_cell(what, 10, "left"), "bold"), (f"{text}\n", "$dim")]
     return Content.assemble(*parts)
+
+
+async def unavailable(app: ConsoleApp, sandbox: Sandbox) -> list[Part]:
+    """What cannot be done to a sandbox now, and what its backend cannot do at all, each with the reason."""
+    lines = [
+        (one.label, one.unfit)
+        for one in await choices(app.service, sandbox, app.fleet.busy.get(sandbox.ref), app.keymap)
+        if one.unfit
+    ]
+    parts = _reasons(f"Not for {shown_name(sandbox)} now", lines)
+    try:
+        can = await app.service.capabilities(sandbox.ref.backend, sandbox.ref.host)
+    except ConsoleError as error:
+        return [*parts, (f"{place(sandbox)}: {clean(error.message, cap=300)}\n\n", "$text-error")]
+    missing = [(str(one), can.reason(one)) for one in Capability if not can.has(one)]
+    return [*parts, *_reasons(f"Unsupported by {place(sandbox)} here", missing)]
+
+
+def _reasons(title: str, lines: Sequence[tuple[str, str]]) -> list[Part]:
+    if not lines:
+        return []
+    parts: list[Part] = [(f"{title}\n", "bold $text-warning")]
+    for what, why in lines:
+        parts += [(fit_cell(what, 18, "left"), ""), (f" {clean(why, cap=300)}\n", "$dim")]
+    return [*parts, ("\n", "")]
 
 
 def _columns(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:

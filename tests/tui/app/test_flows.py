@@ -189,7 +189,7 @@ async def test_the_audit_tab_shows_this_sandboxes_rows_live(run_app):
         await until(pilot, on(app, ConfirmScreen))
         await pilot.press("y")
         await until(pilot, lambda: "stop" in screen_text(app) and "● ok" in screen_text(app).split("OUTCOME")[-1])
-        await pilot.press("u", "enter")
+        await pilot.press("9", "enter")
         await until(pilot, on(app, TextScreen))
         assert "user:tester" in screen_text(app)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -35,6 +35,9 @@ from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
 from sandbox_console.tui.words import shown_name
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.app import ConsoleApp
 
 WIDE = (100, 30)
 """From this size on the list and the detail are both in view."""
@@ -122,6 +125,12 @@ class MainScreen(Screen[None]):
         """The sandbox under the cursor."""
         key = self.table.cursor_key
         return self.state.sandboxes.get(key) if isinstance(key, SandboxRef) else None
+
+    @property
+    def console_app(self) -> ConsoleApp:
+        """The app."""
+        app: ConsoleApp = self.app  # type: ignore[assignment]
+        return app
 
     @property
     def marked(self) -> list[Sandbox]:
@@ -347,6 +356,10 @@ class MainScreen(Screen[None]):
         asking.ask(self, VERBS[name])
 
     action_bulk = action_verb
+
+    def action_copy_command(self) -> None:
+        """Copy the command that does the same as a key."""
+        self.app.run_worker(asking.copy_command(self))
 
     def action_unmark(self) -> None:
         """Take all marks away."""

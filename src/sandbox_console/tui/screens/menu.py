@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Key
+from textual.keys import key_to_character
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
@@ -20,12 +21,16 @@ from sandbox_console.tui.widgets.table_layout import fit_cell
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One line of the menu. ``action`` is an action of the main screen; ``unfit`` is why it cannot be done."""
+    """One line of the menu. ``action`` is what choosing it gives; ``unfit`` is why it cannot be done.
+
+    ``told`` is more about it, where it can be.
+    """
 
     action: str
     label: str
     key: str
     unfit: str = ""
+    told: str = ""
 
 
 class MenuScreen(ModalScreen[str]):
@@ -84,8 +89,16 @@ class MenuScreen(ModalScreen[str]):
 
 def choice_line(choice: Choice) -> Content:
     """Key, label, and the reason where it cannot be done."""
-    key = choice.key.replace("ctrl+", "^")
+    more = clean(choice.unfit or choice.told, cap=200)
     return Content.assemble(
-        (fit_cell(key, 4, "left"), "$primary" if not choice.unfit else ""), fit_cell(choice.label, 10, "left"),
-        (f"  {clean(choice.unfit, cap=200)}" if choice.unfit else "", "italic"),
+        (fit_cell(short_key(choice.key), 4, "left"), "$primary" if not choice.unfit else ""),
+        fit_cell(choice.label, 12, "left"),
+        (f"  {more}" if more else "", "italic" if choice.unfit else "$text-muted"),
     )  # fmt: skip
+
+
+def short_key(key: str) -> str:
+    """A key in a few cells: ``^k``, ``=``."""
+    *modifiers, base = key.split("+")
+    shown = key_to_character(base) or {"slash": "/"}.get(base, base)
+    return "".join("^" if one == "ctrl" else f"{one}+" for one in modifiers) + shown.replace("escape", "Esc")

@@ -1,0 +1,155 @@
+"""Keys: the config's choice is what works and what is shown; conflicts are refused before anything is drawn."""
+
+from __future__ import annotations
+
+import pytest
+from tests.tui.app.scene import screen_text, until
+from textual.binding import Binding
+
+from sandbox_console.errors import ConfigError
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.service import TuiOptions
+from sandbox_console.service.config import Config
+from sandbox_console.tui import keymap
+from sandbox_console.tui.commands import ConsoleCommands
+from sandbox_console.tui.keys import MAIN_KEYS
+from sandbox_console.tui.panes.logs import LogsPane
+from sandbox_console.tui.screens.confirm import ConfirmScreen
+from sandbox_console.tui.screens.menu import MenuScreen, short_key
+from sandbox_console.tui.screens.text import TextScreen
+
+
+def options(**more):
+    return TuiOptions(**more)
+
+
+def config(**more):
+    return Config(backend="fake", tui=TuiOptions(**more))
+
+
+def on(app, kind):
+    return lambda: isinstance(app.screen, kind)
+
+
+@pytest.mark.parametrize("name", keymap.KEYMAPS)
+def test_no_keymap_has_conflicts(name):
+    keymap.load(options(keymap=name))
+
+
+def test_every_key_of_the_list_has_an_id_but_the_one_that_leaves_a_shell():
+    nameless = [one.action for one in MAIN_KEYS if isinstance(one, Binding) and not one.id]
+    assert nameless == ["leave_terminal"]
+    ids = [one.id for one in keymap.bindings()]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"stop": "r"}, ("stop", "restart", "the key r")),
+        ({"stop": "j"}, ("stop", "moving in the list (Down)")),
+        ({"stop": "ctrl+p"}, ("stop", "the palette")),
+        ({"stop": "space"}, ("stop", "mark")),
+        ({"stop": "!", "kill": "exclamation_mark"}, ("stop", "kill")),
+        ({"stopp": "X"}, ("no action 'stopp'",)),
+        ({"stop": "hyper+x"}, ("hyper+x",)),
+        ({"stop": "fn99"}, ("'fn99' is no key",)),
+        ({"stop": "f5,f5"}, ("stop",)),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(keys, words):
+    with pytest.raises(ConfigError) as caught:
+        keymap.load(options(keys=keys))
+    for word in words:
+        assert word in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_near_name_is_hinted():
+    with pytest.raises(ConfigError) as caught:
+        keymap.load(options(keys={"restrat": "f5"}))
+    assert "restart" in caught.value.hint
+
+
+def test_keys_are_swapped_given_away_and_taken():
+    found = keymap.load(options(keys={"stop": "s", "shell": "x", "kill": "", "filter": "/,f3", "copy": "ctrl+e"}))
+    assert found.keys["stop"] == ("s",)
+    assert found.keys["shell"] == ("x",)
+    assert found.keys["kill"] == ()
+    assert found.first("kill") == ""
+    assert found.keys["filter"] == ("slash", "f3")
+    assert [short_key(key) for key in ("slash", "ctrl+k", "equals_sign", "f3", "")] == ["/", "^k", "=", "f3", ""]
+
+
+async def test_a_remapped_key_acts_and_the_footer_menu_and_help_show_it(run_app):
+    async with run_app(config=config(keys={"stop": "f5", "help": "f1", "kill": ""})) as (app, pilot):
+        assert "f1 Help" in screen_text(app).splitlines()[-1]
+        await pilot.press("x", "ctrl+k", "question_mark")
+        assert app.screen is app.main
+        await pilot.press("f5")
+        await until(pilot, on(app, ConfirmScreen))
+        assert "Stop agent?" in screen_text(app)
+        await pilot.press("escape", "m")
+        await until(pilot, on(app, MenuScreen))
+        assert "f5  Stop" in screen_text(app)
+        await pilot.press("f5")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("escape", "f1")
+        await until(pilot, on(app, TextScreen))
+        assert any("f5" in line and "Stop" in line for line in app.screen._text.plain.splitlines())
+
+
+async def test_lazydocker_habits(run_app):
+    async with run_app(config=config(keymap="lazydocker")) as (app, pilot):
+        await pilot.press("s")
+        await until(pilot, on(app, ConfirmScreen))
+        assert "Stop agent?" in screen_text(app)
+        await pilot.press("escape", "d")
+        await until(pilot, on(app, ConfirmScreen))
+        assert "Remove agent?" in screen_text(app)
+        await pilot.press("escape", "x")
+        await until(pilot, on(app, MenuScreen))
+        await pilot.press("escape")
+        await pilot.press("m")
+        await until(pilot, lambda: app.main.query_one(LogsPane).has_focus_within)
+
+
+async def test_help_tells_what_does_not_work_here_and_why(run_app, fake):
+    fake._capabilities = Capabilities(frozenset(Capability) - {Capability.PAUSE}, {Capability.PAUSE: "no freezer here"})
+    async with run_app(size=(120, 60)) as (app, pilot):
+        await pilot.press("question_mark")
+        await until(pilot, on(app, TextScreen))
+        text = screen_text(app)
+        for words in ("Not for agent now", "it is running", "Unsupported by fake here", "no freezer here"):
+            assert words in text
+
+
+async def test_the_palette_has_every_action(run_app):
+    async with run_app(config=config(keys={"pulse": "f6"})) as (app, _):
+        provider = ConsoleCommands(app.main)
+        found = [command async for command in provider._commands()]
+        told = {command.action for command in found}
+        for binding in keymap.bindings():
+            assert binding.action in told or binding.id == "back" or binding.id == "pause", binding.id
+        assert any(command.title == "Pulse" and "key f6" in command.help for command in found)
+        mark = next(command for command in found if command.action == "mark_all")
+        await provider._run(mark)
+        assert len(app.main.marked) == 6
+
+
+async def test_each_action_is_copied_as_a_command(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("Y")
+        await until(pilot, on(app, MenuScreen))
+        assert "sandbox-console stop fake/local/aaaaaaaaaaaa" in screen_text(app)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.clipboard == "sandbox-console stop fake/local/aaaaaaaaaaaa")
+        await pilot.press("space", "j", "space", "Y")
+        await until(pilot, on(app, MenuScreen))
+        await pilot.press("down", "enter")
+        both = "sandbox-console stop fake/local/aaaaaaaaaaaa fake/local/bbbbbbbbbbbb"
+        await until(pilot, lambda: app.clipboard == both)
+        await pilot.press("escape", "x")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("c")
+        await until(pilot, lambda: app.clipboard == "sandbox-console stop fake/local/bbbbbbbbbbbb")
