@@ -24,6 +24,7 @@ from sandbox_console.backends.microsandbox import (
 from sandbox_console.backends.microsandbox.logs import PIECE, Last, Lines
 from sandbox_console.backends.microsandbox.runs import Run
 from sandbox_console.errors import InvalidSpec, SecretError
+from sandbox_console.model.log import LogRecord
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
@@ -198,8 +199,8 @@ def test_an_image_is_named(value, shown):
     assert translate.image(value) == shown
 
 
-def _entry(data, source="stdout", at=1000):
-    return types.SimpleNamespace(data=data, source=source, timestamp_ms=at)
+def _entry(data, source="stdout", at=1000, cursor=None):
+    return types.SimpleNamespace(data=data, source=source, timestamp_ms=at, cursor=cursor)
 
 
 def test_chunks_become_lines():
@@ -220,6 +221,20 @@ def test_a_line_without_an_end_comes_in_pieces():
     found = [record for _ in range(5) for record in lines.feed(_entry(b"x" * (PIECE // 2)))]
     assert [len(record.data) for record in found] == [PIECE, PIECE]
     assert [len(record.data) for record in lines.rest()] == [PIECE // 2]
+
+
+def test_output_that_the_runtime_dropped_is_told():
+    lines = Lines()
+    items = [lines.feed(_entry(b"x\n", cursor=f"job_1:{number}")) for number in (3, 4, 7)]
+    assert [[type(item).__name__ for item in one] for one in items] == [
+        ["LogGap", "LogRecord"],
+        ["LogRecord"],
+        ["LogGap", "LogRecord"],
+    ]
+    lines.rest()
+    assert [type(item) for item in lines.feed(_entry(b"x\n", cursor="job_2:1"))] == [LogRecord]
+    part = Lines(whole=False)  # what was asked for begins later
+    assert [type(item) for item in part.feed(_entry(b"x\n", cursor="job_1:3"))] == [LogRecord]
 
 
 def test_of_the_last_lines_no_more_are_kept_than_asked():

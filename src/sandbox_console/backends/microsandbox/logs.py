@@ -15,7 +15,7 @@ from typing import Any
 from sandbox_console.backends.microsandbox import main_process, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.sdk import result, translated
-from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
+from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
 
 _STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR, "output": Stream.TTY}
 QUIET_S = 1.0
@@ -24,6 +24,7 @@ QUIET_S = 1.0
 PIECE = 1024 * 1024
 """A line that is longer comes in pieces."""
 
+_LOST = "microsandbox keeps the newest 0.7 MB or so of a main process's output"
 _OVER = ("stopped", "crashed")
 
 
@@ -32,7 +33,7 @@ async def read(module: Any, looker: Looker, handle: Any, query: LogQuery) -> Asy
     seen = translate.view(handle)
     sources = await _sources(module, looker, handle, seen)
     follows = query.follow and seen.status not in _OVER
-    lines, last = Lines(), Last(query.tail)
+    lines, last = Lines(whole=query.since is None), Last(query.tail)
     async with aclosing(_kept(module, sources, query, lines, follows=follows)) as batches:
         async for batch in batches:
             if found := last.keep(batch):
@@ -140,9 +141,14 @@ class Last:
 
 
 class Lines:
-    """The runtime's chunks as lines: a chunk may hold several, or a part of one."""
+    """The runtime's chunks as lines: a chunk may hold several, or a part of one.
 
-    def __init__(self) -> None:
+    It numbers a main process's chunks from 1 and keeps the newest (two files of 0.5 MB), so a number that is not the
+    next one is output that was lost. ``whole``: the first chunk should be the first of all.
+    """
+
+    def __init__(self, *, whole: bool = True) -> None:
+        self._next = 1 if whole else 0
         self._open: dict[Stream, LogRecord] = {}
         self.cursor: str | None = None
         """Of the newest entry since :meth:`rest`."""
@@ -152,7 +158,7 @@ class Lines:
         self.cursor = getattr(entry, "cursor", None)
         stream = _STREAMS.get(str(entry.source), Stream.STDOUT)
         at = int(entry.timestamp_ms if hasattr(entry, "timestamp_ms") else entry.timestamp) * 1_000_000
-        found: list[LogItem] = []
+        found = self._lost(at)
         for part in entry.data.splitlines(keepends=True) if b"\r" not in entry.data else _split(entry.data):
             begun = self._open.pop(stream, None)
             record = LogRecord(begun.at_ns if begun else at, stream, (begun.data if begun else b"") + part)
@@ -162,11 +168,21 @@ class Lines:
                 self._open[stream] = record
         return found
 
+    def _lost(self, at: int) -> list[LogItem]:
+        number = (self.cursor or "").rpartition(":")[2]
+        if not number.isdecimal():
+            return []
+        expected, self._next = self._next, int(number) + 1
+        return [*self._left(), LogGap(at, _LOST)] if expected not in (0, int(number)) else []
+
     def rest(self) -> list[LogItem]:
-        """The parts that were left open."""
+        """The parts that were left open, at the end of a main process's output."""
+        self.cursor, self._next = None, min(self._next, 1)
+        return self._left()
+
+    def _left(self) -> list[LogItem]:
         found: list[LogItem] = sorted(self._open.values(), key=lambda record: record.at_ns)
         self._open.clear()
-        self.cursor = None
         return found
 
 

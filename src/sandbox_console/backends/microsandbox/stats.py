@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -10,8 +11,8 @@ from sandbox_console.backends.microsandbox import sdk
 from sandbox_console.backends.microsandbox.sdk import result
 from sandbox_console.model.sandbox import Stats
 
-QUIET_S = 5.0
-"""Without a sample for so long a sandbox is asked whether it still runs."""
+QUIET_S = 3.0
+"""Without a new sample for so long a sandbox is asked whether it still runs: of one that ended the last is repeated."""
 
 
 async def read(module: Any, handle: Any, interval_s: float) -> AsyncGenerator[Stats, None]:
@@ -19,23 +20,29 @@ async def read(module: Any, handle: Any, interval_s: float) -> AsyncGenerator[St
     machine = await sdk.call(module, f"sandbox {handle.name}", handle.connect())
     stream = await sdk.call(module, f"sandbox {handle.name}", machine.metrics_stream(max(interval_s, 0.1)))
     before: Any = None
+    while (sample := await _new(module, handle, stream, before)) is not None:
+        yield _stats(sample, before)
+        before = sample
+
+
+async def _new(module: Any, handle: Any, stream: Any, before: Any) -> Any | None:
+    """The next sample that is another one; None where the sandbox has ended."""
     waiting: asyncio.Future[Any] | None = None
+    asked = time.monotonic()
     try:
         while True:
             waiting = waiting or asyncio.ensure_future(anext(stream, None))
             done, _ = await asyncio.wait({waiting}, timeout=QUIET_S)
-            if not done:
-                if str((await result(handle.refresh())).status) in ("stopped", "crashed"):
-                    return
-                continue
-            try:
+            if done:
                 sample, waiting = waiting.result(), None
-            except module.MicrosandboxError:
-                return  # it stopped
-            if sample is None:
-                return
-            yield _stats(sample, before)
-            before = sample
+                if sample is None or before is None or sample.timestamp_ms != before.timestamp_ms:
+                    return sample
+            if time.monotonic() - asked >= QUIET_S:
+                asked = time.monotonic()
+                if str((await result(handle.refresh())).status) in ("stopped", "crashed"):
+                    return None
+    except module.MicrosandboxError:
+        return None  # it stopped, or was removed
     finally:
         if waiting is not None:
             waiting.cancel()

@@ -26,10 +26,11 @@ async def entries(module: Any, handle: Any, since: float | None, *, follow: bool
     """Entries, oldest first, and None where the sandbox has ended; with ``follow`` what comes, until it is removed."""
     cursor: str | None = None
     while True:
-        async with aclosing(_stream(module, handle, cursor, since, follow=False)) as kept:
-            async for entry in kept:
-                cursor = entry.cursor
-                yield entry
+        async with aclosing(_stream(module, handle, cursor, since, follow=False)) as stream:
+            kept = [entry async for entry in stream]
+        for entry in sorted(kept, key=lambda one: one.timestamp_ms):  # they come file by file
+            yield entry
+        cursor = kept[-1].cursor if kept else cursor
         if str(handle.status) in _OVER:
             yield None
         if not follow:
