@@ -55,7 +55,7 @@ _MORE = (
     ("Filter", "text or regular expression, !inverse, -l key=value, -f fuzzy; Enter keeps it, Esc clears it"),
     (
         "Signs",
-        "◇ not made by this console   ❯_ a shell is open   ↻ an action is in flight   ✓ marked",
+        "◇ not made by this console   ❯_ a shell is open   ↻ an action is in flight   ✓ marked   ⚠ mixed alphabets",
     ),
 )
 
@@ -69,7 +69,8 @@ def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Content:
             continue
         title = _TITLES.get(type(active.node).__name__, type(active.node).__name__)
         keys = sections.setdefault(title, {}).setdefault(binding.description, [])
-        keys.append(key_words(screen.app.get_key_display(binding)))
+        if (words := key_words(screen.app.get_key_display(binding))) not in keys:
+            keys.append(words)
     parts: list[Part] = []
     for title, lines in sections.items():
         parts.append((f"{title}\n", "bold $primary"))
@@ -117,5 +118,7 @@ def _columns(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def key_words(display: str) -> str:
-    """A key as people write it."""
+    """A key as people write it. Ctrl+Space reaches programs as NUL, whose other name is Ctrl+@."""
+    if display == "^@":
+        display = "^space"
     return display.replace("^", "Ctrl+") if len(display) > 1 and display.startswith("^") else display

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sandbox_console.model.sandbox import Exit, HealthState, Sandbox, Status
 from sandbox_console.model.text import ascii_id, clean
+from sandbox_console.tui.scripts import mixes_scripts
 
 LEAVE_KEY = "ctrl+right_square_bracket"
 """The one key that a guest's terminal does not get."""
@@ -61,9 +62,11 @@ def place(sandbox: Sandbox) -> str:
 
 
 def shown_name(sandbox: Sandbox) -> str:
-    """The name; where it is not plain ASCII, the id beside it tells look-alikes apart."""
+    """The name; where it is not plain ASCII, the id beside it tells look-alikes apart, ⚠ warns of mixed alphabets."""
     name = clean(sandbox.name, cap=200)
-    return name if sandbox.name.isascii() and sandbox.name.isprintable() else f"{name} ({short_id(sandbox)})"
+    if sandbox.name.isascii() and sandbox.name.isprintable():
+        return name
+    return f"{'⚠ ' if mixes_scripts(sandbox.name) else ''}{name} ({short_id(sandbox)})"
 
 
 def size(count: float | None) -> str:
