@@ -155,7 +155,7 @@ async def make(backend: BubblewrapBackend, permit: MakePermit) -> AsyncIterator[
             await box.remove()
 
 
-async def until(look: Callable[[], Any], seconds: float = 30.0) -> Any:
+async def until(look: Callable[[], Any], seconds: float = 60.0) -> Any:
     """The first true value of ``look``, which may be a coroutine function."""
     end = time.monotonic() + seconds
     while True:

@@ -75,9 +75,8 @@ async def test_rotation_keeps_the_newest_and_tells_what_is_gone(make: Make) -> N
 async def test_a_line_of_50_mb_comes_in_parts(make: Make, backend) -> None:
     box = await make("sh", "-c", "head -c 50000000 /dev/zero | tr '\\0' x; echo")
     most = 0
-    task = asyncio.get_running_loop().time()
-    async for batch in backend.logs(box.ref, LogQuery(follow=True)):
-        most = max([most, *(len(item.data) for item in batch if isinstance(item, LogRecord))])
+    async with asyncio.timeout(120):
+        async for batch in backend.logs(box.ref, LogQuery(follow=True)):
+            most = max([most, *(len(item.data) for item in batch if isinstance(item, LogRecord))])
     assert 60_000 < most <= 200_000
-    assert asyncio.get_running_loop().time() - task < 30
     assert (await box.logs(tail=1))[-1].data.endswith(b"x\n")

@@ -52,8 +52,8 @@ async def test_a_busy_sandbox_is_seen_and_the_samples_end_with_it(backend, make,
             seen.append(found)
             if len(seen) == 2:
                 await backend.kill(await permit("kill"), ref, "SIGKILL")
-    assert 2 <= len(seen) <= 3
-    assert 0 < seen[1].cpu_percent < 65
+    assert len(seen) >= 2  # an engine that is slow to kill has more under way
+    assert 0 < seen[1].cpu_percent < 90  # half of one, and an engine late with a sample
     assert 0 < seen[1].memory_bytes < 64 << 20
     assert seen[1].memory_limit == 64 << 20
     assert seen[1].pids >= 1
@@ -69,7 +69,7 @@ async def test_samples_that_are_asked_for_come_as_those_that_are_streamed(backen
             if len(seen) == 4:
                 await backend.kill(await permit("kill"), ref, "SIGKILL")
     assert len(seen) == 4
-    assert all(0 < found.cpu_percent < 65 for found in seen[1:])
+    assert all(0 < found.cpu_percent < 90 for found in seen[1:])
     assert seen[3].at - seen[2].at > 1.5
     assert {found.memory_limit for found in seen} == {64 << 20}
 
