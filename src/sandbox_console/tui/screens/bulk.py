@@ -252,7 +252,7 @@ def title_words(run: BulkRun) -> Content:
 def result_lines(run: BulkRun) -> list[str]:
     """A line for each, for a clipboard or a terminal."""
     return [
-        f"{item.fate}\t{item.sandbox.ref}\t{shown_name(item.sandbox)}\t{clean(item.cause)}".rstrip()
+        f"{item.fate}\t{clean(str(item.sandbox.ref))}\t{shown_name(item.sandbox)}\t{clean(item.cause)}".rstrip()
         for item in run.items
     ]
 
