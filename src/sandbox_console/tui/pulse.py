@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -115,7 +116,8 @@ def _ooms(sandboxes: list[Sandbox], now: float) -> Line:
 
 
 def _bad_ends(sandboxes: list[Sandbox]) -> Line:
-    codes = [one for one in sandboxes if one.status is Status.EXITED and one.exit is not None and one.exit.code]
+    ended = [one.exit for one in sandboxes if one.status is Status.EXITED and one.exit is not None]
+    codes = [end for end in ended if end.code and end.signal != signal.SIGTERM]  # which is how a person's stop ends it
     found = Counter(str(one.status) for one in sandboxes if one.status in (Status.FAILED, Status.LOST))
     words = [f"{count} {status}" for status, count in found.items()]
     words += [f"{len(codes)} with an exit code"] if codes else []

@@ -8,7 +8,7 @@ from tests.tui.app.scene import NOW, fleet, log_lines, ref, samples, sandbox, sc
 
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.event import Acted
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Stats, Status
+from sandbox_console.model.sandbox import BackendHealth, Exit, HealthState, Stats, Status
 from sandbox_console.service import Feed
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui import pulse
@@ -39,7 +39,8 @@ def test_trouble_is_counted_and_named():
         feed.add(ref("aaaaaaaaaaaa"), HOSTILE, EgressRecord(NOW - 90 + at, "x", HOSTILE, 443, allowed=False))
     restarted = [dataclasses.replace(one, restarts=at) for at, one in enumerate(fleet())]
     acted = (Acted(1, "stop", "x", "ok"), Acted(2, "kill", "x", "failed"), Acted(3, "kill", "x", "denied"))
-    text = pulse.trouble_words(state(*restarted, acted=acted), feed, NOW).plain
+    stopped = sandbox("abababababab", "stopped", Status.EXITED, exit=Exit(143, 15))
+    text = pulse.trouble_words(state(*restarted, stopped, acted=acted), feed, NOW).plain
     lines = {line[:15].strip(): line[15:].strip() for line in text.splitlines()}
     assert lines["Restarts"] == "15  most: lost 5"
     assert lines["Out of memory"].startswith("1  last: crashed 1m00s ago")
