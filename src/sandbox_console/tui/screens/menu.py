@@ -97,8 +97,13 @@ def choice_line(choice: Choice) -> Content:
     )  # fmt: skip
 
 
+_SHORT = {"slash": "/", "plus": "+", "minus": "-", "backslash": "\\", "space": "Space", "escape": "Esc", "delete": "Del",
+          "enter": "Enter", "up": "↑", "down": "↓", "@": "Space"}  # fmt: skip
+"""Names of keys that say less than these. Ctrl+Space reaches programs as NUL, whose name is Ctrl+@."""
+
+
 def short_key(key: str) -> str:
     """A key in a few cells: ``^k``, ``=``."""
     *modifiers, base = key.split("+")
-    shown = key_to_character(base) or {"slash": "/"}.get(base, base)
-    return "".join("^" if one == "ctrl" else f"{one}+" for one in modifiers) + shown.replace("escape", "Esc")
+    shown = _SHORT.get(base) or key_to_character(base) or base
+    return "".join("^" if one == "ctrl" else f"{one.title()}+" for one in modifiers) + shown
