@@ -97,8 +97,10 @@ def choice_line(choice: Choice) -> Content:
     )  # fmt: skip
 
 
-_SHORT = {"slash": "/", "plus": "+", "minus": "-", "backslash": "\\", "space": "Space", "escape": "Esc", "delete": "Del",
-          "enter": "Enter", "up": "↑", "down": "↓", "@": "Space"}  # fmt: skip
+_SHORT = {
+    "slash": "/", "plus": "+", "minus": "-", "backslash": "\\", "space": "Space", "escape": "Esc", "delete": "Del",
+    "enter": "Enter", "up": "↑", "down": "↓", "@": "Space",
+}  # fmt: skip
 """Names of keys that say less than these. Ctrl+Space reaches programs as NUL, whose name is Ctrl+@."""
 
 
