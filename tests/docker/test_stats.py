@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
+from tests.docker.test_create import said
 from tests.support.require import requires
 
+from sandbox_console.backends.docker.cgroups import read
 from sandbox_console.backends.docker.stats import measure
 from sandbox_console.errors import NotFound
 from sandbox_console.model.sandbox import SandboxRef
@@ -43,8 +46,16 @@ def test_the_formulas_are_the_docker_clis():
     assert measure(before, None).cpu_percent is None
 
 
+@pytest.fixture(params=["here", "by the engine"])
+def way(request, monkeypatch):
+    """By this machine's files, and as from another machine."""
+    if request.param != "here":
+        monkeypatch.setattr("sandbox_console.backends.docker.cgroups.read", lambda *_: None)
+    return request.param
+
+
 @requires("docker")
-async def test_a_busy_sandbox_is_seen_and_the_samples_end_with_it(backend, make, permit):
+async def test_a_busy_sandbox_is_seen_and_the_samples_end_with_it(way, backend, make, permit):
     ref = await make("sh", "-c", "while :; do :; done", cpus=0.5, memory_mib=64)
     seen = []
     async with asyncio.timeout(60):
@@ -60,7 +71,7 @@ async def test_a_busy_sandbox_is_seen_and_the_samples_end_with_it(backend, make,
 
 
 @requires("docker")
-async def test_samples_that_are_asked_for_come_as_those_that_are_streamed(backend, make, permit):
+async def test_samples_that_are_asked_for_come_as_those_that_are_streamed(way, backend, make, permit):
     ref = await make("sh", "-c", "while :; do :; done", cpus=0.5, memory_mib=64)
     seen = []
     async with asyncio.timeout(60):
@@ -75,9 +86,60 @@ async def test_samples_that_are_asked_for_come_as_those_that_are_streamed(backen
 
 
 @requires("docker")
-async def test_a_stopped_one_has_no_samples_and_an_unknown_one_is_not_found(backend, make):
+async def test_a_stopped_one_has_no_samples_and_an_unknown_one_is_not_found(way, backend, make):
     ref = await make(start=False)
     async with asyncio.timeout(60):
         assert [found async for found in backend.stats(ref, 1)] == []
     with pytest.raises(NotFound):
         [found async for found in backend.stats(SandboxRef("docker", "default", "0" * 64), 1)]
+
+
+@requires("docker")
+async def test_what_is_read_here_is_what_the_engine_tells(backend, make, docker_engine):
+    script = "dd if=/dev/zero of=/tmp/x bs=1M count=20 2>/dev/null; sleep 1000 & echo ready; wait"
+    ref = await make("sh", "-c", script, memory_mib=64)
+    await said(backend, ref, b"ready")
+    engine = await backend._engine()
+    here = read(docker_engine.inspect(ref.id)["State"]["Pid"], ref.id)
+    told = await engine.call("GET", f"containers/{ref.id}/stats", params={"stream": 0})
+    assert here["memory_stats"]["limit"] == told["memory_stats"]["limit"] == 64 << 20
+    assert abs(measure(here, None).memory_bytes - measure(told, None).memory_bytes) < 8 << 20
+    assert here["pids_stats"]["current"] == told["pids_stats"]["current"]
+    used, more = (one["cpu_stats"]["cpu_usage"]["total_usage"] for one in (here, told))
+    assert used <= more < used + 10**9
+    assert here["cpu_stats"]["online_cpus"] == told["cpu_stats"]["online_cpus"]
+    assert (
+        abs(here["cpu_stats"]["system_cpu_usage"] - told["cpu_stats"]["system_cpu_usage"]) < 60 * 10**9 * os.cpu_count()
+    )
+    assert {one["op"] for one in here["blkio_stats"]["io_service_bytes_recursive"]} <= {
+        one["op"] for one in told["blkio_stats"]["io_service_bytes_recursive"]
+    }
+    assert read(os.getpid(), ref.id) is None, "another process"
+    assert read(2**22 + 1, ref.id) is None, "none at all"
+
+
+def test_version_2_of_cgroups_is_read(tmp_path, monkeypatch):
+    ref = "f" * 64
+    folder = tmp_path / f"system.slice/docker-{ref}.scope"
+    folder.mkdir(parents=True)
+    files = {
+        "cpu.stat": "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\n", "memory.current": "3000\n", "memory.max": "max\n",
+        "memory.stat": "anon 100\ninactive_file 1000\n", "pids.current": "4\n",
+        "io.stat": "8:0 rbytes=10 wbytes=20 rios=1 wios=1 dbytes=0 dios=0\n8:16 rbytes=1 wbytes=2\n253:0 \n",
+    }  # fmt: skip
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    (tmp_path / "cgroup.controllers").write_text("cpu io memory pids\n")
+    monkeypatch.setattr("sandbox_console.backends.docker.cgroups.ROOT", tmp_path)
+    monkeypatch.setattr(
+        "sandbox_console.backends.docker.cgroups._groups",
+        lambda _, container: [("", folder)] if container == ref else [],
+    )
+    found = measure(read(os.getpid(), ref), None, 10**9)
+    assert (found.memory_bytes, found.memory_limit, found.pids) == (2000, None, 4)
+    sample = read(os.getpid(), ref)
+    assert sample["cpu_stats"]["cpu_usage"]["total_usage"] == 1_500_000
+    later = sample | {"read": "2100-01-01T00:00:00+00:00"}
+    assert (measure(later, sample).block_read, measure(later, sample).block_write) == (0, 0)
+    assert [one["value"] for one in sample["blkio_stats"]["io_service_bytes_recursive"]] == [10, 20, 1, 2, 0, 0]
+    assert read(os.getpid(), "e" * 64) is None

@@ -1,4 +1,4 @@
-"""Samples of one running container: streamed by the engine, or asked for."""
+"""Samples of one running container: read here where the engine is, else streamed by the engine, or asked for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from sandbox_console.backends.docker import cgroups
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.translate import seconds
 from sandbox_console.model.sandbox import Stats
@@ -25,12 +26,19 @@ core a container on 20.10 with cgroup v1), and shows no more than was asked for.
 
 
 async def follow(engine: Engine, id: str, interval_s: float, host_memory: int | None) -> AsyncGenerator[Stats, None]:
-    """A sample about every ``interval_s``, at most one a second, until the container stops running.
+    """A sample about every ``interval_s``, from elsewhere at most one a second, until the container stops running.
 
     ``host_memory`` (bytes) is what the engine calls the limit of a container that has none.
     """
     asked = interval_s >= ASK_FROM_S
     before: Sample | None = None
+    here = False
+    async with aclosing(_here(engine, id, interval_s)) as samples:
+        async for sample in samples:
+            yield measure(sample, before, host_memory)
+            before, here = sample, True
+    if here:
+        return
     # Streamed at first in any case: a share of CPU needs two samples, and the second is there after a second.
     async with aclosing(_streamed(engine, id, 1.0 if asked else interval_s)) as samples:
         count = 0
@@ -45,6 +53,18 @@ async def follow(engine: Engine, id: str, interval_s: float, host_memory: int | 
         async for sample in samples:
             yield measure(sample, before, host_memory)
             before = sample
+
+
+async def _here(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Sample, None]:
+    """By this machine's files; none where they are not the container's, or not to be read."""
+    if engine.endpoint.socket is None:
+        return
+    pid = (await engine.call("GET", container_path(id, "json")))["State"].get("Pid") or 0
+    wait = min(interval_s, 1.0)  # a share of CPU needs two samples
+    while pid and (sample := await asyncio.to_thread(cgroups.read, pid, id)) is not None:
+        yield sample
+        await asyncio.sleep(wait)
+        wait = interval_s
 
 
 async def _streamed(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Sample, None]:
