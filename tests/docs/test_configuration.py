@@ -17,6 +17,7 @@ from sandbox_console.service.config import (
     RecordingOptions,
     ShipOptions,
     TuiOptions,
+    ViewOptions,
 )
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
@@ -30,7 +31,9 @@ def _defaults(kind: type, prefix: str) -> dict[str, object]:
 
 
 def test_every_key_is_listed_with_its_default() -> None:
-    known = _defaults(Rules, "policy.") | _defaults(TuiOptions, "tui.") | _defaults(SecretSource, "secrets.NAME.")
+    known = _defaults(Rules, "policy.") | _defaults(SecretSource, "secrets.NAME.")
+    known |= {key: value for key, value in _defaults(TuiOptions, "tui.").items() if key != "tui.views"}
+    known |= _defaults(ViewOptions, "tui.views.NAME.")
     known |= {key: value for key, value in _defaults(LogOptions, "logs.").items() if key != "logs.highlight"}
     known |= {f"logs.highlight.NAME.{item.name}": item.default for item in dataclasses.fields(HighlightRule)}
     known |= {key: value for key, value in _defaults(AuditOptions, "audit.").items() if key != "audit.ship"}

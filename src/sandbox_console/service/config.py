@@ -30,6 +30,21 @@ _PREFIX = "SANDBOX_CONSOLE_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewOptions:
+    """One ``[tui.views.NAME]`` table: what the list shows, and how. ``sort`` is a column, with ``-`` from the largest.
+
+    What is empty stays as it is by itself: no filter, no groups, newest first, the columns that are chosen anyway.
+    """
+
+    filter: str = ""
+    group: str = ""
+    sort: str = ""
+    columns: tuple[str, ...] = ()
+    faults: bool = False
+    managed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuiOptions:
     """The ``[tui]`` table. ``stats_interval_s`` is the time between samples of the visible rows.
 
@@ -41,6 +56,8 @@ class TuiOptions:
     log_memory_mib: AtLeastOne = 64
     keymap: Literal["default", "lazydocker"] = "default"
     keys: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    views: dict[str, ViewOptions] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

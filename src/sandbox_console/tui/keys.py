@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.binding import Binding, BindingType
 
+from sandbox_console.tui.columns import SORT_KEYS
 from sandbox_console.tui.panes.tabs import tab_keys
-from sandbox_console.tui.rows import SORT_KEYS
 
 
 def _key(id: str, keys: str, action: str, what: str, *, show: bool = False) -> Binding:
@@ -45,7 +45,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("merge-logs", "L", "merge", "Logs of several"),
     _key("compare", "equals_sign", "compare", "Compare two"),
     _key("bulk-results", "J", "app.bulk", "Last bulk results"),
-    _key("side", "vertical_line", "side", "Detail beside or under"),
+    _key("side", "vertical_line", "side", "Detail beside, under"),
     _key("more-detail", "plus", "share(1)", "More detail"),
     _key("less-detail", "minus", "share(-1)", "Less detail"),
     _key("backends", "b", "app.backends", "Backends"),

@@ -92,8 +92,8 @@ class _Draft:
                 self.health.put((health.backend, health.host), health)
             case Sampled(ref, stats):
                 self._sample(ref, stats)
-            case Refused(ref, host, at):
-                self._refuse(ref, host, at)
+            case Refused():
+                self._refuse(event)
             case Acted():
                 self.acted.append(event)
             case AuditChanged(reason):
@@ -137,10 +137,10 @@ class _Draft:
             self.stats.put(ref, stats)
             self.history.put(ref, (*self.history.now.get(ref, ())[1 - SAMPLES_KEPT :], stats))
 
-    def _refuse(self, ref: SandboxRef, host: str, at: float) -> None:
-        if ref in self.sandboxes.now:
-            before = self.denied.now.get(ref)
-            self.denied.put(ref, Denial(before.count + 1 if before else 1, host, at))
+    def _refuse(self, news: Refused) -> None:
+        if news.ref in self.sandboxes.now:
+            before = self.denied.now.get(news.ref)
+            self.denied.put(news.ref, Denial((before.count if before else 0) + news.count, news.host, news.at))
 
     def done(self) -> FleetState:
         return dataclasses.replace(

@@ -1,120 +1,243 @@
-"""A sandbox as a row of the list; rows that say the same are the same object, so that only news is drawn."""
+"""Sandboxes as rows of the list. A row is made in full only while it is in view: 10,000 of them would take 0.2 s."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.text import clean
-from sandbox_console.tui.state import FleetState
-from sandbox_console.tui.widgets.table import Row
-from sandbox_console.tui.widgets.table_layout import Column
-from sandbox_console.tui.words import DASH, DOING, STATUS, place, shown_name, size, span, why, why_style
-
-COLUMNS = (
-    Column("state", "STATE", 11, 12, priority=0),
-    Column("name", "NAME", 14, 32, priority=0, flex=True),
-    Column("backend", "BACKEND", 10, 20, priority=4),
-    Column("image", "IMAGE", 12, 28, priority=5),
-    Column("cpu", "CPU", 6, 6, align="right", priority=1),
-    Column("memory", "MEM", 6, 12, align="right", priority=1),
-    Column("egress", "EGRESS", 7, 8, priority=6),
-    Column("secrets", "SECR", 4, 6, align="right", priority=7),
-    Column("age", "AGE", 5, 6, align="right", priority=3),
-    Column("exit", "WHY", 12, 44, priority=2, flex=True),
+from sandbox_console.tui.columns import BY_KEY, USUAL
+from sandbox_console.tui.state import Denial, FleetState
+from sandbox_console.tui.widgets.braille import chart
+from sandbox_console.tui.widgets.table import Paint
+from sandbox_console.tui.widgets.table_layout import GAP, Cell
+from sandbox_console.tui.words import (
+    DASH,
+    DOING,
+    STATUS,
+    place,
+    short_id,
+    shown_name,
+    size,
+    span,
+    why,
+    why_style,
 )
-SORT_KEYS = {
-    "N": "name", "S": "state", "B": "backend", "I": "image", "C": "cpu", "M": "memory", "W": "egress", "A": "age",
-    "X": "exit",
-}  # fmt: skip
-"""Shift and a letter sorts by a column."""
+
+GRAPH = 5
+"""Cells of a small graph: two samples in each."""
+_NEAR, _AT = 0.8, 0.95
 _ORDER = {status: at for at, status in enumerate(
     (Status.FAILED, Status.LOST, Status.UNKNOWN, Status.RUNNING, Status.STARTING, Status.STOPPING, Status.PAUSED,
      Status.CREATED, Status.EXITED)
 )}  # fmt: skip
 
+Look = Callable[[Sandbox, FleetState, float], tuple[str | Cell, str]]
 
-class Rows:
-    """Rows made from states. What a row is made of is compared first: 10,000 unchanged ones cost 10 ms."""
+
+class Showing:
+    """What rows are made from, shared by all: the state, the time, and the keys of the columns."""
 
     def __init__(self) -> None:
-        self._made: dict[SandboxRef, tuple[tuple[object, ...], Row]] = {}
-
-    def of(self, state: FleetState, sandboxes: list[Sandbox], now: float) -> list[Row]:
-        """A row for each of the sandboxes, in their order."""
-        made = {sandbox.ref: self._row(state, sandbox, now) for sandbox in sandboxes}
-        self._made = made
-        return [row for _, row in made.values()]
-
-    def _row(self, state: FleetState, sandbox: Sandbox, now: float) -> tuple[tuple[object, ...], Row]:
-        ref = sandbox.ref
-        age = span(now - sandbox.created_at) if sandbox.created_at is not None else DASH
-        stats = state.stats.get(ref)
-        parts = (sandbox, stats, age, state.busy.get(ref), ref in state.shells, state.stale(ref))
-        before = self._made.get(ref)
-        if before is not None and before[0] == parts:
-            return before
-        return parts, make_row(sandbox, stats, age, *parts[3:])
+        self.state = FleetState()
+        self.now = 0.0
+        self.keys: Sequence[str] = USUAL
 
 
-def make_row(sandbox: Sandbox, stats: Stats | None, age: str, busy: str | None, shell: bool, stale: bool) -> Row:
-    """One row; ``stale`` marks what a backend that does not answer said last."""
+class SandboxRow:
+    """A sandbox in the list."""
+
+    __slots__ = ("_showing", "key", "sandbox")
+    head = False
+
+    def __init__(self, sandbox: Sandbox, showing: Showing) -> None:
+        self.key: Hashable = sandbox.ref
+        self.sandbox = sandbox
+        self._showing = showing
+
+    def paint(self) -> Paint:
+        return paint(self.sandbox, self._showing.state, self._showing.keys, self._showing.now)
+
+    @property
+    def cells(self) -> Sequence[str | Cell]:
+        """What is drawn."""
+        return self.paint()[0]
+
+    def order(self, at: int, column: str) -> Any:  # noqa: ARG002 - others know their columns by place
+        return ORDERS[column](self.sandbox, self._showing.state)
+
+
+def paint(sandbox: Sandbox, state: FleetState, keys: Iterable[str], now: float) -> Paint:
+    """The cells and styles of a sandbox; dim where its backend does not answer, so that they may be old."""
+    found = [LOOKS[key](sandbox, state, now) for key in keys]
+    if state.stale(sandbox.ref):
+        return tuple(text for text, _ in found), tuple(
+            style if at == 0 else "dim" for at, (_, style) in enumerate(found)
+        )
+    return tuple(text for text, _ in found), tuple(style for _, style in found)
+
+
+def measure(sandbox: Sandbox, longest: dict[str, int]) -> None:
+    """Keep the lengths of the longest values, by column; characters are counted, not cells."""
+    ref = sandbox.ref
+    for key, length in (
+        ("name", len(sandbox.name) + 2), ("image", len(sandbox.image)), ("host", len(ref.host)),
+        ("backend", len(ref.backend) + len(ref.host) + 1), ("maker", len(sandbox.maker)),
+    ):  # fmt: skip
+        if length > longest.get(key, 0):
+            longest[key] = length
+
+
+def natural(key: str, longest: int) -> int:
+    """How wide a column would like to be; without a longest value it takes what it may."""
+    column = BY_KEY[key]
+    wanted = max(longest, len(column.title) + GAP) if longest else column.max_width
+    return max(column.min_width, min(column.max_width, wanted))
+
+
+def _state(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str, str]:
     glyph, style = STATUS[sandbox.status]
-    state = f"{glyph} {sandbox.status}"
-    if busy:
-        state, style = f"↻ {DOING.get(busy, busy)}", "accent"
-    elif stale:
-        state, style = f"? {sandbox.status}", "warn"
+    if busy := state.busy.get(sandbox.ref):
+        return f"↻ {DOING.get(busy, busy)}", "accent"
+    if state.stale(sandbox.ref):
+        return f"? {sandbox.status}", "warn"
+    return f"{glyph} {sandbox.status}", style
+
+
+def _name(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str, str]:
+    shell = " ❯_" if sandbox.ref in state.shells else ""
+    return shown_name(sandbox) + shell + ("" if sandbox.managed else " ◇"), "" if sandbox.managed else "dim"
+
+
+def _cpu(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str]:
+    stats = state.stats.get(sandbox.ref)
+    if stats is None or stats.cpu_percent is None:
+        return DASH, "dim"
     spec = sandbox.spec
-    name = shown_name(sandbox) + (" ❯_" if shell else "") + ("" if sandbox.managed else " ◇")
-    cells = (
-        state,
-        name,
-        place(sandbox),
-        clean(sandbox.image, cap=200) or DASH,
-        DASH if stats is None or stats.cpu_percent is None else f"{stats.cpu_percent:.0f}%",
-        _memory(stats),
-        DASH if spec is None else f"{len(spec.egress)} hosts" if len(spec.egress) > 1 else _egress(spec.egress),
-        DASH if spec is None or not spec.secrets else str(len(spec.secrets)),
-        age,
-        why(sandbox),
-    )
-    styles: tuple[str, ...] = (
-        style,
-        "" if sandbox.managed else "dim",
-        "dim",
-        "dim",
-        "",
-        "",
-        "dim",
-        "dim",
-        "dim",
-        why_style(sandbox),
-    )
-    if stale:
-        styles = (style, *("dim",) * (len(cells) - 1))
-    return Row(sandbox.ref, cells, styles, _sort(sandbox, stats, cells))
+    limit = spec.cpus * 100 if spec is not None and spec.cpus else None
+    used = [one.cpu_percent for one in state.history.get(sandbox.ref, ())]
+    return Cell(f"{stats.cpu_percent:.0f}%", graph=_graph(used, limit or 100.0)), _load(stats.cpu_percent, limit)
 
 
-def _egress(patterns: tuple[str, ...]) -> str:
-    return "1 host" if patterns else "deny"
-
-
-def _memory(stats: Stats | None) -> str:
+def _memory(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str]:
+    stats = state.stats.get(sandbox.ref)
     if stats is None or stats.memory_bytes is None:
-        return DASH
-    return size(stats.memory_bytes) + (f"/{size(stats.memory_limit)}" if stats.memory_limit else "")
+        return DASH, "dim"
+    short = size(stats.memory_bytes)
+    text = f"{short}/{size(stats.memory_limit)}" if stats.memory_limit else short
+    used = [one.memory_bytes for one in state.history.get(sandbox.ref, ())]
+    graph = _graph(used, float(stats.memory_limit or max(one or 0 for one in used or (1,))))
+    return Cell(text, short, graph), _load(stats.memory_bytes, stats.memory_limit)
 
 
-def _sort(sandbox: Sandbox, stats: Stats | None, cells: tuple[str, ...]) -> tuple[object, ...]:
+def _graph(values: Sequence[float | None], top: float) -> str:
+    return chart(values, GRAPH, 1, top)[0] if len(values) > 1 else ""
+
+
+def _load(value: float, limit: float | None) -> str:
+    return "" if not limit or value < limit * _NEAR else "warn" if value < limit * _AT else "error"
+
+
+def _net(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str]:
+    stats = state.stats.get(sandbox.ref)
+    if stats is None or (stats.net_rx is None and stats.net_tx is None):
+        return DASH, "dim"
+    return Cell(f"↓{size(stats.net_rx)} ↑{size(stats.net_tx)}", f"↕{size(_traffic(stats))}"), ""
+
+
+def _traffic(stats: Stats | None) -> float | None:
+    return None if stats is None or stats.net_rx is None else stats.net_rx + (stats.net_tx or 0)
+
+
+def _egress(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, str]:
     spec = sandbox.spec
-    return (
-        _ORDER[sandbox.status],
-        sandbox.name.casefold(),
-        cells[2],
-        cells[3].casefold(),
-        stats.cpu_percent if stats else None,
-        stats.memory_bytes if stats else None,
-        len(spec.egress) if spec else None,
-        len(spec.secrets) if spec else None,
-        -sandbox.created_at if sandbox.created_at is not None else None,
-        cells[9].casefold() or None,
-    )
+    count = len(spec.egress) if spec is not None else 0
+    text = DASH if spec is None else "deny" if not count else "1 host" if count == 1 else f"{count} hosts"
+    denial = state.denied.get(sandbox.ref)
+    if denial is None:
+        return text, "dim"
+    return Cell(
+        f"{text} {_denial(denial, now)}", f"{text} ✕{denial.count}" if count < 2 else f"✕{denial.count}"
+    ), "warn"
+
+
+def _denial(denial: Denial, now: float) -> str:
+    return f"✕{denial.count} {clean(denial.host, cap=60)} {span(now - denial.at)}"
+
+
+def _age(sandbox: Sandbox, _: FleetState, now: float) -> tuple[str, str]:
+    return DASH if sandbox.created_at is None else span(now - sandbox.created_at), "dim"
+
+
+def _restarts(sandbox: Sandbox, *_: object) -> tuple[str, str]:
+    return DASH if sandbox.restarts is None else str(sandbox.restarts), "warn" if sandbox.restarts else "dim"
+
+
+def _secrets(sandbox: Sandbox, *_: object) -> tuple[str, str]:
+    return str(len(sandbox.spec.secrets)) if sandbox.spec and sandbox.spec.secrets else DASH, "dim"
+
+
+def _labels(sandbox: Sandbox, *_: object) -> tuple[str, str]:
+    shown = [f"{key}={value}" if value else key for key, value in list(sandbox.labels.items())[:8]]
+    return clean(" ".join(shown), cap=200) or DASH, "dim"
+
+
+def _host(sandbox: Sandbox, *_: object) -> tuple[str, str]:
+    return clean(sandbox.ref.host, cap=60) or DASH, "dim"
+
+
+def _maker(sandbox: Sandbox, *_: object) -> tuple[str, str]:
+    return clean(sandbox.maker, cap=60) or ("console" if sandbox.managed else DASH), "dim"
+
+
+LOOKS: dict[str, Look] = {
+    "state": _state,
+    "name": _name,
+    "backend": lambda sandbox, *_: (place(sandbox), "dim"),
+    "host": _host,
+    "maker": _maker,
+    "image": lambda sandbox, *_: (clean(sandbox.image, cap=200) or DASH, "dim"),
+    "cpu": _cpu,
+    "memory": _memory,
+    "net": _net,
+    "egress": _egress,
+    "secrets": _secrets,
+    "restarts": _restarts,
+    "age": _age,
+    "exit": lambda sandbox, *_: (why(sandbox), why_style(sandbox)),
+    "labels": _labels,
+    "id": lambda sandbox, *_: (short_id(sandbox), "dim"),
+}
+
+
+def _refused(sandbox: Sandbox, state: FleetState) -> tuple[int, int] | None:
+    denial = state.denied.get(sandbox.ref)
+    known = sandbox.spec is not None or denial is not None
+    return (denial.count if denial else 0, len(sandbox.spec.egress) if sandbox.spec else 0) if known else None
+
+
+def _of(ref: SandboxRef, state: FleetState, get: Callable[[Stats], float | None]) -> float | None:
+    stats = state.stats.get(ref)
+    return None if stats is None else get(stats)
+
+
+ORDERS: dict[str, Callable[[Sandbox, FleetState], Any]] = {
+    "state": lambda sandbox, _: _ORDER[sandbox.status],
+    "name": lambda sandbox, _: sandbox.name.casefold(),
+    "backend": lambda sandbox, _: (sandbox.ref.backend, sandbox.ref.host),
+    "host": lambda sandbox, _: sandbox.ref.host,
+    "maker": lambda sandbox, _: sandbox.maker.casefold(),
+    "image": lambda sandbox, _: sandbox.image.casefold(),
+    "cpu": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.cpu_percent),
+    "memory": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.memory_bytes),
+    "net": lambda sandbox, state: _of(sandbox.ref, state, _traffic),
+    "egress": _refused,
+    "secrets": lambda sandbox, _: len(sandbox.spec.secrets) if sandbox.spec else None,
+    "restarts": lambda sandbox, _: sandbox.restarts,
+    "age": lambda sandbox, _: -sandbox.created_at if sandbox.created_at is not None else None,
+    "exit": lambda sandbox, _: why(sandbox).casefold() or None,
+    "labels": lambda sandbox, _: sorted(sandbox.labels.items()) or None,
+    "id": lambda sandbox, _: sandbox.ref.id,
+}
+"""What a column is sorted by; None is last."""

@@ -45,11 +45,12 @@ class ShellClosed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A sandbox asked for a host and did not get it; ``at`` is seconds since the epoch."""
+    """A sandbox asked for hosts and did not get them; the last was ``host``, ``at`` seconds since the epoch."""
 
     ref: SandboxRef
     host: str
     at: float
+    count: int = 1
 
 
 News = Event | Began | Ended | ShellOpened | ShellClosed | Refused

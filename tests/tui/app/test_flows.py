@@ -67,7 +67,7 @@ async def test_the_filter_hides_as_one_types_and_escape_clears(run_app):
     async with run_app() as (app, pilot):
         await pilot.press("slash", *"agent")
         await until(pilot, lambda: names(app) == ["agent"])
-        assert "1 of 6, 5 hidden" in screen_text(app)
+        assert "1 of 6   hidden: 5 by the filter" in screen_text(app)
         await pilot.press("enter")
         assert isinstance(app.focused, FleetTable)
         await pilot.press("slash", *"xyz")
@@ -218,7 +218,7 @@ async def test_a_shell_stays_open_while_others_are_looked_at(run_app):
         await pilot.press("ctrl+right_square_bracket")
         await until(pilot, lambda: isinstance(app.focused, FleetTable))
         await select(app, pilot, "bbbbbbbbbbbb")
-        assert "1 more open" in screen_text(app)
+        await until(pilot, lambda: "1 more open" in screen_text(app))
         assert "agent ❯_" in screen_text(app)
         await select(app, pilot, "aaaaaaaaaaaa")
         await pilot.press("s")

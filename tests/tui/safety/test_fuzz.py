@@ -6,6 +6,7 @@ The renderers are driven directly: what they give is what a widget draws, before
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from rich.style import Style
@@ -17,15 +18,21 @@ from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import strip_unsafe
+from sandbox_console.service.config import ViewOptions
 from sandbox_console.service.verdict import verdict
+from sandbox_console.tui.arrange import Hidden, Wanted
+from sandbox_console.tui.commanding import views_words
+from sandbox_console.tui.groups import GroupKey, GroupRow
 from sandbox_console.tui.panes import events, files, processes
 from sandbox_console.tui.panes.detail import identity
+from sandbox_console.tui.panes.header import view_line
 from sandbox_console.tui.panes.inspect import fill
 from sandbox_console.tui.panes.spec import spec_words
 from sandbox_console.tui.panes.together import compare_words
 from sandbox_console.tui.panes.why import why_words
-from sandbox_console.tui.rows import make_row
+from sandbox_console.tui.rows import LOOKS, paint
 from sandbox_console.tui.safety import plain, plain_text
+from sandbox_console.tui.state import Denial, FleetState
 from sandbox_console.tui.widgets.log_lines import ShownLines
 from sandbox_console.tui.widgets.log_page import LogPage, Look
 
@@ -85,7 +92,13 @@ def as_logs(found):
 def as_names(found):
     for text in found:
         sandbox = sandbox_of(text)
-        yield "\n".join(map(str, make_row(sandbox, None, "1s", None, False, False).cells))
+        state = FleetState(denied={sandbox.ref: Denial(2, text, 1.0)})
+        for cell in paint(sandbox, state, LOOKS, 9.0)[0]:
+            yield cell if isinstance(cell, str) else "\n".join(cell)
+        head = GroupRow(GroupKey(f"label:{text}", text), False, ((text, 1),))
+        yield "\n".join(map(str, head.paint()[0]))
+        yield view_line(Wanted(group=f"label:{text}"), Hidden(), 1, text).plain
+        yield views_words(SimpleNamespace(names=[text], get=lambda _, text=text: ViewOptions(filter=text))).plain
         yield identity(sandbox, 80).plain
 
 

@@ -26,6 +26,7 @@ from sandbox_console.tui.panes.spec import SpecPane
 from sandbox_console.tui.panes.stats import StatsPane
 from sandbox_console.tui.panes.tabs import TABS, TabBar
 from sandbox_console.tui.panes.why import WhyBar
+from sandbox_console.tui.showing import say
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.words import STATUS, STYLES, place, short_id, shown_name, why, why_style
 
@@ -76,11 +77,11 @@ class Detail(Vertical):
     def show(self, sandbox: Sandbox | None, state: FleetState, *, on_screen: bool) -> None:
         """Look at a sandbox as it is now."""
         self._sandbox, self._state, self._on_screen = sandbox, state, on_screen
-        self.query_one("#identity", Static).update(identity(sandbox, self.size.width - 2))
+        say(self.query_one("#identity", Static), identity(sandbox, self.size.width - 2), fixed=True)
         self._refresh_tab()
 
     def on_resize(self) -> None:
-        self.query_one("#identity", Static).update(identity(self._sandbox, self.size.width - 2))
+        say(self.query_one("#identity", Static), identity(self._sandbox, self.size.width - 2), fixed=True)
 
     def pick(self, tab: str) -> None:
         """Look at another tab."""

@@ -5,18 +5,15 @@ from __future__ import annotations
 from textual.content import Content
 
 from sandbox_console.model.text import clean
-from sandbox_console.tui.filters import Filter
+from sandbox_console.tui.arrange import Wanted
 from sandbox_console.tui.panes.header import backend_name, dead_line
 from sandbox_console.tui.state import FleetState
 
 
-def empty_words(state: FleetState, shown: Filter, *, read_only: bool = False) -> Content:
+def empty_words(state: FleetState, wanted: Wanted, *, read_only: bool = False) -> Content:
     """Why the list is empty, and what to do next; empty text where it is not."""
     if state.sandboxes:
-        return Content.assemble(
-            ("Nothing matches ", ""), (clean(shown.text, cap=60), "bold"),
-            (f"\n{len(state.sandboxes)} hidden. Esc clears the filter.", "$dim"),
-        )  # fmt: skip
+        return _hidden(len(state.sandboxes), wanted)
     if state.connecting and not state.dead:
         names = ", ".join(backend_name(one) for one in state.health.values()) or "the backends"
         return Content.assemble((f"Asking {names}…", "$dim"))
@@ -27,6 +24,19 @@ def empty_words(state: FleetState, shown: Filter, *, read_only: bool = False) ->
             ("\n\nsandbox-console doctor tells more.", "$dim"),
         )  # fmt: skip
     return _none_yet(state, read_only)
+
+
+def _hidden(count: int, wanted: Wanted) -> Content:
+    ways = [("z", "shows what is well too")] if wanted.faults else []
+    ways += [("a", "shows what others made too")] if wanted.managed else []
+    ways += [("Esc", "clears the filter")] if wanted.shown else []
+    parts = [("Nothing matches ", ""), (clean(wanted.shown.text, cap=60), "bold")] if wanted.shown else []
+    if not parts:
+        parts = [("Nothing is wrong." if wanted.faults else "None was made by this console.", "bold")]
+    parts.append((f"\n{count} hidden.", "$dim"))
+    for key, what in ways:
+        parts += [("  ", ""), (key, "bold $primary"), (f" {what}.", "$dim")]
+    return Content.assemble(*parts)
 
 
 def _none_yet(state: FleetState, read_only: bool) -> Content:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
+from operator import attrgetter
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -13,6 +13,9 @@ from textual.widgets import Static
 
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Status
 from sandbox_console.model.text import clean
+from sandbox_console.tui.arrange import Hidden, Wanted
+from sandbox_console.tui.groups import LABEL
+from sandbox_console.tui.showing import say
 from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.words import HEALTH, STATUS, STYLES
 
@@ -31,6 +34,7 @@ class HeaderBar(Vertical):
     HeaderBar > Static { height: auto; padding: 0 1; }
     HeaderBar > #top { height: 1; }
     HeaderBar > #backends { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
+    HeaderBar > #view { height: 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }
     HeaderBar > #audit-banner { background: $error; color: $background; text-style: bold; display: none; }
     HeaderBar > #dead-banner { background: $error 20%; color: $text-error; display: none; max-height: 4; }
     HeaderBar > .-on { display: block !important; }
@@ -39,20 +43,25 @@ class HeaderBar(Vertical):
     def compose(self) -> ComposeResult:
         yield Static(id="top")
         yield Static(id="backends")
+        yield Static(id="view")
         yield Static(id="audit-banner")
         yield Static(id="dead-banner")
 
     def show(self, state: FleetState, *, read_only: bool, width: int) -> None:
         """Say it anew."""
-        self.query_one("#top", Static).update(top_line(state, read_only=read_only, width=width - 2))
-        self.query_one("#backends", Static).update(backends_line(state.health.values()))
+        say(self.query_one("#top", Static), top_line(state, read_only=read_only, width=width - 2), fixed=True)
+        say(self.query_one("#backends", Static), backends_line(state.health.values()), fixed=True)
         self._banner("#audit-banner", audit_banner(state.audit_problem))
         self._banner("#dead-banner", dead_banner(state.dead))
+
+    def show_view(self, wanted: Wanted, hidden: Hidden, total: int, name: str) -> None:
+        """Say what of the fleet is in the list."""
+        self._banner("#view", view_line(wanted, hidden, total, name))
 
     def _banner(self, selector: str, content: Content) -> None:
         banner = self.query_one(selector, Static)
         banner.set_class(bool(content.plain), "-on")
-        banner.update(content)
+        say(banner, content, fixed=selector == "#view")
 
 
 def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:
@@ -66,14 +75,31 @@ def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:
     return Content.assemble(*justified(left, right, width))
 
 
+def view_line(wanted: Wanted, hidden: Hidden, total: int, name: str = "") -> Content:
+    """How many are shown, how many are hidden and by what, and how they are grouped; empty where all is plain."""
+    parts: list[Part] = [("view ", "$dim"), (f"{clean(name, cap=40)}   ", "bold")] if name else []
+    why = (
+        (wanted.shown, hidden.filtered, "by the filter"),
+        (wanted.faults, hidden.healthy, "by faults only"),
+        (wanted.managed, hidden.others, "by ours only"),
+    )
+    if any(on for on, _, _ in why):
+        parts.append((f"{total - hidden.total} of {total}", "bold"))
+        told = ", ".join(f"{count} {by}" for on, count, by in why if on)
+        parts += [("   hidden: ", "$dim"), (f"{told}   ", "$text-warning")]
+    if wanted.group:
+        parts += [("groups: ", "$dim"), (clean(wanted.group.replace(LABEL, "label "), cap=60), "")]
+    return Content.assemble(*parts)
+
+
 def counts(state: FleetState) -> list[Part]:
     """How many sandboxes are in each state that there is."""
-    found = Counter(sandbox.status for sandbox in state.sandboxes.values())
+    found = list(map(attrgetter("status"), state.sandboxes.values()))
     parts: list[Part] = []
     for status in _COUNTED:
-        if found[status]:
+        if count := found.count(status):  # 0.1 ms for 10,000: hashing them takes 5
             glyph, style = STATUS[status]
-            parts += [(f"{glyph} {found[status]} {status}", STYLES[style]), ("  ", "")]
+            parts += [(f"{glyph} {count} {status}", STYLES[style]), ("  ", "")]
     return parts or [("connecting…" if state.connecting else "no sandboxes", "$dim")]
 
 

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
-from textual.content import Content
 from textual.css.query import NoMatches
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static
+from textual.timer import Timer
+from textual.widgets import Footer, Static
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Console, find_paths
 from sandbox_console.tui import asking
-from sandbox_console.tui.filters import Filter, FilterError, parse_filter
+from sandbox_console.tui.denials import DenialWatch
+from sandbox_console.tui.groups import GroupKey
 from sandbox_console.tui.keys import MAIN_KEYS
-from sandbox_console.tui.messages import FormAsked
+from sandbox_console.tui.messages import Arrived, FormAsked
 from sandbox_console.tui.offers import VERBS
 from sandbox_console.tui.panes.audit import AuditPane, entry_words
 from sandbox_console.tui.panes.detail import Detail
 from sandbox_console.tui.panes.empty import empty_words
+from sandbox_console.tui.panes.fleet import FleetList
 from sandbox_console.tui.panes.header import HeaderBar
 from sandbox_console.tui.panes.marks import MarkBar
 from sandbox_console.tui.panes.split import Split
 from sandbox_console.tui.panes.together import compare, merge_logs
-from sandbox_console.tui.rows import COLUMNS, Rows
+from sandbox_console.tui.screens.list_actions import ListActions
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.widgets.marked import MarkedTable
@@ -47,26 +48,18 @@ SELDOM = 10
 """Ages are told anew every second while a sandbox is younger than YOUNG_S, else every SELDOM seconds: telling those of
 1,000 costs 30 ms."""
 STATS_DELAY_S = 0.2
+LOOK_S = 0.1
+"""To show another sandbox from near takes 20 ms: not for each that the cursor passes."""
 
 
-class MainScreen(Screen[None]):
+class MainScreen(ListActions, Screen[None]):
     """Shows the state that the app gives it, and posts what a person asks."""
 
     DEFAULT_CSS = """
     MainScreen { layout: vertical; background: $background; }
-    MainScreen #list { height: 1fr; }
-    MainScreen #filter-line { height: 1; display: none; background: $panel; }
-    MainScreen #filter-line.-on { display: block; }
-    MainScreen #filter { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
-    MainScreen #filter-mark { width: 3; padding: 0 1; color: $primary; text-style: bold; }
-    MainScreen #filter-note { width: auto; padding: 0 1; color: $text-warning; }
-    MainScreen #empty { display: none; height: 1fr; content-align: center middle; text-align: center; padding: 0 2; }
-    MainScreen.-empty #empty { display: block; }
-    MainScreen.-empty #fleet { display: none; }
     MainScreen Detail { display: none; }
     MainScreen.-wide Detail { display: block; height: 1fr; border-top: solid $border-blurred; }
     MainScreen.-wide Detail:focus-within { border-top: solid $primary; }
-    MainScreen.-empty Detail { display: none; }
     MainScreen.-wide.-side { layout: grid; grid-size: 2; grid-rows: auto 1fr 1; }
     MainScreen.-wide.-side HeaderBar { column-span: 2; }
     MainScreen.-wide.-side Detail { border-top: none; border-left: solid $border-blurred; }
@@ -83,25 +76,22 @@ class MainScreen(Screen[None]):
         self.service = console
         self._publish = publish
         self._clock = clock
-        self._rows = Rows()
         self.state = FleetState()
-        self._filter: Filter = parse_filter("")
         self._awaited: SandboxRef | None = None
         self._stats_asked = False
+        self._look: Timer | None = None
+        self._looked_at: Hashable | None = None
+        self._empty = False
         self.compared: Sandbox | None = None
-        self.split = Split(find_paths().state)
+        folder = find_paths().state
+        self.split = Split(folder)
+        self.fleet = FleetList(console.config.tui, folder, lambda: self.state)
+        self._denials = DenialWatch(console, lambda news: self.app.post_message(Arrived(news)))
         self._ticks = 0
 
     def compose(self) -> ComposeResult:
         yield HeaderBar()
-        with Vertical(id="list"):
-            with Horizontal(id="filter-line"):
-                yield Static("/", id="filter-mark")
-                yield Input(id="filter", compact=True)
-                yield Static(id="filter-note")
-            yield MarkedTable(COLUMNS, id="fleet")
-            yield Static(id="empty")
-            yield MarkBar()
+        yield self.fleet
         yield Detail(self.service, self._publish)
         yield Footer(compact=True)
 
@@ -110,10 +100,13 @@ class MainScreen(Screen[None]):
         self.set_interval(AGE_S, self._tick)
         self.watch(self.table, "scroll_y", self._ask_stats, init=False)
 
+    async def on_unmount(self) -> None:
+        await self._denials.close()
+
     @property
     def table(self) -> MarkedTable:
         """The list."""
-        return self.query_one("#fleet", MarkedTable)
+        return self.fleet.table
 
     @property
     def detail(self) -> Detail:
@@ -160,21 +153,21 @@ class MainScreen(Screen[None]):
         if not self.is_mounted or not self.children:  # news may come while the app is ending
             return
         state = self.state
-        shown = [sandbox for sandbox in state.sandboxes.values() if self._filter.matches(sandbox, state, self._clock())]
-        shown.sort(key=lambda one: (-(one.created_at or 0), one.name))  # newest first, till sorted otherwise
-        self.set_class(not shown, "-empty")
-        self.table.set_rows(self._rows.of(state, shown, self._clock()))
+        found = self.fleet.show(state, self._clock())
+        shown, wanted = found.sandboxes, self.fleet.wanted
+        self._note_empty(not shown)
         self.table.keep_marks(state.sandboxes)
         self._show_marks()
         if self._awaited is not None and self.table.move_to(self._awaited):
             self._awaited = None
-        self.query_one(HeaderBar).show(state, read_only=self.service.read_only, width=self.size.width)
+        header = self.query_one(HeaderBar)
+        header.show(state, read_only=self.service.read_only, width=self.size.width)
+        header.show_view(wanted, found.hidden, len(state.sandboxes), self.fleet.view_name)
         if not shown:
-            words = empty_words(state, self._filter, read_only=self.service.read_only)
+            words = empty_words(state, wanted, read_only=self.service.read_only)
             self.query_one("#empty", Static).update(words)
-        self._note_filter(len(shown))
-        self.split.apply(self, len(shown))
-        self._show_detail()
+        self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown else 0)
+        self._look_soon()
         self._ask_stats()
 
     @on(MarkedTable.MarksChanged)
@@ -182,14 +175,33 @@ class MainScreen(Screen[None]):
         shown = {row.key for row in self.table.rows} if self.table.marks else set()
         self.query_one(MarkBar).show(self.marked, sum(one.ref not in shown for one in self.marked))
 
-    def _note_filter(self, shown: int) -> None:
-        total = len(self.state.sandboxes)
-        words = f"{shown} of {total}, {total - shown} hidden {self._filter.note}  Esc clears" if self._filter else ""
-        self.query_one("#filter-note", Static).update(Content(words))
-        typing = self.query_one("#filter", Input).has_focus
-        self.query_one("#filter-line").set_class(typing or bool(self._filter), "-on")
+    def _note_empty(self, empty: bool) -> None:
+        """By hand: a class on the screen has all its widgets styled anew, which takes 60 ms of a keystroke."""
+        if empty == self._empty:
+            return
+        self._empty = empty
+        self.fleet.show_empty(empty)
+        if empty:
+            self.detail.styles.display = "none"
+        else:
+            self.detail.styles.clear_rule("display")
+            self.detail.refresh(layout=True)
+
+    def _look_soon(self) -> None:
+        """The detail goes along at once with news of its sandbox; to another when the cursor rests on it."""
+        on_screen = self.has_class("-wide") or self.has_class("-detail")
+        if not on_screen or self._looked_at in (None, self.table.cursor_key) or self.selected is None:
+            self._show_detail()
+        elif self._look is None:
+            self._look = self.set_timer(LOOK_S, self._show_detail)
+        else:
+            self._look.reset()
 
     def _show_detail(self) -> None:
+        if self._look is not None:
+            self._look.stop()
+            self._look = None
+        self._looked_at = self.table.cursor_key
         on_screen = self.has_class("-wide") or self.has_class("-detail")
         self.detail.show(self.selected, self.state, on_screen=on_screen)
 
@@ -202,8 +214,10 @@ class MainScreen(Screen[None]):
         self._stats_asked = False
         top = self.table.scroll_offset.y
         page = self.table.rows[top : top + max(0, self.table.size.height - HEADER_ROWS)]
-        found = (self.state.sandboxes.get(row.key) for row in page if isinstance(row.key, SandboxRef))
-        self.service.show_stats(one.ref for one in found if one is not None and one.status is Status.RUNNING)
+        found = [self.state.sandboxes.get(row.key) for row in page if isinstance(row.key, SandboxRef)]
+        there = [one for one in found if one is not None]
+        self.service.show_stats(one.ref for one in there if one.status is Status.RUNNING)
+        self._denials.show(there)
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width >= WIDE[0] and event.size.height >= WIDE[1], "-wide")
@@ -213,11 +227,18 @@ class MainScreen(Screen[None]):
 
     @on(FleetTable.Moved, "#fleet")
     def _moved(self) -> None:
-        self._show_detail()
+        self._look_soon()
 
     @on(FleetTable.Chosen, "#fleet")
-    def _chosen(self) -> None:
-        self._open_detail()
+    def _chosen(self, event: FleetTable.Chosen) -> None:
+        if isinstance(event.key, GroupKey):
+            self.fleet.fold(event.key)
+        else:
+            self._open_detail()
+
+    @on(FleetList.Rearranged)
+    def _rearranged(self) -> None:
+        self._draw()
 
     def _open_detail(self) -> None:
         if not self.has_class("-wide"):
@@ -225,43 +246,27 @@ class MainScreen(Screen[None]):
         self._show_detail()
         self.call_after_refresh(self.detail.focus_tab)
 
-    def action_filter(self) -> None:
-        """Type a filter."""
-        self.remove_class("-detail")
-        self.query_one("#filter-line").add_class("-on")
-        self.query_one("#filter", Input).focus()
-
-    @on(Input.Changed, "#filter")
-    def _filter_changed(self, event: Input.Changed) -> None:
-        with contextlib.suppress(FilterError):  # the rows of the last good one stay
-            self._filter = parse_filter(event.value)
-        self._draw()
-
-    @on(Input.Submitted, "#filter")
-    def _filter_kept(self) -> None:
-        self._focus_list()
-
-    def _focus_list(self) -> None:
+    def focus_list(self) -> None:
+        """Go to the rows."""
         self.table.focus()
         self.call_after_refresh(self._draw)
-
-    def action_sort(self, column: str) -> None:
-        """Sort by a column, or turn the order round."""
-        self.table.sort_by(column)
 
     # --- moving about
 
     def action_back(self) -> None:
         """One step back: out of the detail, then no marks, then out of the filter."""
-        typing = self.query_one("#filter", Input).has_focus
+        typing = self.fleet.filter_line.input.has_focus
+        if self.fleet.command_line.input.has_focus:
+            self.fleet.command_line.close()
+            return
         if not typing and (self.has_class("-detail") or self.detail.has_focus_within):
             self.remove_class("-detail")
-            self._focus_list()
+            self.focus_list()
         elif self.table.marks and not typing:
             self.table.action_unmark()
-        elif self._filter or typing:
-            self.query_one("#filter", Input).value = ""
-            self._focus_list()
+        elif self.fleet.shown or typing:
+            self.fleet.set_filter("")
+            self.focus_list()
 
     def on_terminal_view_left(self) -> None:
         self.action_back()
@@ -280,7 +285,7 @@ class MainScreen(Screen[None]):
             self._open_detail()
         else:
             self._show_detail()
-            self._focus_list()
+            self.focus_list()
 
     def action_tab(self, tab: str) -> None:
         """Look at a tab of the detail."""

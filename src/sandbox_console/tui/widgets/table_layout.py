@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
@@ -12,12 +12,27 @@ GAP = 2
 """Cells between two columns."""
 
 
+class Cell(NamedTuple):
+    """A value that has a short form for narrow columns, and a small graph for wide ones."""
+
+    text: str
+    short: str = ""
+    graph: str = ""
+
+    def form(self, width: int) -> str:
+        """The longest form that fits."""
+        if self.graph and len(self.graph) + 1 + len(self.text) <= width:
+            return f"{self.graph} {self.text.rjust(width - len(self.graph) - 1)}"
+        return self.text if len(self.text) <= width or not self.short else self.short
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column; widths are in cells.
 
     It is as wide as its content between ``min_width`` and ``max_width``. Where all do not fit, those of the highest
-    ``priority`` go first; 0 is never dropped. What is left over goes to the ``flex`` columns.
+    ``priority`` go first; 0 is never dropped. What is left over goes to the ``flex`` columns. ``largest`` is for
+    figures of which the largest are looked for: the first sort shows those first.
     """
 
     key: str
@@ -27,15 +42,20 @@ class Column:
     align: Literal["left", "right"] = "left"
     priority: int = 1
     flex: bool = False
+    largest: bool = False
 
 
-def natural_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+def natural_widths(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]]) -> list[int]:
     """How wide each column would like to be. Characters are counted, not cells: 6 ms for 10,000 rows, not 60."""
-    longest = [max(map(len, cells)) for cells in zip(*rows, strict=True)] if rows else [0] * len(columns)
+    longest = [max(map(_length, cells)) for cells in zip(*rows, strict=True)] if rows else [0] * len(columns)
     return [
         max(column.min_width, min(column.max_width, max(size, len(column.title) + GAP)))
         for column, size in zip(columns, longest, strict=True)
     ]
+
+
+def _length(cell: str | Cell) -> int:
+    return len(cell) if isinstance(cell, str) else len(cell.text)
 
 
 def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
@@ -55,6 +75,18 @@ def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -
     return _give(widths, [i for i in kept if columns[i].flex], spare)
 
 
+def fit_sideways(columns: Sequence[Column], natural: Sequence[int], width: int, skip: int) -> dict[int, int]:
+    """None is dropped: the leading ones of priority 0 stay, after them those from ``skip`` on as far as they go."""
+    still = next((i for i, column in enumerate(columns) if column.priority), len(columns))
+    widths: dict[int, int] = {}
+    for i in (*range(still), *range(still + skip, len(columns))):
+        room = width - _needed(widths) - (GAP if widths else 0)
+        if room < columns[i].min_width and i >= still:
+            break
+        widths[i] = min(natural[i], max(room, columns[i].min_width))
+    return _give(widths, [i for i in widths if columns[i].flex], width - _needed(widths))
+
+
 def _needed(widths: Mapping[int, int]) -> int:
     return sum(widths.values()) + GAP * max(0, len(widths) - 1)
 
@@ -67,8 +99,10 @@ def _give(widths: dict[int, int], flexible: Sequence[int], spare: int) -> dict[i
     return widths
 
 
-def fit_cell(text: str, width: int, align: str) -> str:
+def fit_cell(text: str | Cell, width: int, align: str) -> str:
     """The text in exactly ``width`` cells, its end cut with ``…``."""
+    if isinstance(text, Cell):
+        text = text.form(width)
     size = len(text) if text.isascii() else cell_len(text)
     if size > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""

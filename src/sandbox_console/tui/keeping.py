@@ -1,0 +1,32 @@
+"""Small things that are kept across runs, as JSON in the state folder: layouts, columns, views."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+_MOST_BYTES = 1 << 20
+
+
+def read_kept(path: Path) -> dict[str, Any]:
+    """What was kept; empty where nothing was, or what is there cannot be read."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        if path.stat().st_size <= _MOST_BYTES:
+            kept = json.loads(path.read_text())
+            return kept if isinstance(kept, dict) else {}
+    return {}
+
+
+def keep(path: Path, data: dict[str, Any]) -> None:
+    """Keep it, for its owner alone. Raises OSError; what was kept before then stays.
+
+    Some hundred bytes, on a key: not worth a thread.
+    """
+    part = path.with_suffix(".part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        json.dump(data, file)
+    part.replace(path)
