@@ -64,6 +64,8 @@ def _tui(args: argparse.Namespace) -> int:
     in_browser = "TEXTUAL_DRIVER" in os.environ  # `serve` sets it: there the terminal is the browser's
     if not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the console needs a terminal", hint="sandbox-console ls, or sandbox-console --help")
+    if not in_browser and os.environ.get("TERM") == "dumb":
+        raise UsageError("TERM=dumb: this terminal draws no screens", hint="set TERM, or: sandbox-console ls --watch")
     from sandbox_console.tui import run_tui
 
     config = Path(args.config) if args.config else None
