@@ -52,7 +52,7 @@ class Registry:
             "config": {"mediaType": "application/vnd.oci.image.config.v1+json", **self._kept(config)},
             "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", **self._kept(packed)}],
         }
-        self._layer = told["layers"][0]["digest"]  # type: ignore[index]
+        self.layer = told["layers"][0]["digest"]  # type: ignore[index]
         return json.dumps(told).encode()
 
     def _kept(self, blob: bytes) -> dict[str, object]:
@@ -81,7 +81,7 @@ class Registry:
                     self._send(registry._manifest, _MANIFEST, head)
                 elif (digest := rest.rpartition("/")[2]) in registry._blobs:
                     self._send(
-                        registry._blobs[digest], "application/octet-stream", head, held=digest == registry._layer
+                        registry._blobs[digest], "application/octet-stream", head, held=digest == registry.layer
                     )
                 else:
                     self.send_error(404)

@@ -20,6 +20,7 @@ from sandbox_console.backends.microsandbox import (
     logs,
     made,
     network,
+    pulling,
     sdk,
     stats,
 )
@@ -105,7 +106,7 @@ class MicrosandboxBackend(Deeper):
         module = await sdk.load()
         if any(one.name == spec.name for one in await self._looker.list()) or await sdk.exists(module, spec.name):
             raise Conflict(f"a sandbox called {spec.name!r} is there already", hint="choose another name")
-        if not spec.image.startswith("dir:") and not await images.there(module, spec.image):
+        if not spec.image.startswith("dir:") and not await pulling.there(module, spec.image):
             await images.pull(module, spec.image, self._options, progress)
         identity = new_id()
         await asyncio.to_thread(self._looker.pending.add, identity, spec)

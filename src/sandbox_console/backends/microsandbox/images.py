@@ -26,17 +26,8 @@ async def images(module: Any, waiting: Counter[str]) -> Sequence[Image]:
     return [_image(one, used, waiting) for one in found]
 
 
-async def there(module: Any, name: str) -> bool:
-    """Whether an image is in the cache."""
-    try:
-        await sdk.call(module, f"image {name}", module.Image.get(name))
-    except (NotFound, BackendError):
-        return False
-    return True
-
-
 async def pull(module: Any, name: str, options: Options, progress: Progress) -> str:
-    """Get an image from its registry; gives its digest. Cancelling ends the transfer."""
+    """Get an image from its registry; gives its digest."""
     await pulling.pull(module, name, options.insecure(name), progress)
     found = await sdk.call(module, f"image {name}", module.Image.get(name))
     return str(found.manifest_digest or found.reference)

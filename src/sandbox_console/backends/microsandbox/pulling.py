@@ -5,6 +5,7 @@ The SDK pulls only to boot, so a sandbox is asked for and given up as soon as it
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 from typing import Any
@@ -15,10 +16,14 @@ from sandbox_console.errors import BackendError, ConsoleError, NotFound
 from sandbox_console.model.waiting import to_the_end
 
 _MIB = 1024 * 1024
+_KEPT_S, _LOOK_S = 60.0, 0.1
 
 
 async def pull(module: Any, name: str, insecure: bool, progress: Progress) -> None:
-    """Get it. Raises NotFound, BackendError; when cancelled nothing but whole layers stays."""
+    """Get it. Raises NotFound, BackendError.
+
+    When cancelled no image and no sandbox is made; a layer that was begun the runtime still finishes, and keeps.
+    """
     temporary = f"pull-{secrets.token_hex(6)}"
     session = module.Sandbox.create_with_progress(
         temporary, image=name, memory=256, cpus=1, network=module.Network.none(), registry_insecure=insecure,
@@ -26,6 +31,7 @@ async def pull(module: Any, name: str, insecure: bool, progress: Progress) -> No
     )  # fmt: skip
     try:
         await _follow(module, name, session, progress)
+        await _kept(module, name)
     finally:
         session.cancel()
         await to_the_end(_tidy(module, session, temporary))
@@ -48,6 +54,23 @@ async def _follow(module: Any, name: str, session: Any, progress: Progress) -> N
         raise (NotFound if missing else BackendError)(
             f"image {name} could not be pulled: {text}", hint="see its name, and that the registry can be reached"
         ) from error
+
+
+async def _kept(module: Any, name: str) -> None:
+    """Wait until the cache has the image: the runtime says that it is complete a moment earlier (0.7.11)."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_KEPT_S):
+            while not await there(module, name):  # noqa: ASYNC110 - there is no event of it
+                await asyncio.sleep(_LOOK_S)
+
+
+async def there(module: Any, name: str) -> bool:
+    """Whether an image is in the cache."""
+    try:
+        await sdk.call(module, f"image {name}", module.Image.get(name))
+    except (NotFound, BackendError):
+        return False
+    return True
 
 
 async def _tidy(module: Any, session: Any, temporary: str) -> None:

@@ -85,8 +85,8 @@ _WAYS = {
 # With a kernel of its own it may give itself what route it likes, and still comes nowhere. Its network's other end may
 # take a connection only to refuse it, so an answer is asked for that is no refusal.
 _OWN_KERNEL = {
-    "the_metadata_service": "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 169.254.169.254 80 "
-    "| grep -v denied | grep . && echo OUT",
+    "the_metadata_service": "told=$(printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 169.254.169.254 80); "
+    'case "$told" in "" | *network_policy_denied*) ;; *) echo "OUT $told" ;; esac',
     "a_route_of_its_own": "ip link add out type dummy; ip link set out up; ip route add default dev out; "
     "ip route add default dev lo; for a in ADDRESSES; do tcp $a PORT; done",
 }
