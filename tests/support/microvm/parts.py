@@ -87,13 +87,23 @@ def _run(*argv: str, cwd: Path | None = None) -> str:
 
 def _kernel_package() -> tuple[str, str]:
     """The kernel that linux-image-amd64 means now, and the digest that apt's signed index has for it."""
-    found = _DEPENDS.search(_run("apt-cache", "depends", "linux-image-amd64"))
+    found = _DEPENDS.search(_depends())
+    if found is None:  # an image of Debian often comes without apt's index
+        _run("apt-get", "update", "-qq")
+        found = _DEPENDS.search(_depends())
     if found is None:
-        raise MachineError("apt knows no linux-image-amd64: apt-get update")
+        raise MachineError("apt knows no linux-image-amd64: see /etc/apt/sources.list")
     digest = _SHA256.search(_run("apt-cache", "show", "--no-all-versions", found[1]))
     if digest is None:
         raise MachineError(f"apt has no digest of {found[1]}")
     return found[1], digest[1]
+
+
+def _depends() -> str:
+    try:
+        return _run("apt-cache", "depends", "linux-image-amd64")
+    except MachineError:
+        return ""
 
 
 def _make(work: Path, package: str, digest: str) -> None:
