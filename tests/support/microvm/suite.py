@@ -38,6 +38,7 @@ def main(words: list[str]) -> int:
     """Run them; gives pytest's exit code. Words are pytest's arguments, with a path instead of TESTS."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a machine ends with whoever waits for it
     began = time.monotonic()
+    words = [word for word in words if word not in ("-q", "--quiet")]  # each test's own line is read
     named = any((ROOT / word.partition("::")[0]).exists() for word in words)
     tests = words if named else [*words, *TESTS]
     code = _here(tests) if kvm.problem() is None else _inside(tests, began + LIMIT_S)
