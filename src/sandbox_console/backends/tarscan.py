@@ -117,7 +117,7 @@ async def guarded(archive: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield chunk
     if not came or scanner.within:
         why = "it is cut off" if came else "nothing came"
-        raise UsageError(f"the archive is not a whole tar: {why}", hint="tar -cf - PATH makes one")
+        raise UsageError(f"the archive is not a tar: {why}", hint="tar -cf - PATH makes one")
 
 
 def _refuse_escape(member: Member, links: set[str]) -> None:

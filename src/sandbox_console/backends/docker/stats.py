@@ -25,6 +25,9 @@ ASK_FROM_S = 2.0
 core a container on 20.10 with cgroup v1), and shows no more than was asked for."""
 
 
+PING_S = 5.0
+
+
 async def follow(engine: Engine, id: str, interval_s: float, host_memory: int | None) -> AsyncGenerator[Stats, None]:
     """A sample about every ``interval_s``, from elsewhere at most one a second, until the container stops running.
 
@@ -65,6 +68,9 @@ async def _here(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Sa
         yield sample
         await asyncio.sleep(wait)
         wait = interval_s
+        await engine.call(
+            "GET", "_ping", timeout_s=PING_S
+        )  # an engine that died has no samples, though the files go on
 
 
 async def _streamed(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Sample, None]:
