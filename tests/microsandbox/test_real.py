@@ -180,6 +180,31 @@ async def test_it_grows_live_is_found_by_the_next_console_and_a_crash_is_shown(f
     assert (await again.inspect(ref)).detail.startswith("crashed: ")
 
 
+async def test_watching_looks_at_nothing_while_nothing_happens(folder, permit, make, monkeypatch):
+    backend = console(folder)
+    await make(backend, SandboxSpec("quiet", image=IMAGE, memory_mib=128, command=("sleep", "1000")))
+    looks, events, look = [], [], backend._looker.list
+
+    async def counted():
+        looks.append(time.monotonic())
+        return await look()
+
+    monkeypatch.setattr(backend._looker, "list", counted)
+
+    async def collect():
+        async for event in backend.watch():
+            events.append(event)  # noqa: PERF401 - read while it grows
+
+    watching = asyncio.ensure_future(collect())
+
+    async def settled():
+        return bool(looks) and time.monotonic() - looks[-1] > 3 and any(isinstance(one, Listed) for one in events)
+
+    await until(settled, f"it looks again and again: {len(looks)} times")
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
 async def copied_in_and_out(backend, permit, ref):
     data = os.urandom(300_000)
     buffer = io.BytesIO()
