@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from contextlib import suppress
 
 import pytest
 from tests.audit.conftest import SMALL, act, spoil
 
 from sandbox_console.audit import query, segments, verify
+from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.retention import Keep
@@ -179,3 +181,17 @@ def query_one(path, sql):
 
     with closing(sqlite3.connect(path)) as db:
         return db.execute(sql).fetchone()[0]
+
+
+def test_journald_gets_a_copy_of_each_anchor_and_holds_nothing_up(tmp_path):
+    """By its native protocol: https://systemd.io/JOURNAL_NATIVE_PROTOCOL/."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journald:
+        journald.bind(str(tmp_path / "socket"))
+        journald.settimeout(15)
+        anchors = Anchors(tmp_path / "anchors.jsonl", tmp_path / "anchor.key", tmp_path / "socket")
+        made = anchors.add("console-1", 1, 17, b"\x01" * 32, "count")
+        told = dict(line.split("=", 1) for line in journald.recv(65536).decode().splitlines())
+    assert told["SANDBOX_CONSOLE_ANCHOR"] == made.mac
+    assert told["MESSAGE"] == f"audit anchor: log console-1 row 17 hash {'01' * 32}"
+    again = anchors.add("console-1", 1, 18, b"\x02" * 32, "count")
+    assert anchors.read() == ([made, again], ""), "nobody listens any more, and the anchor is there all the same"
