@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import re2
-
 from sandbox_console.errors import UsageError
 
 MEMORY_BYTES = 8 << 20
@@ -47,6 +45,8 @@ def compile_pattern(text: str, *, invertible: bool = False) -> Pattern:
 
 
 def _compiled(body: bytes | str, text: str, *, never_nl: bool) -> Any:
+    import re2  # 57 ms of CPU, which a screen without a pattern need not take
+
     options = re2.Options()
     options.case_sensitive = any(char.isupper() for char in text)
     options.never_nl = never_nl

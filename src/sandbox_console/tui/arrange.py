@@ -14,6 +14,8 @@ from sandbox_console.tui.rows import SandboxRow, Showing, measure, natural
 from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.widgets.table import Line
 
+_DENIAL = 40
+"""Cells for the last denial, once there is one."""
 _UNHEALTHY = ("unhealthy", "restarting")
 
 
@@ -81,7 +83,7 @@ class Arranger:
         showing.state, showing.now = state, now
         if state.sandboxes is not self._of:
             self._take(state)
-        still = (wanted, tuple(showing.keys), state.health)
+        still = (wanted, tuple(showing.keys), state.health, bool(state.denied))
         if self._last is not None and self._last[0] == still and not wanted.shown.moving:
             return self._last[1]
         arranged = self._arrange(state, wanted, now)
@@ -105,6 +107,7 @@ class Arranger:
             rows = grouped(shown, wanted.group, self._row, wanted.folded)
         else:
             rows = [self._row(sandbox) for sandbox in shown]
+        self._natural["egress"] = _DENIAL if state.denied else 1
         widths = [natural(key, self._natural.get(key, 0)) for key in self.showing.keys]
         return Arranged(rows, shown, widths, hidden)
 

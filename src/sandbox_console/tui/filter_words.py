@@ -84,9 +84,7 @@ def searcher(text: str, at: int) -> Search:
     try:
         own = re.compile(text, flags)
     except re.error as error:
-        raise FilterError(
-            f"{error.msg}; \\ before a sign, or quotes and ~, search it as it is", at + (error.pos or 0)
-        ) from None
+        raise FilterError(f"{error.msg}; in quotes it is plain text", at + (error.pos or 0)) from None
     except (OverflowError, RecursionError):
         raise FilterError("this expression is too large", at) from None
     return own.search if not _REPEATS.intersection(text) else _linear(text, at)

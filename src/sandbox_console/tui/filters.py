@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.tui.filter_fields import MOVING, Test, field_test
+from sandbox_console.tui.filter_fields import MOVING, NAMES, Test, field_test
 from sandbox_console.tui.filter_words import FilterError, Search, Word, searcher, words
 from sandbox_console.tui.state import FleetState
 
@@ -21,12 +21,16 @@ _TEXTS_MOST = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A parsed filter. ``note`` says what is still missing; ``moving`` that samples or time change what it shows."""
+    """A parsed filter. ``note`` says what is still missing; ``moving`` that samples or time change what it shows.
+
+    ``begun``: the last word may be the beginning of a field test, which finds nothing while it is typed.
+    """
 
     text: str
     tests: tuple[Test, ...] = ()
     note: str = ""
     moving: bool = False
+    begun: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.tests)
@@ -36,20 +40,22 @@ class Filter:
         return all(test(sandbox, state, now) for test in self.tests)
 
     def select(self, sandboxes: Sequence[Sandbox], state: FleetState, now: float) -> Sequence[Sandbox]:
-        """Those for which every word holds."""
+        """Those for which every word holds; where that is none and the last word is only begun, every other word."""
+        before = sandboxes
         for test in self.tests:
-            sandboxes = [one for one in sandboxes if test(one, state, now)]
-        return sandboxes
+            before, sandboxes = sandboxes, [one for one in sandboxes if test(one, state, now)]
+        return sandboxes or before if self.begun else sandboxes
 
 
 def parse_filter(line: str) -> Filter:
     """Understand a line. Raises FilterError, which says where it cannot be understood."""
     tests: list[Test] = []
-    note, moving = "", False
+    note, moving, begun = "", False, False
     rest = iter(list(words(line)))
     for word in rest:
         bare = word.text.lstrip("!") if word.quoted != 0 else word.text
         signs = len(word.text) - len(bare)
+        begun = word.quoted is None and word.at + len(word.text) == len(line) and _begins_field(bare)
         inner = Word(bare, word.at + signs, None if word.quoted is None else word.quoted - signs)
         if bare in ("-l", "-f") and word.quoted is None:
             value = next(rest, None)
@@ -62,7 +68,11 @@ def parse_filter(line: str) -> Filter:
             test = None
         if test is not None:
             tests.append(_inverse(test) if signs % 2 else test)
-    return Filter(line.strip(), tuple(tests), note, moving)
+    return Filter(line.strip(), tuple(tests), note, moving, begun)
+
+
+def _begins_field(text: str) -> bool:
+    return len(text) > 1 and any(name.startswith(text.lower()) for name in NAMES)
 
 
 def _inverse(test: Test) -> Test:

@@ -6,6 +6,7 @@ from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
+from sandbox_console.service.config import TuiOptions
 
 NOW = 1_700_000_600.0
 NS = 10**9
@@ -58,7 +59,9 @@ def samples():
 
 
 def make_console(*backends, config=None, **options):
-    return open_console(config or Config(backend="fake"), backends=list(backends), **options)
+    """One sample a sandbox unless the config says otherwise: a second one draws a graph, whenever it comes."""
+    usual = Config(backend="fake", tui=TuiOptions(stats_interval_s=3600.0))
+    return open_console(config or usual, backends=list(backends), **options)
 
 
 async def until(pilot, check, limit_s=30.0):

@@ -36,7 +36,7 @@ ALL = {one.name for one in FLEET}
 def found(text):
     parsed = parse_filter(text)
     names = {one.name for one in FLEET if parsed.matches(one, STATE, NOW)}
-    assert names == {one.name for one in parsed.select(FLEET, STATE, NOW)}
+    assert parsed.begun or names == {one.name for one in parsed.select(FLEET, STATE, NOW)}
     return names
 
 
@@ -100,6 +100,16 @@ def test_what_is_missing_is_noted_and_what_moves_is_known():
     assert parse_filter("age<1h").moving
     assert not parse_filter("state=exited web").moving
     assert not parse_filter("  !  ")
+
+
+def test_a_field_that_is_only_begun_hides_nothing_yet():
+    for text in ("cp", "cpu", "state=exited resta"):
+        begun = parse_filter(text)
+        assert [one.name for one in begun.select(FLEET, STATE, NOW)] != []
+    assert [one.name for one in parse_filter("na").select(FLEET, STATE, NOW)] != [], "no name has it"
+    assert not parse_filter("cpu ").select(FLEET, STATE, NOW)
+    assert not parse_filter('"cpu"').select(FLEET, STATE, NOW)
+    assert not parse_filter("zz").select(FLEET, STATE, NOW)
 
 
 def test_a_hostile_name_cannot_hold_the_screen_up():

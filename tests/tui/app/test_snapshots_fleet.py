@@ -30,7 +30,7 @@ def looks(snapshot):
 
 
 def config(theme):
-    return Config(backend="fake", tui=TuiOptions(theme=theme))
+    return Config(backend="fake", tui=TuiOptions(theme=theme, stats_interval_s=3600.0))
 
 
 @every

@@ -140,11 +140,14 @@ class FleetList(Vertical):
         if not word:
             self.table.unsort()
         else:
-            key = column_key(word.lstrip("-"))
-            if key not in {column.key for column in self.table.columns}:
-                self.set_columns(choose((*self.choice.chosen.keys, key), self.choice.chosen.widths))
-            self.table.sort_by(key, reverse=word.startswith("-"))
+            self.sort_by(column_key(word.lstrip("-")), reverse=word.startswith("-"))
         self.post_message(self.Rearranged())
+
+    def sort_by(self, key: str, *, reverse: bool | None = None) -> None:
+        """Sort by a column, which is shown from now on; the same again turns the order round."""
+        if key not in {column.key for column in self.table.columns}:
+            self.set_columns(choose((*self.choice.chosen.keys, key), self.choice.chosen.widths))
+        self.table.sort_by(key, reverse=reverse)
 
     # --- columns
 

@@ -51,11 +51,7 @@ class ListActions(MessagePump):
 
     def action_sort(self, column: str) -> None:
         """Sort by a column, or turn the order round."""
-        fleet = self._main.fleet
-        if column in {one.key for one in fleet.table.columns}:
-            fleet.table.sort_by(column)
-        else:
-            fleet.set_sort(column)
+        self._main.fleet.sort_by(column)
 
     def action_faults(self) -> None:
         """Only what is wrong, or everything."""

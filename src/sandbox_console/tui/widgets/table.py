@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -179,6 +180,7 @@ class FleetTable(ScrollView, can_focus=True):
         self.skipped = min(self.skipped or 0, len(self.columns) - 1) if sideways else None
         if self.sort_column not in {column.key for column in self.columns}:
             self.sort_column = None
+        self._natural = natural_widths(self.columns, [])
         self._painted, self._widths, self._laid_out_for = {}, {}, -1
 
     def set_rows(self, rows: Sequence[Line], natural: Sequence[int] | None = None) -> None:
@@ -334,12 +336,18 @@ class FleetTable(ScrollView, can_focus=True):
         self._laid_out_for = self.scrollable_size.width
         room = max(0, self.scrollable_size.width - len(_CURSOR_MARK) - 1)
         if self.skipped is None:
-            widths = fit_columns(self.columns, self._natural, room)
+            widths = fit_columns([self._important(column) for column in self.columns], self._natural, room)
         else:
             widths = fit_sideways(self.columns, self._natural, room, self.skipped)
         changed = widths != self._widths
         self._widths = widths
         return changed
+
+    def _important(self, column: Column) -> Column:
+        """The column that is sorted by is the last to be left out."""
+        if column.key != self.sort_column or column.priority == 0:
+            return column
+        return dataclasses.replace(column, priority=1)
 
     def render_line(self, y: int) -> Strip:
         if self._laid_out_for != self.scrollable_size.width:  # a scrollbar came or went, which posts no Resize
@@ -356,9 +364,13 @@ class FleetTable(ScrollView, can_focus=True):
     def _header(self) -> Strip:
         titles = {i: self.columns[i].title + self._sort_mark(i) for i in self._widths}
         style = self.get_component_rich_style("table--header")
-        text = " " * (len(_CURSOR_MARK) + 1)
+        text = "‹ " if self.skipped else " " * (len(_CURSOR_MARK) + 1)
         text += (" " * GAP).join(fit_cell(titles[i], width, self.columns[i].align) for i, width in self._widths.items())
-        return Strip([Segment(text, style)]).adjust_cell_length(self.scrollable_size.width, style)
+        width = self.scrollable_size.width
+        if self.skipped is None or not self._goes(1):
+            return Strip([Segment(text, style)]).adjust_cell_length(width, style)
+        line = Strip([Segment(text, style)]).adjust_cell_length(width - 1, style)
+        return Strip.join([line, Strip([Segment("›", style)])])
 
     def _sort_mark(self, i: int) -> str:
         if self.columns[i].key != self.sort_column:

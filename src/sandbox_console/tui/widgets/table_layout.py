@@ -12,6 +12,10 @@ GAP = 2
 """Cells between two columns."""
 
 
+GRAPH_LEAST = 3
+"""Cells of a graph below which it tells nothing."""
+
+
 class Cell(NamedTuple):
     """A value that has a short form for narrow columns, and a small graph for wide ones."""
 
@@ -20,9 +24,12 @@ class Cell(NamedTuple):
     graph: str = ""
 
     def form(self, width: int) -> str:
-        """The longest form that fits."""
-        if self.graph and len(self.graph) + 1 + len(self.text) <= width:
-            return f"{self.graph} {self.text.rjust(width - len(self.graph) - 1)}"
+        """The text with as much of the graph's end as fits, else the short form with it, else the longest that fits."""
+        for text in filter(None, (self.text, self.short) if self.graph else ()):
+            room = width - len(text) - 1
+            if room >= GRAPH_LEAST:
+                graph = self.graph[-room:]
+                return f"{graph} {text.rjust(width - len(graph) - 1)}"
         return self.text if len(self.text) <= width or not self.short else self.short
 
 

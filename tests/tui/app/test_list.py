@@ -1,0 +1,357 @@
+"""The list in the app: each key, each command, what is kept, and what the header says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from tests.tui.app.scene import NOW, ref, sandbox, screen_text, until
+from textual.widgets import Input
+
+from sandbox_console.model.egress import EgressRecord
+from sandbox_console.model.event import Changed
+from sandbox_console.model.sandbox import SandboxRef, Status
+from sandbox_console.service import Config
+from sandbox_console.service.config import TuiOptions, ViewOptions
+from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.tui.columns import BY_KEY
+from sandbox_console.tui.groups import GroupKey
+from sandbox_console.tui.screens.columns import ColumnsScreen
+from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.widgets.table import FleetTable
+
+
+def names(app):
+    return [app.fleet.sandboxes[row.key].name for row in app.main.table.rows if isinstance(row.key, SandboxRef)]
+
+
+def heads(app):
+    return [row.key.value for row in app.main.table.rows if isinstance(row.key, GroupKey)]
+
+
+async def say(app, pilot, line):
+    await pilot.press("colon")
+    await until(pilot, lambda: app.main.fleet.command_line.input.has_focus)
+    app.main.fleet.command_line.input.value = line
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+# --- filter
+
+
+async def test_a_bad_filter_says_where_and_the_rows_stay(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await pilot.press("slash", *"state=exited")
+        await until(pilot, lambda: len(names(app)) == 2)
+        await pilot.press(*" zz")
+        app.main.fleet.filter_line.input.value = "state=exited cpuu>80"
+        await until(pilot, lambda: "no field 'cpuu': did you mean cpu?" in screen_text(app))
+        app.main.fleet.filter_line.input.value = "state=exited ("
+        await until(pilot, lambda: "unterminated subpattern" in screen_text(app))
+        caret, typed = (next(line for line in screen_text(app).splitlines() if sign in line) for sign in ("^ ", " / "))
+        assert caret.index("^") == typed.index("(")
+        app.main.fleet.filter_line.input.value = "state=exited"
+        await until(pilot, lambda: "unterminated" not in screen_text(app))
+        assert names(app) == ["crashed", "done"]
+
+
+async def test_the_rows_of_the_last_good_filter_stay(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("slash")
+        line = app.main.fleet.filter_line.input
+        line.value = "state=exited"
+        await until(pilot, lambda: len(names(app)) == 2)
+        line.value = "state=exited cpu>"
+        await until(pilot, lambda: "a value belongs here" in screen_text(app))
+        assert len(names(app)) == 2
+
+
+async def test_a_filter_on_samples_follows_them(run_app):
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: len(app.fleet.stats) == 3)
+        await pilot.press("slash")
+        app.main.fleet.filter_line.input.value = "cpu>80"
+        await until(pilot, lambda: names(app) == ["builder"])
+
+
+# --- what is hidden
+
+
+async def test_faults_only_and_ours_only(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("z")
+        await until(pilot, lambda: set(names(app)) == {"crashed", "done", "lost"})
+        assert "3 of 6   hidden: 3 by faults only" in screen_text(app)
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: len(names(app)) == 6)
+        assert "hidden" not in screen_text(app)
+        await pilot.press("a")
+        await until(pilot, lambda: "theirs" not in names(app))
+        assert "5 of 6   hidden: 1 by ours only" in screen_text(app)
+
+
+async def test_an_empty_list_names_the_way_back(run_app):
+    async with run_app(FakeBackend([sandbox("1", "well")], clock=lambda: NOW)) as (app, pilot):
+        await pilot.press("z")
+        await until(pilot, lambda: "Nothing is wrong." in screen_text(app))
+        assert "1 hidden.  z shows what is well too." in screen_text(app)
+        await pilot.press("z")
+        await until(pilot, lambda: names(app) == ["well"])
+        assert app.main.detail.display
+
+
+# --- groups
+
+
+async def test_groups_open_and_close_and_keep_the_selection(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await say(app, pilot, "group label:team")
+        await until(pilot, lambda: heads(app) == ["blue", "red", ""])
+        assert "▾ red  1  ● 1 running" in screen_text(app)
+        app.main.select(ref("aaaaaaaaaaaa"))
+        await pilot.press("left")
+        assert app.main.table.cursor_key == GroupKey("label:team", "red")
+        await pilot.press("left")
+        await until(pilot, lambda: "agent" not in names(app))
+        assert "▸ red  1" in screen_text(app)
+        assert app.main.selected is None
+        for key in ("right", "enter", "enter"):
+            shown = "agent" in names(app)
+            await pilot.press(key)
+            await until(pilot, lambda shown=shown: ("agent" in names(app)) is not shown)
+        await pilot.press("g", "j", "x")
+        await until(pilot, lambda: app.screen is app.main or True)
+        assert app.main.state.stats.keys() == app.fleet.stats.keys()
+
+
+async def test_the_group_key_goes_round_and_sorting_stays_within(run_app, fake):
+    other = FakeBackend([sandbox("9", "alone")], name="other", clock=lambda: NOW)
+    other.sandboxes = {ref("9", "other"): dataclasses.replace(sandbox("9", "alone"), ref=ref("9", "other"))}
+    async with run_app(fake, other) as (app, pilot):
+        await until(pilot, lambda: len(app.fleet.sandboxes) == 7)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: heads(app) == ["fake", "other"])
+        await pilot.press("N", "N")
+        assert names(app) == ["theirs", "lost", "done", "crashed", "builder", "agent", "alone"]
+        for by in ("host", "image", ""):
+            await pilot.press("ctrl+g")
+            await until(pilot, lambda by=by: app.main.fleet.wanted.group == by)
+        await until(pilot, lambda: not heads(app))
+
+
+async def test_a_click_on_a_head_selects_and_a_double_click_turns_it(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: heads(app) == ["fake"])
+        await pilot.click(app.main.table, offset=(4, 1), times=2)
+        await until(pilot, lambda: not names(app))
+
+
+# --- columns
+
+
+async def test_columns_are_chosen_ordered_sized_and_kept(run_app, tmp_path):
+    async with run_app(size=(200, 40)) as (app, pilot):
+        await pilot.press("comma")
+        await until(pilot, lambda: isinstance(app.screen, ColumnsScreen))
+        table = app.screen.query_one(FleetTable)
+        table.move_to("host")
+        await pilot.press("space")
+        assert app.main.fleet.choice.chosen.keys[-1] == "host"
+        await pilot.press("shift+up", "K", "J")
+        assert app.main.fleet.choice.chosen.keys[-2:] == ("host", "exit")
+        await pilot.press("right", "plus", "left")
+        assert dict(app.main.fleet.choice.chosen.widths)["host"] == BY_KEY["host"].min_width + 1
+        await pilot.press("g", "space")
+        assert app.main.fleet.choice.chosen.keys[0] == "state", "it is always there"
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+        assert "host" in app.main.table.shown_columns
+    kept = json.loads((tmp_path / "home" / "state" / "columns.json").read_text())
+    assert kept["columns"][-2:] == ["host", "exit"]
+    async with run_app(size=(200, 40)) as (app, pilot):
+        assert "host" in app.main.table.shown_columns
+        await pilot.press("comma")
+        await until(pilot, lambda: isinstance(app.screen, ColumnsScreen))
+        await pilot.press("u")
+        assert "host" not in app.main.fleet.choice.chosen.keys
+
+
+async def test_columns_by_the_mouse(run_app):
+    async with run_app(size=(120, 40)) as (app, pilot):
+        await pilot.press("comma")
+        await until(pilot, lambda: isinstance(app.screen, ColumnsScreen))
+        app.screen.query_one(FleetTable).move_to("image")
+        for button, holds in (
+            ("shown", lambda: "image" not in app.main.fleet.choice.chosen.keys),
+            ("shown", lambda: app.main.fleet.choice.chosen.keys[-1] == "image"),
+            ("up", lambda: app.main.fleet.choice.chosen.keys[-2] == "image"),
+            ("wide", lambda: "image" in dict(app.main.fleet.choice.chosen.widths)),
+            ("usual", lambda: not app.main.fleet.choice.chosen.widths),
+            ("done", lambda: app.screen is app.main),
+        ):
+            await pilot.click(f"#columns-{button}")
+            await until(pilot, holds)
+
+
+async def test_every_column_is_reached_in_a_narrow_terminal(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        narrow = set(app.main.table.shown_columns)
+        assert {"state", "name", "cpu", "memory", "exit"} <= narrow
+        await pilot.press("w")
+        seen = set(app.main.table.shown_columns)
+        assert "›" in screen_text(app)
+        for _ in BY_KEY:
+            await pilot.press("right")
+            seen |= set(app.main.table.shown_columns)
+            assert {"state", "name"} <= set(app.main.table.shown_columns)
+        assert seen == set(BY_KEY)
+        assert "‹" in screen_text(app)
+        for _ in BY_KEY:
+            await pilot.press("left")
+        assert app.main.table.skipped == 0
+        await pilot.press("ctrl+w")
+        assert set(app.main.table.shown_columns) == narrow
+
+
+@pytest.mark.parametrize(
+    ("key", "column"), [("C", "cpu"), ("M", "memory"), ("A", "age"), ("S", "state"), ("X", "exit"), ("R", "restarts")]
+)
+async def test_shift_and_a_letter_sorts_with_an_arrow(run_app, key, column):
+    async with run_app(size=(160, 40)) as (app, pilot):
+        await until(pilot, lambda: len(app.fleet.stats) == 3)
+        await pilot.press(key)
+        table = app.main.table
+        assert (table.sort_column, table.sort_reverse) == (column, BY_KEY[column].largest)
+        await pilot.pause()
+        assert f"{BY_KEY[column].title} {'▼' if table.sort_reverse else '▲'}" in screen_text(app)
+        if key == "C":
+            assert names(app)[:3] == ["builder", "agent", "theirs"]
+        await pilot.press(key)
+        assert table.sort_reverse is not BY_KEY[column].largest
+
+
+# --- commands and views
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("exited", {"crashed", "done"}), ("fake", {"agent", "builder", "crashed", "done", "theirs", "lost"}),
+        ("maker compose", {"theirs"}), ("label team=red", {"agent"}), ("image rust:1", {"builder"}),
+        ("faults", {"crashed", "done", "lost"}), ("managed", {"agent", "builder", "crashed", "done", "lost"}),
+        ("/exit=3", {"done"}), ("bad", {"crashed", "done", "lost"}),
+    ],
+)  # fmt: skip
+async def test_a_command_shows(run_app, line, shown):
+    config = Config(backend="fake", tui=TuiOptions(aliases={"bad": "faults"}))
+    async with run_app(config=config) as (app, pilot):
+        await say(app, pilot, line)
+        await until(pilot, lambda: set(names(app)) == shown)
+        assert isinstance(app.focused, FleetTable)
+        await say(app, pilot, "all")
+        await until(pilot, lambda: len(names(app)) == 6)
+
+
+async def test_a_command_that_is_not_says_the_nearest_and_can_be_mended(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await say(app, pilot, "exitd")
+        await until(pilot, lambda: "no command :exitd: did you mean :exited?" in screen_text(app))
+        assert app.focused is app.main.fleet.command_line.input
+        for line in ("sort colour", "group bakend", "view nope", "columns zzz", "filter cpu>x", "save a b"):
+            app.main.fleet.command_line.input.value = line
+            await pilot.press("enter")
+            await until(pilot, lambda line=line: app.main.fleet.command_line.has_class("-wrong"))
+            assert app.main.fleet.command_line.input.value == line
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.focused, FleetTable))
+        assert len(names(app)) == 6
+
+
+async def test_tab_completes_and_up_says_again(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("colon", *"exi", "tab")
+        assert app.main.fleet.command_line.input.value == "exited"
+        await pilot.press("enter")
+        await until(pilot, lambda: len(names(app)) == 2)
+        await pilot.press("colon", "up")
+        assert app.main.fleet.command_line.input.value == "exited"
+        await pilot.press("down")
+        assert app.main.fleet.command_line.input.value == ""
+        await pilot.press(*"group label", "tab")
+        assert app.main.fleet.command_line.input.value == "group label:team"
+
+
+async def test_a_view_is_saved_and_shown_in_another_run(run_app):
+    async with run_app(size=(160, 40)) as (app, pilot):
+        for line in ("exited", "group label:team", "sort -age", "columns age why", "save ends"):
+            await say(app, pilot, line)
+        await until(pilot, lambda: "view ends" in screen_text(app))
+        await say(app, pilot, "views")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        assert "state=exited" in screen_text(app)
+    async with run_app(size=(160, 40)) as (app, pilot):
+        await say(app, pilot, "view ends")
+        await until(pilot, lambda: heads(app) == ["blue", ""])
+        assert app.main.fleet.filter_line.input.value == "state=exited"
+        assert (app.main.table.sort_column, app.main.table.sort_reverse) == ("age", True)
+        assert [column.key for column in app.main.table.columns] == ["state", "name", "age", "exit"]
+        await say(app, pilot, "forget ends")
+        await say(app, pilot, "view ends")
+        await until(pilot, lambda: "no view 'ends'" in screen_text(app))
+
+
+async def test_a_view_of_the_config_and_one_that_does_not_hold(run_app):
+    views = {"mad": ViewOptions(filter="cpuu>1"), "ours": ViewOptions(managed=True, sort="name")}
+    async with run_app(config=Config(backend="fake", tui=TuiOptions(views=views))) as (app, pilot):
+        await say(app, pilot, "view ours")
+        await until(pilot, lambda: names(app) == ["agent", "builder", "crashed", "done", "lost"])
+        await say(app, pilot, "view mad")
+        await until(pilot, lambda: "view mad: no field 'cpuu'" in screen_text(app))
+        assert len(names(app)) == 5, "nothing has changed"
+
+
+@pytest.mark.parametrize("line", ["audit", "egress", "pulse", "backends", "messages", "help", "new", "columns"])
+async def test_a_command_opens_a_screen(run_app, line):
+    async with run_app() as (app, pilot):
+        await say(app, pilot, line)
+        await until(pilot, lambda: app.screen is not app.main)
+
+
+async def test_q_quits(run_app):
+    async with run_app() as (app, pilot):
+        await say(app, pilot, "q")
+        await until(pilot, lambda: app._exit)
+
+
+# --- denials
+
+
+async def test_denials_of_rows_in_view_are_told_and_counted_once(run_app, fake):
+    async with run_app(size=(200, 40)) as (app, pilot):
+        for at, host in ((NOW - 9, "a.example.com"), (NOW - 5, "evil.example.com")):
+            await fake.record(ref("aaaaaaaaaaaa"), EgressRecord(at, "agent", host, 443, allowed=False))
+        await until(pilot, lambda: "✕2 evil.example.com" in screen_text(app))
+        app.main.fleet.set_filter("builder")
+        await until(pilot, lambda: names(app) == ["builder"])
+        app.main.fleet.set_filter("denied>1")
+        await until(pilot, lambda: names(app) == ["agent"])
+        await until(pilot, lambda: "✕2 evil.example.com" in screen_text(app))
+
+
+async def test_the_detail_follows_when_the_cursor_rests(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("j")
+        await until(pilot, lambda: app.main.detail._sandbox.ref == app.main.table.cursor_key)
+        paused = dataclasses.replace(app.main.selected, status=Status.PAUSED)
+        app.service.hub.publish(Changed(paused))
+        await until(pilot, lambda: app.main.detail._sandbox.status is Status.PAUSED)
+
+
+async def test_the_filter_line_is_one_line_for_typing(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await pilot.press("slash")
+        assert isinstance(app.focused, Input)
+        assert app.main.fleet.filter_line.size.height == 1
