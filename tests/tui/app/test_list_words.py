@@ -293,7 +293,11 @@ def test_cells_have_short_forms_and_graphs():
     assert fit_cell(cpu, 11, "right").endswith("  49%")
     assert "\u2800" <= fit_cell(cpu, 11, "right")[0] <= "\u28ff"
     (memory,), _ = cells(one, state, "memory")
-    assert [fit_cell(memory, width, "right").lstrip("\u2800⣀⣠⣰⣸⡀⢀ ") for width in (6, 8, 15)] == ["49M", "49M", "49M/100M"]
+    assert [fit_cell(memory, width, "right").lstrip("\u2800⣀⣠⣰⣸⡀⢀ ") for width in (6, 8, 15)] == [
+        "49M",
+        "49M",
+        "49M/100M",
+    ]
     assert cells(FLEET[2]) == (("–",), ("dim",))
 
 

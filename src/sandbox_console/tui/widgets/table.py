@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -24,46 +24,12 @@ from sandbox_console.tui.widgets.table_layout import (
     fit_sideways,
     natural_widths,
 )
+from sandbox_console.tui.widgets.table_rows import Line, Paint, Row, ordered
+
+__all__ = ["HEADER_ROWS", "FleetTable", "Line", "Paint", "Row"]
 
 HEADER_ROWS = 1
 _CURSOR_MARK = "▸"
-Paint = tuple[Sequence[str | Cell], Sequence[str]]
-"""The cells of a row, already clean, and a style for each: "", "ok", "warn", "error", "dim" or "accent"."""
-
-
-class Line(Protocol):
-    """What a table shows in one row. ``head`` rows part the others: their cells are drawn one after the other."""
-
-    @property
-    def key(self) -> Hashable: ...
-    @property
-    def head(self) -> bool: ...
-    def paint(self) -> Paint:
-        """What to draw; asked only of rows in view."""
-        ...
-
-    def order(self, at: int, column: str) -> Any:
-        """What to sort by; None is last."""
-        ...
-
-
-class Row(NamedTuple):
-    """One row that is made in full. ``sort`` is for columns where the text will not do (numbers, times)."""
-
-    key: Hashable
-    cells: tuple[str | Cell, ...]
-    styles: tuple[str, ...] = ()
-    sort: tuple[Any, ...] = ()
-    head: bool = False
-
-    def paint(self) -> Paint:
-        return self.cells, self.styles
-
-    def order(self, at: int, column: str) -> Any:  # noqa: ARG002 - others know their columns by name
-        if self.sort:
-            return self.sort[at]
-        cell = self.cells[at]
-        return (cell if isinstance(cell, str) else cell.text).casefold()
 
 
 class FleetTable(ScrollView, can_focus=True):
@@ -247,25 +213,7 @@ class FleetTable(ScrollView, can_focus=True):
 
     def _sorted(self, rows: Sequence[Line]) -> list[Line]:
         at = next((i for i, column in enumerate(self.columns) if column.key == self.sort_column), None)
-        if at is None:
-            return list(rows)
-        found: list[Line] = []
-        group: list[Line] = []
-        for row in rows:
-            if row.head:
-                found += self._ordered(group, at)
-                found.append(row)
-                group = []
-            else:
-                group.append(row)
-        return found + self._ordered(group, at)
-
-    def _ordered(self, rows: Sequence[Line], at: int) -> list[Line]:
-        column = self.columns[at].key
-        values = [row.order(at, column) for row in rows]
-        known = [i for i, value in enumerate(values) if value is not None]
-        known.sort(key=values.__getitem__, reverse=self.sort_reverse)
-        return [rows[i] for i in known] + [row for row, value in zip(rows, values, strict=True) if value is None]
+        return list(rows) if at is None else ordered(rows, at, self.columns[at].key, reverse=self.sort_reverse)
 
     def move_to(self, key: Hashable) -> bool:
         """Put the cursor on a key; False where it is not there."""
