@@ -21,7 +21,7 @@ _PROC = Path("/proc")
 _PROGRAM, _VERB = b"msb", b"machine"
 _REASONS = (
     (re.compile(r"max[_ ]duration", re.IGNORECASE), "its max_duration ran out"),
-    (re.compile(r"idle[_ ]timeout", re.IGNORECASE), "its idle_timeout ran out"),
+    (re.compile(r"idle[_ ]timeout|sandbox idle, requesting guest shutdown", re.IGNORECASE), "its idle_timeout ran out"),
     (re.compile(r"Kernel panic"), "the guest's kernel panicked"),
 )
 
