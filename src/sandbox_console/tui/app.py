@@ -108,8 +108,9 @@ class ConsoleApp(SafeApp[None]):
     def on_arrived(self, message: Arrived) -> None:
         self.fleet = reduce(self.fleet, message.events)
 
-    def _publish(self, news: News) -> None:
-        self.fleet = reduce(self.fleet, [news])
+    def _publish(self, *news: News) -> None:
+        if self.is_running:
+            self.fleet = reduce(self.fleet, news)
 
     def watch_fleet(self, state: FleetState) -> None:
         self.main.show(state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol
 
 from sandbox_console.errors import ConsoleError
@@ -18,15 +17,26 @@ class OnEnd(Protocol):
     def __call__(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None: ...
 
 
+class Publish(Protocol):
+    """Takes news; several at once are drawn once."""
+
+    def __call__(self, *news: News) -> None: ...
+
+
+GATHER_S = 0.05
+"""News of actions on many come together: drawing a list of thousands for each would take longer than they do."""
+
+
 class Work:
     """Starts actions, makes their beginning and end known, and counts those in flight."""
 
-    def __init__(self, console: Console, publish: Callable[[News], None], on_end: OnEnd) -> None:
+    def __init__(self, console: Console, publish: Publish, on_end: OnEnd) -> None:
         self._console = console
         self._publish = publish
         self._on_end = on_end
         self._tasks: set[asyncio.Task[None]] = set()
         self._carried = 0
+        self._gathered: list[News] = []
 
     @property
     def in_flight(self) -> int:
@@ -39,13 +49,22 @@ class Work:
         ref = ref_of(action)
         self._carried += 1
         if ref is not None:
-            self._publish(Began(ref, action.verb))
+            self._gather(Began(ref, action.verb))
         try:
             return await operation.result()
         finally:
             self._carried -= 1
             if ref is not None:
-                self._publish(Ended(ref))
+                self._gather(Ended(ref))
+
+    def _gather(self, news: News) -> None:
+        if not self._gathered:
+            asyncio.get_running_loop().call_later(GATHER_S, self._tell)
+        self._gathered.append(news)
+
+    def _tell(self) -> None:
+        news, self._gathered = self._gathered, []
+        self._publish(*news)
 
     def start(self, action: Action, consent: Consent, name: str) -> Operation:
         """Hand an action to the console. ``name`` is what to call its sandbox when it has ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from textual.content import Content
@@ -37,8 +38,9 @@ class MarkBar(Widget):
 def mark_words(marked: Sequence[Sandbox], hidden: int, width: int) -> Content:
     """Counts by state to the left, the keys to the right."""
     left = [(f"{MARK} {len(marked)} marked", "bold $text-warning")]
+    found = Counter(one.status for one in marked)
     for status, (glyph, _) in STATUS.items():
-        if count := sum(one.status is status for one in marked):
+        if count := found[status]:
             left.append((f"  {glyph} {count} {status}", ""))
     if hidden:
         left.append((f"  {hidden} hidden by the filter", "$text-warning"))

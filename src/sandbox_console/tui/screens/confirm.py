@@ -12,6 +12,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+_COMMAND_SHOWN = 1000
+"""Characters: that of thousands of sandboxes would take seconds to fold, and four lines are shown."""
+
 
 class ConfirmScreen(ModalScreen[bool]):
     """True when confirmed. The focus is on Cancel, or on the line for what must be typed."""
@@ -71,7 +74,8 @@ class ConfirmScreen(ModalScreen[bool]):
             yield from self.more()
             if self._command:
                 box.border_subtitle = Content("Ctrl+Y copies the command")
-                yield Static(Content(f"$ {self._command}"), id="command", markup=False)
+                shown = self._command[:_COMMAND_SHOWN] + ("…" if len(self._command) > _COMMAND_SHOWN else "")
+                yield Static(Content(f"$ {shown}"), id="command", markup=False)
             if self._accepts is not None:
                 yield Static(Content.assemble("Type ", (self._to_type, "bold $text-error"), " to confirm:"))
                 yield Input(id="typed", compact=True)
