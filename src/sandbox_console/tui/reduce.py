@@ -135,7 +135,9 @@ class _Draft:
         sandbox = self.sandboxes.now.get(ref)
         if sandbox is not None and sandbox.status is Status.RUNNING:  # a late sample of one that ended tells nothing
             self.stats.put(ref, stats)
-            self.history.put(ref, (*self.history.now.get(ref, ())[1 - SAMPLES_KEPT :], stats))
+            kept = self.history.now.get(ref, ())
+            if not kept or kept[-1].at != stats.at:  # a row that came back into view may be told its last one again
+                self.history.put(ref, (*kept[1 - SAMPLES_KEPT :], stats))
 
     def _refuse(self, news: Refused) -> None:
         if news.ref in self.sandboxes.now:

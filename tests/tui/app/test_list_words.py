@@ -268,6 +268,8 @@ def test_the_last_samples_are_kept_for_the_graphs():
     state = reduce(STATE, [Sampled(FLEET[0].ref, Stats(float(at), float(at))) for at in range(SAMPLES_KEPT + 5)])
     kept = state.history[FLEET[0].ref]
     assert [one.cpu_percent for one in kept] == [float(at) for at in range(5, SAMPLES_KEPT + 5)]
+    again = reduce(state, [Sampled(FLEET[0].ref, kept[-1])])
+    assert again.history[FLEET[0].ref] == kept, "the same sample is not told twice"
     assert reduce(state, [Changed(dataclasses.replace(FLEET[0], status=Status.EXITED))]).history == {}
 
 
@@ -286,7 +288,8 @@ def cells(one, state=STATE, key="cpu"):
 
 def test_cells_have_short_forms_and_graphs():
     one = FLEET[0]
-    state = reduce(STATE, [Sampled(one.ref, Stats(NOW, cpu, int(cpu) << 20, 100 << 20)) for cpu in (10.0, 30.0, 49.0)])
+    used = (10.0, 30.0, 49.0)
+    state = reduce(STATE, [Sampled(one.ref, Stats(NOW + cpu, cpu, int(cpu) << 20, 100 << 20)) for cpu in used])
     (cpu,), (style,) = cells(one, state)
     assert (cpu.text, style) == ("49%", "error"), "it may use half a vCPU"
     assert fit_cell(cpu, 6, "right") == "   49%"

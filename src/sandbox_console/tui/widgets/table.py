@@ -173,11 +173,14 @@ class FleetTable(ScrollView, can_focus=True):
     def _refresh_changed(self) -> None:
         top = self.scroll_offset.y
         painted, self._painted = self._painted, {}
+        changed: list[int] = []
         for at in range(top, min(top + self._page, len(self._rows))):
             row = self._rows[at]
             self._painted[at] = now = (row.key, row.paint())
             if painted.get(at) != now:
-                self.refresh_lines(at - top + HEADER_ROWS, 1)
+                changed.append(at)
+        if changed:  # in one piece: each piece costs as much as eight rows
+            self.refresh_lines(changed[0] - top + HEADER_ROWS, changed[-1] - changed[0] + 1)
 
     @property
     def _index(self) -> dict[Hashable, int]:
