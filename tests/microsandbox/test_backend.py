@@ -16,7 +16,7 @@ from tests.support import msb_home
 from tests.support.permits import permit
 
 from sandbox_console.backends.base import BackendSettings
-from sandbox_console.backends.microsandbox import MicrosandboxProvider, kvm
+from sandbox_console.backends.microsandbox import MicrosandboxProvider, kvm, lifecycle
 from sandbox_console.backends.microsandbox.backend import MicrosandboxBackend
 from sandbox_console.errors import BackendError, ConfigError, Conflict, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.action import Exec
@@ -247,3 +247,33 @@ def test_config_json_is_only_read_where_it_is_redacted():
 def test_no_second_sqlite_opens_the_runtimes_database():
     folder = Path("src/sandbox_console/backends/microsandbox")
     assert not [path.name for path in folder.glob("*.py") if "import sqlite3" in path.read_text()]
+
+
+async def test_a_boot_is_tried_again_where_the_runtime_is_taken_for_an_old_one(monkeypatch):
+    import microsandbox as module
+
+    monkeypatch.setattr(lifecycle, "_AGAIN_S", (0.0, 0.0))
+
+    async def exists(module, name):
+        return False
+
+    monkeypatch.setattr(lifecycle.sdk, "exists", exists)
+    old = module.UnsupportedError("selected msb runtime does not support that")
+    taken = module.SandboxAlreadyExistsError("sandbox already exists")
+
+    async def boot(*outcomes):
+        left = list(outcomes)
+
+        async def one():
+            if isinstance(found := left.pop(0), Exception):
+                raise found
+            return found
+
+        return await lifecycle._insisted(module, "x", one)
+
+    assert await boot(old, "machine") == "machine"
+    assert await boot(old, taken, "machine") == "machine"
+    with pytest.raises(Conflict):  # another's, not what an attempt of ours has left
+        await boot(taken, "machine")
+    with pytest.raises(Unsupported):
+        await boot(module.UnsupportedError("something else"), "machine")

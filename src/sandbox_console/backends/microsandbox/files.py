@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import posixpath
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.base import Process
-from sandbox_console.backends.microsandbox import sdk
+from sandbox_console.backends.microsandbox import guest, sdk
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
 from sandbox_console.model.inside import FileInfo, FileKind
@@ -17,7 +18,8 @@ from sandbox_console.model.log import Stream
 
 _KINDS = {"file": FileKind.FILE, "directory": FileKind.DIRECTORY, "symlink": FileKind.LINK}
 _PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "$2"'
-_UNPACK = '[ -d "$1" ] || exit 3; exec tar -xf - -C "$1"'
+_UNPACK = '[ -d "$1" ] || { [ -e "$1" ] && exit 4; exit 3; }; exec tar -xf - -C "$1"'
+_LINKS = 'cd "$1" || exit 1; shift; for name; do readlink -- "$name"; printf "\\0"; done'
 
 
 def pack(path: str) -> tuple[str, ...]:
@@ -42,7 +44,21 @@ async def list_dir(module: Any, machine: Any, path: str) -> Sequence[FileInfo]:
     if (await stat(module, machine, path)).kind is not FileKind.DIRECTORY:
         raise Conflict(f"{path} is no folder")
     entries = await _asked(module, machine.fs.list(path), path)
-    return sorted((_info(posixpath.basename(one.path), one) for one in entries), key=lambda info: info.name)
+    found = sorted((_info(posixpath.basename(one.path), one) for one in entries), key=lambda info: info.name)
+    targets = await _targets(machine, path, [one.name for one in found if one.kind is FileKind.LINK])
+    return [dataclasses.replace(one, target=targets.get(one.name, "")) for one in found]
+
+
+async def _targets(machine: Any, path: str, names: Sequence[str]) -> dict[str, str]:
+    """Where links lead, which the runtime does not tell; nothing where the image has no ``sh`` or ``readlink``."""
+    if not names:
+        return {}
+    try:
+        _, out, _ = await guest.ask(machine, _LINKS, path, *names)
+    except (Unsupported, BackendError):
+        return {}
+    told = [one.removesuffix(b"\n").decode("utf-8", "surrogateescape") for one in out.split(b"\0")]
+    return dict(zip(names, told, strict=False))
 
 
 async def download(process: Process, path: str) -> AsyncGenerator[bytes, None]:
@@ -85,6 +101,8 @@ async def _complaint(process: Process) -> bytes:
 def _judge(code: int | None, path: str, complaint: bytes) -> None:
     if code == 3:
         raise NotFound(f"there is no {path} in the sandbox")
+    if code == 4:
+        raise Conflict(f"{path} is no folder")
     if code in (126, 127):
         raise Unsupported("the image lacks sh or tar, which files are moved by", hint="use an image that has them")
     if code != 0:

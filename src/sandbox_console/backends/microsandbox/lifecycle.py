@@ -74,16 +74,22 @@ async def _insisted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
 
     It asks ``msb`` what it can do, and takes a slow answer, on a loaded machine, for an old runtime (0.7.11).
     """
-    for wait_s in _AGAIN_S:
+    for number, wait_s in enumerate(_AGAIN_S):
         try:
             return await sdk.call(module, f"sandbox {name}", boot_it())
-        except Unsupported as error:
-            if "selected msb runtime" not in error.message:
+        except (Unsupported, Conflict) as error:
+            if not _by_mistake(error, again=number > 0):
                 raise
         await asyncio.sleep(wait_s)
-        if await sdk.exists(module, name):
+        if await sdk.exists(module, name):  # the attempt left it there
             boot_it = functools.partial(module.Sandbox.start, name, detached=True)
     return await sdk.call(module, f"sandbox {name}", boot_it())
+
+
+def _by_mistake(error: ConsoleError, *, again: bool) -> bool:
+    """Whether a boot is worth another try: ``again``, what an attempt before has left may be in its way."""
+    left = again and type(error.__cause__).__name__ == "SandboxAlreadyExistsError"
+    return "selected msb runtime" in error.message or left
 
 
 async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets) -> None:
