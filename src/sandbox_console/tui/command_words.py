@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, _Known] = {
     "pulse": _Known("", "the fleet on one page"),
     "backends": _Known("", "each backend's health"),
     "messages": _Known("", "everything that was told"),
-    "help": _Known("", "the keys that work here"),
+    "help": _Known("", "these commands; the key ? lists the keys"),
     "quit": _Known("", "leave; sandboxes live on"),
 }
 SHORT = {
@@ -117,7 +117,7 @@ def _parse(name: str, rest: str, known: Known) -> Command:
         return Command("backend", name)
     every = [*COMMANDS, *_STATES, *known.backends, *known.aliases]
     near = difflib.get_close_matches(name, every, n=1, cutoff=0.5)
-    hint = f"did you mean :{near[0]}?" if near else "? lists the commands"
+    hint = f"did you mean :{near[0]}?" if near else ":help lists the commands"
     raise UsageError(f"no command :{name}: {hint}", hint=hint)
 
 

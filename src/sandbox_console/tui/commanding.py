@@ -10,19 +10,20 @@ from textual.content import Content
 from sandbox_console.errors import UsageError
 from sandbox_console.model.text import clean
 from sandbox_console.tui.columns import choose, column_key
-from sandbox_console.tui.command_words import Command, Known, filter_of, parse_command
+from sandbox_console.tui.command_words import Command, Known, filter_of, help_lines, parse_command
 from sandbox_console.tui.filters import parse_filter
 from sandbox_console.tui.groups import group_by
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.views import Views
+from sandbox_console.tui.widgets.table_layout import fit_cell
 
 if TYPE_CHECKING:
     from sandbox_console.tui.screens.main import MainScreen
 
 _ACTIONS = {
     "audit": "app.audit", "egress": "app.egress", "pulse": "app.pulse", "backends": "app.backends",
-    "messages": "app.messages", "help": "app.help", "quit": "app.quit", "new": "create", "wide": "wide",
+    "messages": "app.messages", "quit": "app.quit", "new": "create", "wide": "wide",
     "faults": "faults", "managed": "managed",
 }  # fmt: skip
 
@@ -55,6 +56,10 @@ async def run(screen: MainScreen, line: str) -> None:
     elif command.name in ("filter", "state", "backend", "host", "image", "maker", "label"):
         parse_filter(text := filter_of(command))
         fleet.set_filter(text)
+    elif command.name == "help":
+        screen.app.push_screen(TextScreen("Commands", command_help()))
+    elif command.name == "views":
+        screen.app.push_screen(TextScreen("Views", views_words(fleet.views)))
     else:
         _arrange(screen, command)
 
@@ -79,8 +84,6 @@ def _arrange(screen: MainScreen, command: Command) -> None:
         case Command("forget", name):
             fleet.views.forget(name)
             screen.notify(f"View {name} is removed.")
-        case Command("views"):
-            screen.app.push_screen(TextScreen("Views", views_words(fleet.views)))
 
 
 def _save(screen: MainScreen, name: str) -> None:
@@ -89,6 +92,14 @@ def _save(screen: MainScreen, name: str) -> None:
     except OSError as error:
         raise UsageError(f"view {name!r} cannot be saved: {error.strerror or error}") from None
     screen.notify(f"View {name} is saved. :view {name} shows it.")
+
+
+def command_help() -> Content:
+    """Every command with what it does."""
+    parts: list[tuple[str, str]] = []
+    for said, what in help_lines():
+        parts += [(fit_cell(said, 18, "left"), "bold"), (f"{what}\n", "$dim")]
+    return Content.assemble(*parts, ("A state or a backend by itself shows those: exited, docker.", "$dim"))
 
 
 def views_words(views: Views) -> Content:

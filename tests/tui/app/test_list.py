@@ -16,6 +16,8 @@ from sandbox_console.service import Config
 from sandbox_console.service.config import TuiOptions, ViewOptions
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.columns import BY_KEY
+from sandbox_console.tui.command_words import COMMANDS
+from sandbox_console.tui.commanding import command_help
 from sandbox_console.tui.groups import GroupKey
 from sandbox_console.tui.screens.columns import ColumnsScreen
 from sandbox_console.tui.screens.text import TextScreen
@@ -121,9 +123,8 @@ async def test_groups_open_and_close_and_keep_the_selection(run_app):
             shown = "agent" in names(app)
             await pilot.press(key)
             await until(pilot, lambda shown=shown: ("agent" in names(app)) is not shown)
-        await pilot.press("g", "j", "x")
-        await until(pilot, lambda: app.screen is app.main or True)
-        assert app.main.state.stats.keys() == app.fleet.stats.keys()
+        await pilot.press("space")
+        assert not app.main.marked, "a head is no sandbox"
 
 
 async def test_the_group_key_goes_round_and_sorting_stays_within(run_app, fake):
@@ -318,6 +319,14 @@ async def test_a_command_opens_a_screen(run_app, line):
     async with run_app() as (app, pilot):
         await say(app, pilot, line)
         await until(pilot, lambda: app.screen is not app.main)
+
+
+async def test_help_lists_every_command(run_app):
+    async with run_app() as (app, pilot):
+        await say(app, pilot, "?")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        assert all(f":{name}" in command_help().plain for name in COMMANDS)
+        assert ":group FIELD" in screen_text(app)
 
 
 async def test_q_quits(run_app):

@@ -57,7 +57,7 @@ def test_a_line_means(line, command):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("dokcer", "did you mean :docker?"), ("exitd", "did you mean :exited?"), ("zzzzzz", "? lists the commands"),
+        ("dokcer", "did you mean :docker?"), ("exitd", "did you mean :exited?"), ("zzzzzz", ":help lists the commands"),
         ("host", ":host needs NAME"), ("loop", "stands for itself"), ("critt", "did you mean :crit?"),
     ],
 )  # fmt: skip

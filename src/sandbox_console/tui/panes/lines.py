@@ -223,7 +223,7 @@ class CommandLine(Vertical):
     def _offer(self, typed: str) -> None:
         found = completions(typed, self._known())
         words = "  ".join(found[:_OFFERED]) + ("  …" if len(found) > _OFFERED else "")
-        hint = "a state, a backend, host NAME, group FIELD, sort COLUMN, view NAME …   Tab completes, ? lists all"
+        hint = "a state, a backend, host NAME, group FIELD, sort COLUMN, view NAME …   Tab completes, :help lists all"
         self.query_one("#command-note", Static).update(Content(words if typed else hint))
 
     @on(Input.Changed)
