@@ -203,7 +203,7 @@ async def test_no_more_than_a_bound_are_in_flight_and_leaving_the_page_ends_noth
         await until(pilot, lambda: held.inside == AT_ONCE)
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.main)
-        assert "↻ stopping" in screen_text(app)
+        await until(pilot, lambda: "↻ stopping" in screen_text(app))
         held.go.set()
         run = await over(pilot, app)
         assert run.counts == {Fate.OK: 20}
