@@ -87,7 +87,7 @@ class MicrosandboxProcess:
                 elif kind in _STREAMS:
                     await self._say(_STREAMS[kind], event.data or b"")
                 elif kind == "exited":
-                    end = _exit(event.code)
+                    end = Exit(137, 9) if self._killed and (event.code or 0) < 0 else _exit(event.code)
                 elif kind == "failed":
                     await self._say(Stream.STDERR, (event.data or b"it cannot be run") + b"\n")
                     end = Exit(_CODES.get(event.code or 0, 126))
