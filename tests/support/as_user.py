@@ -61,7 +61,7 @@ def run(*paths: str, timeout_s: float = 300, **env: str) -> subprocess.Completed
             os.chown(folder / name, UID, UID)
         return subprocess.run(
             ["setpriv", "--reuid", str(UID), "--regid", str(UID), "--clear-groups", python, "-B", "-m", "pytest",
-             "-q", "-p", "no:cacheprovider", "--basetemp", folder / "tmp/pytest", *paths],
+             "-q", "--tb=native", "-p", "no:cacheprovider", "--basetemp", folder / "tmp/pytest", *paths],
             cwd=folder, capture_output=True, text=True, check=False, timeout=timeout_s,
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder / "home"), "LANG": "C.UTF-8",
                  "PYTHONPATH": str(folder / "src"), "REQUIRE": "bubblewrap", "TMPDIR": str(folder / "tmp")} | env,
