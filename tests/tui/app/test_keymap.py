@@ -83,15 +83,15 @@ def test_keys_are_swapped_given_away_and_taken():
 
 async def test_a_remapped_key_acts_and_the_footer_menu_and_help_show_it(run_app):
     async with run_app(config=config(keys={"stop": "f5", "help": "f1", "kill": ""})) as (app, pilot):
-        assert "f1 Help" in screen_text(app).splitlines()[-1]
+        await until(pilot, lambda: "f1 Help" in screen_text(app).splitlines()[-1])
         await pilot.press("x", "ctrl+k", "question_mark")
         assert app.screen is app.main
         await pilot.press("f5")
         await until(pilot, on(app, ConfirmScreen))
-        assert "Stop agent?" in screen_text(app)
+        await until(pilot, lambda: "Stop agent?" in screen_text(app))
         await pilot.press("escape", "m")
         await until(pilot, on(app, MenuScreen))
-        assert "f5  Stop" in screen_text(app)
+        await until(pilot, lambda: "f5  Stop" in screen_text(app))
         await pilot.press("f5")
         await until(pilot, on(app, ConfirmScreen))
         await pilot.press("escape", "f1")
@@ -103,10 +103,10 @@ async def test_lazydocker_habits(run_app):
     async with run_app(config=config(keymap="lazydocker")) as (app, pilot):
         await pilot.press("s")
         await until(pilot, on(app, ConfirmScreen))
-        assert "Stop agent?" in screen_text(app)
+        await until(pilot, lambda: "Stop agent?" in screen_text(app))
         await pilot.press("escape", "d")
         await until(pilot, on(app, ConfirmScreen))
-        assert "Remove agent?" in screen_text(app)
+        await until(pilot, lambda: "Remove agent?" in screen_text(app))
         await pilot.press("escape", "x")
         await until(pilot, on(app, MenuScreen))
         await pilot.press("escape")
