@@ -22,7 +22,8 @@ def chain_words(problem: str, verified: tuple[float, Verification] | None, *, ve
     when = clock_words(at)
     if not found.ok:
         return plain(f"✕ BROKEN, verified {when}: {found.problem}", "$text-error")
-    words = f"● the chain holds: {found.rows:,} rows in {found.segments} segments, verified {when}"
+    parts = f" in {found.segments} segments" if found.segments > 1 else ""
+    words = f"● the chain holds: {found.rows:,} rows{parts}, verified {when}"
     if found.anchored_at is None:
         return plain(f"{words}, no anchor yet", "$text-success")
     anchored = datetime.fromtimestamp(found.anchored_at).astimezone()

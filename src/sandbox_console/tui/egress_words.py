@@ -91,9 +91,14 @@ def diff_lines(before: Sequence[EgressRule], after: Sequence[EgressRule], now: f
         return [("nothing differs", "$dim")]
     found: list[tuple[str, str]] = []
     for sign, rule, style in parts:
-        how_long = "" if rule.until is None else f" for {span(rule.until - now)}"
+        how_long = "" if rule.until is None else f" for {span(_whole(rule.until - now))}"
         found += [(f"{sign}{rule.effect} {clean(rule.pattern, cap=120)}{how_long}", style), ("\n", "")]
     return found[:-1]
+
+
+def _whole(seconds: float) -> float:
+    """To the minute, so that an hour that was asked for a moment ago is told as one."""
+    return round(seconds / 60) * 60 if seconds > 5 * 60 else seconds
 
 
 def ended(action: Action, name: str, result: ActionResult) -> tuple[str, bool] | None:

@@ -44,7 +44,7 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
     yield Fact("command", " ".join(spec.command or jail.IDLE), "" if spec.command else "no command: it idles")
     yield Fact("network", "none", "a network namespace with nothing but its own loopback")
     if spec.egress:
-        yield Fact("egress", f"{len(spec.egress)} patterns", "the gateway at 127.0.0.1:3128 is the only way out")
+        yield Fact("egress", ", ".join(spec.egress), "the gateway at 127.0.0.1:3128 is the only way out")
     try:
         yield Fact("user", _user(record), "no capability, no_new_privs")
         yield Fact("workdir", jail.workdir_of(spec))
