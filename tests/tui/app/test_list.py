@@ -85,20 +85,20 @@ async def test_faults_only_and_ours_only(run_app):
     async with run_app() as (app, pilot):
         await pilot.press("z")
         await until(pilot, lambda: set(names(app)) == {"crashed", "done", "lost"})
-        assert "3 of 6   hidden: 3 by faults only" in screen_text(app)
+        await until(pilot, lambda: "3 of 6   hidden: 3 by faults only" in screen_text(app))
         await pilot.press("ctrl+z")
         await until(pilot, lambda: len(names(app)) == 6)
-        assert "hidden" not in screen_text(app)
+        await until(pilot, lambda: "hidden" not in screen_text(app))
         await pilot.press("a")
         await until(pilot, lambda: "theirs" not in names(app))
-        assert "5 of 6   hidden: 1 by ours only" in screen_text(app)
+        await until(pilot, lambda: "5 of 6   hidden: 1 by ours only" in screen_text(app))
 
 
 async def test_an_empty_list_names_the_way_back(run_app):
     async with run_app(FakeBackend([sandbox("1", "well")], clock=lambda: NOW)) as (app, pilot):
         await pilot.press("z")
         await until(pilot, lambda: "Nothing is wrong." in screen_text(app))
-        assert "1 hidden.  z shows what is well too." in screen_text(app)
+        await until(pilot, lambda: "1 hidden.  z shows what is well too." in screen_text(app))
         await pilot.press("z")
         await until(pilot, lambda: names(app) == ["well"])
         assert app.main.detail.display
@@ -111,13 +111,13 @@ async def test_groups_open_and_close_and_keep_the_selection(run_app):
     async with run_app(size=(80, 24)) as (app, pilot):
         await say(app, pilot, "group label:team")
         await until(pilot, lambda: heads(app) == ["blue", "red", ""])
-        assert "▾ red  1  ● 1 running" in screen_text(app)
+        await until(pilot, lambda: "▾ red  1  ● 1 running" in screen_text(app))
         app.main.select(ref("aaaaaaaaaaaa"))
         await pilot.press("left")
         assert app.main.table.cursor_key == GroupKey("label:team", "red")
         await pilot.press("left")
         await until(pilot, lambda: "agent" not in names(app))
-        assert "▸ red  1" in screen_text(app)
+        await until(pilot, lambda: "▸ red  1" in screen_text(app))
         assert app.main.selected is None
         for key in ("right", "enter", "enter"):
             shown = "agent" in names(app)
@@ -157,8 +157,7 @@ async def test_columns_are_chosen_ordered_sized_and_kept(run_app, tmp_path):
     async with run_app(size=(200, 40)) as (app, pilot):
         await pilot.press("comma")
         await until(pilot, lambda: isinstance(app.screen, ColumnsScreen))
-        table = app.screen.query_one(FleetTable)
-        table.move_to("host")
+        await until(pilot, lambda: app.screen.query_one(FleetTable).move_to("host"))
         await pilot.press("space")
         assert app.main.fleet.choice.chosen.keys[-1] == "host"
         await pilot.press("shift+up", "K", "J")
@@ -184,7 +183,7 @@ async def test_columns_by_the_mouse(run_app):
     async with run_app(size=(120, 40)) as (app, pilot):
         await pilot.press("comma")
         await until(pilot, lambda: isinstance(app.screen, ColumnsScreen))
-        app.screen.query_one(FleetTable).move_to("image")
+        await until(pilot, lambda: app.screen.query_one(FleetTable).move_to("image"))
         for button, holds in (
             ("shown", lambda: "image" not in app.main.fleet.choice.chosen.keys),
             ("shown", lambda: app.main.fleet.choice.chosen.keys[-1] == "image"),
@@ -203,13 +202,13 @@ async def test_every_column_is_reached_in_a_narrow_terminal(run_app):
         assert {"state", "name", "cpu", "memory", "exit"} <= narrow
         await pilot.press("w")
         seen = set(app.main.table.shown_columns)
-        assert "›" in screen_text(app)
+        await until(pilot, lambda: "›" in screen_text(app))
         for _ in BY_KEY:
             await pilot.press("right")
             seen |= set(app.main.table.shown_columns)
             assert {"state", "name"} <= set(app.main.table.shown_columns)
         assert seen == set(BY_KEY)
-        assert "‹" in screen_text(app)
+        await until(pilot, lambda: "‹" in screen_text(app))
         for _ in BY_KEY:
             await pilot.press("left")
         assert app.main.table.skipped == 0
@@ -227,7 +226,7 @@ async def test_shift_and_a_letter_sorts_with_an_arrow(run_app, key, column):
         table = app.main.table
         assert (table.sort_column, table.sort_reverse) == (column, BY_KEY[column].largest)
         await pilot.pause()
-        assert f"{BY_KEY[column].title} {'▼' if table.sort_reverse else '▲'}" in screen_text(app)
+        await until(pilot, lambda: f"{BY_KEY[column].title} {'▼' if table.sort_reverse else '▲'}" in screen_text(app))
         if key == "C":
             assert names(app)[:3] == ["builder", "agent", "theirs"]
         await pilot.press(key)
@@ -292,7 +291,7 @@ async def test_a_view_is_saved_and_shown_in_another_run(run_app):
         await until(pilot, lambda: "view ends" in screen_text(app))
         await say(app, pilot, "views")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
-        assert "state=exited" in screen_text(app)
+        await until(pilot, lambda: "state=exited" in screen_text(app))
     async with run_app(size=(160, 40)) as (app, pilot):
         await say(app, pilot, "view ends")
         await until(pilot, lambda: heads(app) == ["blue", ""])
@@ -326,7 +325,7 @@ async def test_help_lists_every_command(run_app):
         await say(app, pilot, "?")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         assert all(f":{name}" in command_help().plain for name in COMMANDS)
-        assert ":group FIELD" in screen_text(app)
+        await until(pilot, lambda: ":group FIELD" in screen_text(app))
 
 
 async def test_q_quits(run_app):

@@ -67,7 +67,9 @@ class ColumnsScreen(ModalScreen[None]):
             for part in (_BUTTONS[:4], _BUTTONS[4:]):
                 with Horizontal():
                     for name, label, _ in part:
-                        yield Button(Content(label), id=f"columns-{name}", compact=True)
+                        button = Button(Content(label), id=f"columns-{name}", compact=True)
+                        button.active_effect_duration = 0  # while it lasts further clicks are lost
+                        yield button
 
     def on_mount(self) -> None:
         self._draw()
