@@ -80,9 +80,7 @@ class Registry:
                 elif rest.startswith(f"{registry._name}/manifests/"):
                     self._send(registry._manifest, _MANIFEST, head)
                 elif (digest := rest.rpartition("/")[2]) in registry._blobs:
-                    self._send(
-                        registry._blobs[digest], "application/octet-stream", head, held=digest == registry.layer
-                    )
+                    self._send(registry._blobs[digest], "application/octet-stream", head, held=digest == registry.layer)
                 else:
                     self.send_error(404)
 

@@ -19,7 +19,9 @@ def test_mixed_alphabets_are_flagged(name):
     assert shown_name(sandbox(ID, name)) == f"⚠ {name} (0123456789ab)"
 
 
-@pytest.mark.parametrize("name", ["платежи", "café", "naïve-2", "東京", "データ処理", "서울 web", "api東京", "αβγ", "١٢٣"])
+@pytest.mark.parametrize(
+    "name", ["платежи", "café", "naïve-2", "東京", "データ処理", "서울 web", "api東京", "αβγ", "١٢٣"]
+)
 def test_one_language_is_not_flagged_but_has_its_id(name):
     assert not mixes_scripts(name)
     assert shown_name(sandbox(ID, name)) == f"{name} (0123456789ab)"
