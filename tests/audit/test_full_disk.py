@@ -26,14 +26,18 @@ REF = SandboxRef("fake", "local", "box-id-1")
 
 @pytest.fixture
 def disk(tmp_path):
-    """An ext4 file system of 24 MiB on a loop device."""
+    """An ext4 file system of 24 MiB on a loop device.
+
+    Its blocks are 4096 bytes, as those of any larger one: SQLite makes sure of each page of its shared memory by one
+    byte, and with blocks of 1024 the kernel ends a process (SIGBUS) that writes to the rest of a page on a full disk.
+    """
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
     image, where = tmp_path / "image", tmp_path / "disk"
     image.touch()
     os.truncate(image, 24 * 1024 * 1024)
     where.mkdir()
-    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", str(image)], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", str(image)], check=True)
     subprocess.run(["mount", "-o", "loop", str(image), str(where)], check=True)
     yield where
     subprocess.run(["umount", "-l", str(where)], check=True)
@@ -53,6 +57,7 @@ def fill(where):
 
 def make_room(where):
     (where / "flood").unlink()
+    os.sync()  # its blocks are free only once the file system's journal is committed
 
 
 async def test_only_what_is_urgent_is_taken_and_all_of_it_is_kept(disk):
