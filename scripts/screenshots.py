@@ -162,7 +162,7 @@ async def edit(pilot: Pilot[None]) -> None:
 
 async def audit(pilot: Pilot[None]) -> None:
     await choose(pilot, "crawler")
-    await pilot.press("escape", "u")
+    await pilot.press("escape", "9")
     await settle(pilot, 1.0)
 
 

@@ -90,6 +90,18 @@ async def test_the_wheel_pauses_too(logs):
     assert (await until(pilot, view, last_is("line 96")))[-1].startswith("PAUSED")
 
 
+async def test_another_height_does_not_pause(logs):
+    pilot, view = logs
+    view.append(numbered(0, 100))
+    await until(pilot, view, last_is("line 99"))
+    for height in (30, 8, 20):
+        await pilot.resize_terminal(60, height)
+        await until(pilot, view, lambda shown: len(shown) > 2 and shown[-2].strip() == "line 99")
+        assert view.follow
+    view.append(numbered(100, 120))
+    assert (await until(pilot, view, last_is("line 119")))[-1].startswith("FOLLOWING")
+
+
 async def test_held_still_while_old_lines_are_dropped():
     class Small(App):
         def compose(self):

@@ -180,7 +180,8 @@ class LogCanvas(ScrollView):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._drawn = None
-        if not self._moving and round(new_value) < round(old_value):
+        # A view that grew is moved up to the new end by Textual; whoever scrolls up is above the end.
+        if not self._moving and round(new_value) < min(round(old_value), self.max_scroll_y):
             self._pause()
         if self.shown:
             self._anchor = self.lines.line_at(self._top).number
