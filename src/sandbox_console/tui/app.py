@@ -32,12 +32,8 @@ from sandbox_console.tui.panes.header import backend_name
 from sandbox_console.tui.pulse import History
 from sandbox_console.tui.reduce import reduce
 from sandbox_console.tui.safety import SafeApp
-from sandbox_console.tui.screens.audit import AuditScreen
 from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.egress import EgressScreen
-from sandbox_console.tui.screens.form import FormScreen
 from sandbox_console.tui.screens.main import MainScreen
-from sandbox_console.tui.screens.pulse import PulseScreen
 from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.themes import DARK, LIGHT, THEMES, after
@@ -133,6 +129,8 @@ class ConsoleApp(SafeApp[None]):
         self.run_worker(self.flows.agree(message))
 
     def on_form_asked(self, message: FormAsked) -> None:
+        from sandbox_console.tui.screens.form import FormScreen
+
         self.push_screen(FormScreen(self.service, self.work, self.flows, message.sandbox))
 
     def _ended(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None:
@@ -190,10 +188,14 @@ class ConsoleApp(SafeApp[None]):
 
     def action_pulse(self) -> None:
         """The whole fleet on one page."""
+        from sandbox_console.tui.screens.pulse import PulseScreen
+
         self.push_screen(PulseScreen(self.service, self.history, lambda: self.fleet, self._clock))
 
     def action_egress(self) -> None:
         """What was denied in the whole fleet."""
+        from sandbox_console.tui.screens.egress import EgressScreen
+
         self.push_screen(EgressScreen(self.service, self._clock))
 
     def action_bulk(self) -> None:
@@ -202,6 +204,8 @@ class ConsoleApp(SafeApp[None]):
 
     def action_audit(self) -> None:
         """Everything that was done, in the whole fleet."""
+        from sandbox_console.tui.screens.audit import AuditScreen
+
         self.push_screen(AuditScreen(self.service, self._clock), lambda ref: self.main.select(ref) if ref else None)
 
     def action_next_theme(self) -> None:

@@ -17,6 +17,7 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Outcom
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
+from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put_note
 from sandbox_console.tui.widgets.table import FleetTable, Row
@@ -68,8 +69,9 @@ class AuditPane(Vertical):
         yield Static(id="audit-note")
         yield FleetTable(COLUMNS, id="audit-table")
 
-    def show(self, sandbox: Sandbox | None, *, active: bool, version: object) -> None:
+    def show(self, look: Look) -> None:
         """Show a sandbox's rows; ``version`` differs when there may be new ones."""
+        sandbox, active, version = look
         wanted = (sandbox.ref if sandbox else None, version)
         if active and wanted != self._shown:
             self._shown = wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -13,26 +14,23 @@ from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Consent, Console
 from sandbox_console.tui.messages import ConsentAsked
-from sandbox_console.tui.panes.audit import AuditPane
-from sandbox_console.tui.panes.egress import EgressPane
-from sandbox_console.tui.panes.events import EventsPane
-from sandbox_console.tui.panes.files import FilesPane
 from sandbox_console.tui.panes.header import justified
-from sandbox_console.tui.panes.inspect import InspectPane
 from sandbox_console.tui.panes.logs import LogsPane
-from sandbox_console.tui.panes.processes import ProcessesPane
+from sandbox_console.tui.panes.look import Look
+from sandbox_console.tui.panes.making import make_pane
 from sandbox_console.tui.panes.shell import ShellPane
-from sandbox_console.tui.panes.spec import SpecPane
-from sandbox_console.tui.panes.stats import StatsPane
 from sandbox_console.tui.panes.tabs import TABS, TabBar
 from sandbox_console.tui.panes.why import WhyBar
 from sandbox_console.tui.showing import say
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.words import STATUS, STYLES, place, short_id, shown_name, why, why_style
 
+if TYPE_CHECKING:
+    from sandbox_console.tui.panes.making import Pane
+
 
 class Detail(Vertical):
-    """Shows one sandbox; only the tab in view works."""
+    """Shows one sandbox; only the tab in view works, and is made when it is first looked at."""
 
     DEFAULT_CSS = """
     Detail { height: 1fr; }
@@ -47,6 +45,7 @@ class Detail(Vertical):
         self._sandbox: Sandbox | None = None
         self._state = FleetState()
         self._on_screen = False
+        self._panes: dict[str, Pane] = {}
 
     def compose(self) -> ComposeResult:
         yield Static(id="identity")
@@ -55,14 +54,6 @@ class Detail(Vertical):
         with ContentSwitcher(initial="logs"):
             yield LogsPane(self._service, id="logs")
             yield ShellPane(self._publish, id="shell")
-            yield SpecPane(self._service, id="spec")
-            yield StatsPane(self._service, id="stats")
-            yield ProcessesPane(self._service, id="processes")
-            yield FilesPane(self._service, self._consent, id="files")
-            yield EventsPane(self._service, id="events")
-            yield EgressPane(self._service, id="egress")
-            yield AuditPane(self._service, id="audit")
-            yield InspectPane(self._service, id="inspect")
 
     @property
     def tab(self) -> str:
@@ -86,7 +77,11 @@ class Detail(Vertical):
     def pick(self, tab: str) -> None:
         """Look at another tab."""
         self.query_one(TabBar).current = tab
-        self.query_one(ContentSwitcher).current = tab
+        switcher = self.query_one(ContentSwitcher)
+        if tab not in self._panes and not switcher.query_children(f"#{tab}"):
+            self._panes[tab] = make_pane(tab, self._service, self._consent)
+            switcher.mount(self._panes[tab])
+        switcher.current = tab
         self._refresh_tab()
 
     def step(self, by: int) -> None:
@@ -95,11 +90,13 @@ class Detail(Vertical):
         self.pick(ids[(ids.index(self.tab) + by) % len(ids)])
 
     def focus_tab(self) -> None:
-        """Give the keys to what the tab shows."""
+        """Give the keys to what the tab shows, once it is there."""
         if self.tab == "shell":
             current = self.shells.query_one(ContentSwitcher).visible_content
             if current is not None:
                 current.focus()
+        elif (pane := self._panes.get(self.tab)) is not None and not pane.is_mounted:
+            pane.call_later(self.focus_tab)
         else:
             self.query_one(next(tab.focus for tab in TABS if tab.id == self.tab)).focus()
 
@@ -109,15 +106,12 @@ class Detail(Vertical):
 
         self.query_one(LogsPane).note_live(self._is_there)
         self.query_one(LogsPane).show(self._sandbox, active=active("logs"))
-        self.query_one(SpecPane).show(self._sandbox, active=active("spec"))
-        self.query_one(StatsPane).show(self._sandbox, active=active("stats"))
-        self.query_one(ProcessesPane).show(self._sandbox, active=active("processes"))
-        self.query_one(FilesPane).show(self._sandbox, active=active("files"))
-        self.query_one(EventsPane).show(self._sandbox, active=active("events"))
-        self.query_one(InspectPane).show(self._sandbox, active=active("inspect"))
         version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
-        self.query_one(EgressPane).show(self._sandbox, active=active("egress"), version=version)
-        self.query_one(AuditPane).show(self._sandbox, active=active("audit"), version=version)
+        for tab, pane in self._panes.items():
+            if pane.is_mounted:
+                pane.show(Look(self._sandbox, active(tab), version))
+            elif active(tab):
+                pane.call_later(self._refresh_tab)
         self.query_one(WhyBar).show(self._sandbox if self._on_screen else None, version)
         if active("shell"):
             self.shells.show(self._sandbox)

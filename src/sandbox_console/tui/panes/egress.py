@@ -20,6 +20,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console, Feed, has_gateway
 from sandbox_console.tui.egress_words import COLUMNS, host_row, rules_lines
 from sandbox_console.tui.messages import EgressAsked
+from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put, put_note
 from sandbox_console.tui.widgets.table import FleetTable
@@ -68,8 +69,9 @@ class EgressPane(Vertical):
         self.set_interval(DRAW_S, self._draw_soon)
         self.set_interval(RULES_S, self._look_again)
 
-    def show(self, sandbox: Sandbox | None, *, active: bool, version: object) -> None:
+    def show(self, look: Look) -> None:
         """Follow a sandbox while in view; ``version`` differs when its rules may have changed."""
+        sandbox, active, version = look
         self._sandbox = sandbox
         wanted = (sandbox.ref, sandbox.status) if sandbox is not None and active else None
         if (wanted, version) == self._shown:

@@ -15,6 +15,7 @@ from sandbox_console.model.inside import Happening
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
+from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put_note
 from sandbox_console.tui.widgets.table import FleetTable, Row
@@ -51,8 +52,9 @@ class EventsPane(Vertical):
         yield Static(id="events-note")
         yield FleetTable(COLUMNS, id="events-table")
 
-    def show(self, sandbox: Sandbox | None, *, active: bool) -> None:
+    def show(self, look: Look) -> None:
         """Follow while the pane is on screen."""
+        sandbox, active, _ = look
         wanted = sandbox.ref if sandbox is not None and active else None
         if wanted == self._shown:
             return

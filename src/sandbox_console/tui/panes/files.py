@@ -24,6 +24,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console
 from sandbox_console.tui.panes.file_transfer import download, read_file, upload, why
+from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put, put_note
@@ -91,8 +92,9 @@ class FilesPane(Vertical):
         """The folder in view."""
         return self._paths.get(self._shown, "/") if self._shown else "/"
 
-    def show(self, sandbox: Sandbox | None, *, active: bool) -> None:
+    def show(self, look: Look) -> None:
         """Browse a sandbox while the pane is on screen; each keeps its folder."""
+        sandbox, active, _ = look
         self._sandbox = sandbox
         wanted = sandbox.ref if sandbox is not None and active else None
         if wanted is None or wanted == self._shown:

@@ -19,6 +19,7 @@ from sandbox_console.errors import ConsoleError, Unsupported
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
+from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain, plain_text
 from sandbox_console.tui.showing import put_note
 
@@ -61,8 +62,9 @@ class InspectPane(Vertical):
             yield TextArea(read_only=True, show_line_numbers=False, soft_wrap=False, id="inspect-raw")
         yield Input(id="inspect-search", placeholder="text of a key or a value")
 
-    def show(self, sandbox: Sandbox | None, *, active: bool) -> None:
+    def show(self, look: Look) -> None:
         """Ask about a sandbox; again when it has changed."""
+        sandbox, active, _ = look
         if not active or sandbox == self._shown:
             return
         self._shown = sandbox

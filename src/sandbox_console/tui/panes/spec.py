@@ -20,6 +20,7 @@ from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
 from sandbox_console.tui.formdata import shown_value
 from sandbox_console.tui.hanging import hanging
+from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.showing import put
 from sandbox_console.tui.widgets.table_layout import fit_cell
 from sandbox_console.tui.words import DASH
@@ -50,8 +51,9 @@ class SpecPane(VerticalScroll, can_focus=True):
     def compose(self) -> ComposeResult:
         yield Static(id="spec-text")
 
-    def show(self, sandbox: Sandbox | None, *, active: bool) -> None:
+    def show(self, look: Look) -> None:
         """Tell about a sandbox."""
+        sandbox, active, _ = look
         if not active or sandbox == self._shown:
             return
         self._shown = sandbox

@@ -13,6 +13,7 @@ from textual.worker import Worker
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.service import Console
+from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put_note
 from sandbox_console.tui.widgets.graph import Graph, Samples, Series
@@ -79,8 +80,9 @@ class StatsPane(VerticalScroll, can_focus=True):
     def on_resize(self) -> None:
         self.set_class(self.size.width >= _WIDE, "-two")
 
-    def show(self, sandbox: Sandbox | None, *, active: bool) -> None:
+    def show(self, look: Look) -> None:
         """Sample a sandbox while the pane is on screen."""
+        sandbox, active, _ = look
         self._sandbox = sandbox
         wanted = (sandbox.ref, sandbox.status) if sandbox is not None and active else None
         if wanted == self._shown:

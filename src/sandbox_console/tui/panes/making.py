@@ -1,0 +1,57 @@
+"""The panes behind the tabs, imported and made when one is first looked at: all at once took half of the start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandbox_console.service import Console
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.panes.audit import AuditPane
+    from sandbox_console.tui.panes.egress import EgressPane
+    from sandbox_console.tui.panes.events import EventsPane
+    from sandbox_console.tui.panes.files import Asking, FilesPane
+    from sandbox_console.tui.panes.inspect import InspectPane
+    from sandbox_console.tui.panes.processes import ProcessesPane
+    from sandbox_console.tui.panes.spec import SpecPane
+    from sandbox_console.tui.panes.stats import StatsPane
+
+    Pane = AuditPane | EgressPane | EventsPane | FilesPane | InspectPane | ProcessesPane | SpecPane | StatsPane
+
+
+def make_pane(tab: str, console: Console, consent: Asking) -> Pane:
+    """The pane of a tab. Raises KeyError for one that has none."""
+    match tab:
+        case "spec":
+            from sandbox_console.tui.panes.spec import SpecPane
+
+            return SpecPane(console, id=tab)
+        case "stats":
+            from sandbox_console.tui.panes.stats import StatsPane
+
+            return StatsPane(console, id=tab)
+        case "processes":
+            from sandbox_console.tui.panes.processes import ProcessesPane
+
+            return ProcessesPane(console, id=tab)
+        case "files":
+            from sandbox_console.tui.panes.files import FilesPane
+
+            return FilesPane(console, consent, id=tab)
+        case "egress":
+            from sandbox_console.tui.panes.egress import EgressPane
+
+            return EgressPane(console, id=tab)
+        case "events":
+            from sandbox_console.tui.panes.events import EventsPane
+
+            return EventsPane(console, id=tab)
+        case "audit":
+            from sandbox_console.tui.panes.audit import AuditPane
+
+            return AuditPane(console, id=tab)
+        case "inspect":
+            from sandbox_console.tui.panes.inspect import InspectPane
+
+            return InspectPane(console, id=tab)
+    raise KeyError(tab)
