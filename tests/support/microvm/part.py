@@ -21,7 +21,7 @@ _PLUGINS = tuple(
     for name in ("pytest_asyncio.plugin", "pytest_timeout", "tests.support.microvm.shard", "no:cacheprovider")
     for word in ("-p", name)
 )
-OPTIONS = ("--tb=native", "-v", "--timeout=400", "--durations=12")
+OPTIONS = ("--tb=native", "-v", "--timeout=400", "--durations=12", "-o", "junit_family=xunit1")
 """For every place."""
 _ENDED = re.compile(r"^(tests/\S+::.+?) (PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b")
 
