@@ -12,9 +12,12 @@ from tests.support.engine import IMAGE, SHELLLESS
 from tests.support.registry import ADDRESS, PASSWORD, USER, locked_registry, registry
 from tests.support.require import requires
 
+from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.backends.docker.egress import Options
 from sandbox_console.backends.docker.images import layer_sizes
 from sandbox_console.backends.docker.reference import Reference
 from sandbox_console.errors import BackendError, Conflict, NotFound, UsageError
+from sandbox_console.model.capability import Capability
 
 pytestmark = requires("docker")
 
@@ -149,6 +152,29 @@ async def test_a_prune_removes_what_its_dry_run_told(backend, permit, built, uni
     assert done.freed_bytes == told.freed_bytes
     assert await named(backend, kept)
     assert (await backend.prunable_images(False)).images == ()
+
+
+async def test_a_prune_of_all_spares_what_gateways_are_made_from(engine, permit, built, make, unique, tmp_path):
+    for image in (IMAGE, SHELLLESS):
+        await make(image=image, start=False)  # other tests need them
+    other, gateway = built(f"{unique()}:other", b"o" * 70_000), built(f"{unique()}:gateway", b"g")
+    twin = f"{other}-twin"
+    engine.docker("tag", other, twin)
+    backend = DockerBackend("default", tmp_path, Options(egress_image=gateway))
+    try:
+        await backend.open()
+        told = await backend.prunable_images(True)
+        assert [image.names for image in told.spared] == [(gateway,)]
+        assert [sorted(image.names) for image in told.images] == [[other, twin]]
+        done = await backend.prune_images(await permit("prune-images"), True)
+        assert done == told
+        assert told.freed_bytes == 70_000
+        assert await named(backend, other) is None
+        assert "egress" in (await named(backend, gateway)).needed
+        assert (await backend.health()).ok
+        assert backend.capabilities().has(Capability.EGRESS_ALLOWLIST)
+    finally:
+        await backend.close()
 
 
 async def test_an_image_is_pulled_and_its_layers_are_told(backend, permit, built, unique, registry):

@@ -101,18 +101,21 @@ async def _prune(context: Context, console: Console) -> None:
         return
     result = await follow(context, console.perform(PruneImages(backend, host, unused), consent=context.consent()))
     gone = set(result.details.get("removed") or ())  # type: ignore[call-overload]
-    removed = Prunable(tuple(one for one in free.images if one.id in gone), free.freed_bytes)
+    removed = Prunable(tuple(one for one in free.images if one.id in gone), free.freed_bytes, free.spared)
     freed = result.details.get("freed_bytes")
     _tell_pruned(context, removed, {"dry_run": False, "audit_id": result.audit_id, "freed_bytes": freed})
 
 
 def _tell_pruned(context: Context, found: Prunable, told: dict[str, Any]) -> None:
     if context.json:
-        context.record({"images": [dataclasses.asdict(one) for one in found.images]} | told)
+        lists = {"images": found.images, "spared": found.spared}
+        context.record({key: [dataclasses.asdict(one) for one in images] for key, images in lists.items()} | told)
         return
     context.table(_HEAD, (row for one in found.images for row in _rows(one, context.now())))
     verb = "would free" if told["dry_run"] else "freed"
     context.say(f"{len(found.images)} images, {verb} {size(told['freed_bytes'])}")
+    for one in found.spared:
+        context.say(f"spared: {', '.join(one.names) or _short(one.id)}: {one.needed}")
 
 
 async def _load(context: Context, console: Console) -> None:

@@ -66,7 +66,10 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that a backend has. ``names`` are its tags; ``used_by`` counts the sandboxes made from it."""
+    """An image that a backend has. ``names`` are its tags; ``used_by`` counts the sandboxes made from it.
+
+    ``needed`` says what the console itself needs it for, which a prune spares; empty where it does not.
+    """
 
     backend: str
     host: str
@@ -76,14 +79,19 @@ class Image:
     size_bytes: int | None = None
     created_at: float | None = None
     used_by: int | None = None
+    needed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Prunable:
-    """What a prune would remove, and the bytes that it would free where the backend can tell."""
+    """What a prune would remove, and the bytes that it would free where the backend can tell.
+
+    ``spared`` are those that it leaves although no sandbox uses them.
+    """
 
     images: tuple[Image, ...]
     freed_bytes: int | None = None
+    spared: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sandbox_console.model.sandbox import SandboxRef
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
+    from sandbox_console.backends.docker.egress import Gates
     from sandbox_console.backends.docker.engine import Engine
 
 
@@ -21,6 +22,7 @@ class Deeper:
     """What a backend may do beside the Backend protocol; mixed into DockerBackend."""
 
     _connection: Connection
+    _gates: Gates
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
         return await files.stat(await self._engine(), ref.id, path)
@@ -61,7 +63,7 @@ class Deeper:
         return await committing.commit(await self._engine(), ref.id, image)
 
     async def images(self) -> Sequence[Image]:
-        return await images.images(await self._engine())
+        return await images.images(await self._engine(), self._gates.image)
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         need(permit)
@@ -72,11 +74,11 @@ class Deeper:
         await images.remove(await self._engine(), name, force)
 
     async def prunable_images(self, unused: bool) -> Prunable:
-        return await images.prunable(await self._engine(), unused)
+        return await images.prunable(await self._engine(), unused, self._gates.image)
 
     async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
         need(permit)
-        return await images.prune(await self._engine(), unused)
+        return await images.prune(await self._engine(), unused, self._gates.image)
 
     async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:
         need(permit)

@@ -77,6 +77,11 @@ class Gates:
         self._folder = folder / "egress" if folder is not None else None
         self.problem = "the egress gateway was not looked for yet"
 
+    @property
+    def image(self) -> str:
+        """What gateways are made from."""
+        return self._options.egress_image
+
     async def look(self) -> None:
         """Find out whether gates can be made. Raises what the connection raises."""
         self.problem = await self._problem()

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from itertools import accumulate
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.failures import Refused, refused
@@ -25,13 +26,19 @@ Chain = tuple[str, ...]
 """The ids of an image's layers up to one of them: two images share a layer where they share all below it as well."""
 
 
-async def images(engine: Engine) -> list[Image]:
-    """All but the layers of builds, the newest first."""
+NEEDED = "egress gateways are made from it"
+"""Why a prune leaves an image that nothing uses now: without it no sandbox gets egress until someone pulls it again."""
+
+
+async def images(engine: Engine, gateway: str = "") -> list[Image]:
+    """All but the layers of builds, the newest first. ``gateway`` is the name or id of what gateways are made from."""
     rows, containers = await asyncio.gather(
         engine.call("GET", "images/json"), engine.call("GET", "containers/json", params={"all": 1})
     )
     used = Counter(str(container["ImageID"]) for container in containers)
+    needed = await _id(engine, gateway)
     found = [_image(engine.context, row, used) for row in rows]
+    found = [replace(image, needed=NEEDED) if image.id == needed else image for image in found]
     return sorted(found, key=lambda image: image.created_at or 0, reverse=True)
 
 
@@ -43,21 +50,44 @@ async def remove(engine: Engine, name: str, force: bool) -> None:
         raise _refused(name, error) from error
 
 
-async def prunable(engine: Engine, unused: bool) -> Prunable:
+async def prunable(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
     """What a prune would remove, and the exact sum of the layers that nothing else then holds."""
-    found = await images(engine)
-    gone = [image for image in found if not image.used_by and (unused or not image.names)]
+    found = await images(engine, gateway)
+    free = [image for image in found if not image.used_by and (unused or not image.names)]
+    gone = [image for image in free if not image.needed]
     limit = asyncio.Semaphore(AT_ONCE)
     kept = [image for image in found if image not in gone]
     held = await asyncio.gather(*(_layers(engine, image.id, limit) for image in kept))
     freed = await asyncio.gather(*(_layers(engine, image.id, limit) for image in gone))
     still = {chain for layers in held for chain in layers}
     sizes = {chain: size for layers in freed for chain, size in layers.items() if chain not in still}
-    return Prunable(tuple(gone), sum(sizes.values()))
+    return Prunable(tuple(gone), sum(sizes.values()), tuple(image for image in free if image.needed))
 
 
-async def prune(engine: Engine, unused: bool) -> Prunable:
-    """Remove them; tells what the engine says it removed."""
+async def prune(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
+    """Remove them; tells what was removed and freed."""
+    told = await prunable(engine, unused, gateway)
+    if told.spared:  # the engine's own prune knows no exception by name
+        return await _prune_but(engine, told, gateway)
+    return await _prune(engine, unused)
+
+
+async def _prune_but(engine: Engine, told: Prunable, gateway: str) -> Prunable:
+    for image in told.images:
+        for name in image.names or (image.id,):
+            try:
+                await engine.call("DELETE", image_path(name, ""), timeout_s=PRUNE_S)
+            except Refused as error:
+                if error.status not in (404, 409):  # gone already, or used meanwhile
+                    raise
+    left = {image.id for image in await images(engine, gateway)}
+    gone = tuple(image for image in told.images if image.id not in left)
+    if len(gone) == len(told.images):
+        return replace(told, images=gone)
+    return Prunable(gone, None, told.spared)
+
+
+async def _prune(engine: Engine, unused: bool) -> Prunable:
     before = await images(engine)
     filters = json.dumps({"dangling": ["false" if unused else "true"]})
     found = await engine.call("POST", "images/prune", params={"filters": filters}, timeout_s=PRUNE_S)
@@ -100,6 +130,14 @@ def raise_error(said: Mapping[str, Any], what: str) -> None:
         text = str((said.get("errorDetail") or {}).get("message") or said.get("error"))
         told = refused(text, 500)
         raise BackendError(f"{what}: {told.message}", hint=told.hint)
+
+
+async def _id(engine: Engine, name: str) -> str:
+    """The id of an image by its name; empty where there is none."""
+    try:
+        return str((await engine.call("GET", image_path(name)))["Id"]) if name else ""
+    except (Refused, ValueError):
+        return ""
 
 
 async def _layers(engine: Engine, id: str, limit: asyncio.Semaphore) -> dict[Chain, int]:
