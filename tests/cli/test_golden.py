@@ -240,7 +240,7 @@ def test_audit_for_others(tmp_path: Path) -> None:
 def test_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SC_GOOD", "a-very-secret-value")
     table = {
-        "GOOD": SecretSource(source="env:SC_GOOD", hosts=("api.acme.org",)),
+        "GOOD": SecretSource(source="env:SC_GOOD", inject="env", hosts=("api.acme.org",)),
         "BAD": SecretSource(source="env:SC_NOT_SET", inject="file"),
         "VAULT": SecretSource(source='cmd:["/no/such/op", "read", "a-very-secret-value"]'),
     }

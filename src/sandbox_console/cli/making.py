@@ -25,7 +25,7 @@ async def create(context: Context) -> int:
         action = Create(spec, backend, host, start=not args.no_start)
         if args.dry_run:
             return await _dry_run(context, console, action)
-        for note in console.secrets.notes(spec):
+        for note in console.secrets.notes(spec, backend, host):
             context.say(f"note: {note}")
         operation = console.perform(action, consent=context.consent())
         result = await follow(context, operation)
@@ -90,7 +90,7 @@ async def _dry_run(context: Context, console: Console, action: Create) -> int:
         "host": action.host,
         "problems": problems,
         "decision": data.decision(decision),
-        "notes": list(console.secrets.notes(action.spec)),
+        "notes": list(console.secrets.notes(action.spec, action.backend, action.host)),
         "missing": {str(one): capabilities.reason(one) for one in Capability if not capabilities.has(one)},
     }
     if context.json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from sandbox_console.model import hosts
@@ -21,7 +21,7 @@ def decide(
     capabilities: Capabilities,
     *,
     target: Sandbox | None = None,
-    injects: dict[str, str] | None = None,
+    injects: Mapping[str, str] | None = None,
 ) -> Decision:
     """Whether an action may go on.
 
@@ -72,7 +72,7 @@ def _egress_forbidden(patterns: Sequence[str], rules: Rules) -> Deny | None:
     return None
 
 
-def _incapable(action: Action, capabilities: Capabilities, injects: dict[str, str]) -> Deny | None:
+def _incapable(action: Action, capabilities: Capabilities, injects: Mapping[str, str]) -> Deny | None:
     verb = needs.of_verb(action)
     wanted = [("", verb)] if verb else []
     if isinstance(action, (Create, Update)):

@@ -97,7 +97,7 @@ def of_verb(action: Action) -> Capability | None:
     return _VERBS[type(action)]
 
 
-def of_spec(spec: SandboxSpec, injects: dict[str, str]) -> list[tuple[str, Capability]]:
+def of_spec(spec: SandboxSpec, injects: Mapping[str, str]) -> list[tuple[str, Capability]]:
     """What each field needs, as (field, capability); ``injects`` says how each secret is handed over."""
     found = [(name, need) for name, need in _FIELDS.items() if getattr(spec, name)]
     if spec.limits == "strict":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from sandbox_console.errors import SecretError
 from sandbox_console.model import hosts as patterns
+from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.secret import Inject, ResolvedSecret
 from sandbox_console.secrets import keyrings, local, program
 
@@ -20,13 +22,20 @@ Reader = Callable[[str, str, float], Awaitable[str]]
 class SecretSource:
     """A ``[secrets.NAME]`` table: a reference to a value, never the value.
 
-    ``hosts`` are egress patterns; ``timeout_s`` is how long a keyring or a command may take.
+    ``hosts`` are egress patterns; ``timeout_s`` is how long a keyring or a command may take. ``inject`` "auto" is a
+    placeholder where the backend has them and hosts are named, else a variable.
     """
 
     source: str
-    inject: Inject = "env"
+    inject: Inject | Literal["auto"] = "auto"
     hosts: tuple[str, ...] = ()
     timeout_s: float = 30.0
+
+    def inject_on(self, capabilities: Capabilities) -> Inject:
+        """How a backend hands it over."""
+        if self.inject != "auto":
+            return self.inject
+        return "placeholder" if self.hosts and capabilities.has(Capability.SECRET_PLACEHOLDER) else "env"
 
     @property
     def kind(self) -> str:
@@ -82,7 +91,10 @@ def acts(source: SecretSource) -> bool:
 
 
 async def resolve(names: Iterable[str], sources: Mapping[str, SecretSource]) -> list[ResolvedSecret]:
-    """Read the values, one after another: two prompts at once confuse. Raises SecretError, which holds no value."""
+    """Read the values, one after another: two prompts at once confuse. Raises SecretError, which holds no value.
+
+    How a secret is handed over, where the table leaves it to the backend, is for `SecretSource.inject_on` to say.
+    """
     return [await _resolve(name, sources) for name in names]
 
 
@@ -98,7 +110,7 @@ async def _resolve(name: str, sources: Mapping[str, SecretSource]) -> ResolvedSe
     except SecretError as error:
         raise SecretError(f"secret {name!r}: {error.message}", hint=error.hint) from None
     _check(name, value)
-    return ResolvedSecret(name, value, source.inject, source.hosts)
+    return ResolvedSecret(name, value, "env" if source.inject == "auto" else source.inject, source.hosts)
 
 
 def _check(name: str, value: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sandbox_console.backends.base import Backend, Progress, Secrets
@@ -20,4 +21,4 @@ class Call:
     progress: Progress
     io: ExecIO = field(default_factory=ExecIO)
     redactor: Redactor = field(default_factory=Redactor)
-    injects: dict[str, str] = field(default_factory=dict)
+    injects: Mapping[str, str] = field(default_factory=dict)

@@ -181,14 +181,16 @@ class Console:
     async def plan(self, sandbox: Sandbox, spec: SandboxSpec) -> Plan:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
-        plan = plan_for(sandbox, spec, capabilities, self._vault.injects)
-        return dataclasses.replace(plan, notes=tuple(self.secrets.notes(spec)))
+        plan = plan_for(sandbox, spec, capabilities, self._vault.injects(capabilities))
+        notes = self.secrets.notes(spec, sandbox.ref.backend, sandbox.ref.host)
+        return dataclasses.replace(plan, notes=tuple(notes))
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
         """What the policy says to an action, without doing it."""
         backend, host = place_of(action)
         capabilities = await self.capabilities(backend, host)
-        return decide(action, self.config.policy, capabilities, target=target, injects=self._vault.injects)
+        injects = self._vault.injects(capabilities)
+        return decide(action, self.config.policy, capabilities, target=target, injects=injects)
 
     # Changes
 
@@ -265,12 +267,14 @@ class Console:
         self, action: Action, consent: Consent, io: ExecIO, operation: Operation, mask: Redactor | None = None
     ) -> ActionResult:
         request = await self._request(action, consent)
-        redactor, injects = mask or self._vault.redactor, self._vault.injects
+        redactor = mask or self._vault.redactor
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))
+            injects = self._vault.injects(backend.capabilities())
+            handed = [dataclasses.replace(one, inject=injects[one.name]) for one in secrets]
             return await carry_out(
-                action, permit, Call(backend, request.target, secrets, operation.report, io, redactor, injects)
+                action, permit, Call(backend, request.target, handed, operation.report, io, redactor, injects)
             )
 
         return await self._gate.run(request, effect, _facts)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import Ambiguous, BackendUnreachable, ConsoleError, NotFound, UsageError
+from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 
 ANSWER_S = 8.0
@@ -37,6 +38,11 @@ class Fleet:
             self._opened[name, host] = asyncio.create_task(backend.open())
         await asyncio.shield(self._opened[name, host])
         return backend
+
+    def capabilities(self, name: str, host: str) -> Capabilities:
+        """What one backend can do, opened or not; nothing for one that there is not."""
+        backend = self._backends.get((name, host))
+        return backend.capabilities() if backend else Capabilities()
 
     def described(self) -> str:
         """The backends in words: ``bubblewrap, docker (default)``."""

@@ -138,9 +138,8 @@ class LeakScan:
         if _BEGIN not in got:
             yield NotLooked(f"environment of {sandbox.name}", "it has no sh, cat or /proc to look with")
             return
-        own = {
-            name for name in (sandbox.spec.secrets if sandbox.spec else ()) if self._vault.injects.get(name) == "env"
-        }
+        injects = self._vault.injects(self._fleet.capabilities(sandbox.ref.backend, sandbox.ref.host))
+        own = {name for name in (sandbox.spec.secrets if sandbox.spec else ()) if injects.get(name) == "env"}
         for leak in await asyncio.to_thread(_in_environments, scanner, bytes(got), sandbox.name, own):
             yield leak
 

@@ -72,7 +72,7 @@ def spec_of(sandbox: Sandbox) -> SandboxSpec:
     )
 
 
-def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, injects: dict[str, str]) -> Plan:
+def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, injects: Mapping[str, str]) -> Plan:
     """What leads from a sandbox as it is to a spec; one that another tool made is never replaced."""
     plan = make_plan(spec_of(sandbox), new, capabilities, injects)
     if sandbox.spec is not None:
@@ -90,7 +90,7 @@ def differing(sandbox: Sandbox, new: SandboxSpec, problems: Mapping[str, str]) -
     return {field: text for field, text in problems.items() if getattr(old, field, None) != getattr(new, field, None)}
 
 
-def make_plan(old: SandboxSpec, new: SandboxSpec, capabilities: Capabilities, injects: dict[str, str]) -> Plan:
+def make_plan(old: SandboxSpec, new: SandboxSpec, capabilities: Capabilities, injects: Mapping[str, str]) -> Plan:
     """Compare two specs for a backend with these capabilities."""
     missing = {
         field: f"{need}: {capabilities.reason(need)}"

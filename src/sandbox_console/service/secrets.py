@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox_console.errors import SecretError
-from sandbox_console.model.sandbox import HealthState
+from sandbox_console.model.sandbox import HealthState, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets import local
 from sandbox_console.secrets.binding import unkept
@@ -76,8 +76,14 @@ class Secrets:
         """Look for secrets where none should be. Looking into a running sandbox is an exec, and on record."""
         return self._scan.run(paths)
 
-    def notes(self, spec: SandboxSpec) -> Sequence[str]:
-        """Which secrets of a spec nothing keeps to their hosts, a sentence each."""
-        table = self._vault.table
-        found = (unkept(name, table[name], spec.egress) for name in spec.secrets if name in table)
+    def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
+        """Which secrets of a spec nothing on this backend keeps to their hosts, a sentence each."""
+        table, injects = self._vault.table, self._vault.injects(self._fleet.capabilities(backend, host))
+        found = (unkept(name, table[name], injects[name], spec.egress) for name in spec.secrets if name in table)
         return [text for text in found if text]
+
+    def further(self, sandbox: Sandbox, patterns: Iterable[str]) -> Sequence[str]:
+        """Which secrets of a sandbox could go further than their hosts by these patterns, a sentence each."""
+        if sandbox.spec is None:
+            return ()
+        return self.notes(replace(sandbox.spec, egress=tuple(patterns)), sandbox.ref.backend, sandbox.ref.host)

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from sandbox_console.errors import SecretError
-from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.secret import Inject, ResolvedSecret
 from sandbox_console.secrets import sources
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.secrets.sources import SecretSource
@@ -19,7 +20,6 @@ class Vault:
     def __init__(self, table: Mapping[str, SecretSource]) -> None:
         self.table = table
         self.redactor = Redactor()
-        self.injects: dict[str, str] = {name: source.inject for name, source in table.items()}
         self._known: set[str] = set()
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -27,6 +27,10 @@ class Vault:
     def names(self) -> list[str]:
         """The names that the config defines."""
         return sorted(self.table)
+
+    def injects(self, capabilities: Capabilities) -> dict[str, Inject]:
+        """How a backend hands each secret over."""
+        return {name: source.inject_on(capabilities) for name, source in self.table.items()}
 
     def undefined(self, names: Iterable[str]) -> list[str]:
         """Which of the names the config does not define."""

@@ -207,7 +207,8 @@ class FormScreen(Screen[None]):
 
     def _show_notes(self, spec: SandboxSpec) -> None:
         """Say which secrets nothing keeps to their hosts; of an edit the plan says it."""
-        notes = self._service.secrets.notes(spec) if self._sandbox is None else ()
+        where = self._place()
+        notes = self._service.secrets.notes(spec, *where) if self._sandbox is None and where else ()
         put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
 
     def _say(self, text: str, *, error: bool = False) -> None:
