@@ -96,6 +96,20 @@ class Attachable(Protocol):
 
 
 @runtime_checkable
+class OnTerminal(Protocol):
+    """What ``Attachable.attach`` may give: a Process that knows what its streams are. Without it: pipes, no stdin."""
+
+    tty: bool
+    """Whether its streams are one terminal."""
+    takes_input: bool
+    """Whether what is written to it is read."""
+
+    async def resize(self, cols: int, rows: int) -> None:
+        """Tell its terminal the size; nothing where it has none."""
+        ...
+
+
+@runtime_checkable
 class Committing(Protocol):
     """Capability.COMMIT."""
 

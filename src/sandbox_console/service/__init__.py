@@ -1,6 +1,7 @@
 """What a face may see: one console over every backend, and the words to speak with it."""
 
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
+from sandbox_console.service.attaching import AttachedSession, attach
 from sandbox_console.service.bootstrap import open_console
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
@@ -20,6 +21,7 @@ __all__ = [
     "ActionResult",
     "Allow",
     "Ask",
+    "AttachedSession",
     "Change",
     "Config",
     "Consent",
@@ -42,6 +44,7 @@ __all__ = [
     "ShellSession",
     "Subscription",
     "TuiOptions",
+    "attach",
     "differing",
     "find_paths",
     "has_gateway",

@@ -32,10 +32,10 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import Stream
+from sandbox_console.service.attaching import watch
 from sandbox_console.service.call import Call
 from sandbox_console.service.egress import change
 from sandbox_console.service.operation import ActionResult, ExecIO
-from sandbox_console.service.running import run_to_end
 
 T = TypeVar("T")
 
@@ -64,8 +64,7 @@ async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult
             details["bytes"] = await _send(files.download(permit, ref, action.path), call.io)
         case Attach():
             process = await able(backend, Attachable, Capability.ATTACH).attach(permit, ref)
-            ran = await run_to_end(process, call.io, call.redactor, None)
-            return ActionResult(permit.audit_id, ref, exit_code=ran.exit.code, details={"bytes": ran.bytes_out})
+            return await watch(process, permit, ref, call)
         case Commit():
             details["image_id"] = await able(backend, Committing, Capability.COMMIT).commit(permit, ref, action.image)
         case TakeSnapshot():

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sandbox_console.model.action import Action
 from sandbox_console.model.log import Stream
@@ -16,13 +17,20 @@ CAPTURE_BYTES = 1024 * 1024
 
 OnOutput = Callable[[Stream, bytes], Awaitable[None]]
 
+if TYPE_CHECKING:
+    from sandbox_console.service.attaching import Attachment
+
 
 @dataclass(slots=True)
 class ExecIO:
-    """A command's input, and where its output goes; without ``on_output`` the result keeps the first MiB."""
+    """A command's input, and where its output goes; without ``on_output`` the result keeps the first MiB.
+
+    ``on_attached`` is told when an Attach has got hold of the main process.
+    """
 
     stdin: AsyncIterator[bytes] | None = None
     on_output: OnOutput | None = None
+    on_attached: Callable[[Attachment], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.channel import Channel
-from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError, NotFound
 from sandbox_console.model.log import Stream
@@ -55,8 +55,8 @@ class Attached:
         self._engine = engine
         self._id = id
         self._channel = channel
-        self._takes_input = takes_input
-        self._tty = tty
+        self.takes_input = takes_input
+        self.tty = tty
         self._kept: deque[tuple[Stream, bytes]] = deque()
         self._size = self._dropped = 0
         self._news = asyncio.Event()
@@ -80,8 +80,15 @@ class Attached:
             await self._news.wait()
 
     async def write(self, data: bytes) -> None:
-        if self._takes_input:
+        if self.takes_input:
             await self._channel.write(data)
+
+    async def resize(self, cols: int, rows: int) -> None:
+        """Tell the container's terminal its size."""
+        if self.tty:
+            with suppress(Refused):  # it has ended: output() tells
+                path = container_path(self._id, "resize")
+                await self._engine.call("POST", path, params={"h": rows, "w": cols})
 
     async def close_stdin(self) -> None:
         """Nothing: the process's stdin is not ours to end."""
@@ -109,7 +116,7 @@ class Attached:
             self._news.set()
 
     def _keep(self, kind: int, data: bytes) -> None:
-        stream = Stream.TTY if self._tty else Stream.STDERR if kind == 2 else Stream.STDOUT
+        stream = Stream.TTY if self.tty else Stream.STDERR if kind == 2 else Stream.STDOUT
         self._kept.append((stream, data))
         self._size += len(data)
         while self._size > KEPT:
