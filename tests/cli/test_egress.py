@@ -107,7 +107,7 @@ def test_changing(golden: Golden) -> None:
 def test_a_secret_that_can_then_go_further_is_told(golden: Golden) -> None:  # its fixture sets the home and the clock
     spec = SandboxSpec("bound", "host", egress=("api.acme.org",), secrets=("TOKEN",))
     made = Sandbox(SandboxRef("fake", "local", "ccccccccccc3"), "bound", Status.RUNNING, "host", NOW - 9, spec=spec)
-    secrets = {"TOKEN": SecretSource(source="env:X", hosts=("*.acme.org",))}
+    secrets = {"TOKEN": SecretSource(source="env:X", inject="env", hosts=("*.acme.org",))}
     golden = Golden([FakeBackend([made], clock=lambda: NOW)], Config(backend="fake", secrets=secrets))
     golden("egress allow bound files.acme.org")
     golden("egress allow bound acme.org files.acme.org")

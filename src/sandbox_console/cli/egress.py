@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -166,12 +165,22 @@ async def _change(context: Context, console: Console, found: Sandbox) -> int:
     action = _action(context, found, began)
     operation = console.perform(action, consent=context.consent(found.ref.id))
     result = await follow(context, operation)
-    if context.args.what == "allow" and found.spec is not None:
-        for note in console.secrets.notes(dataclasses.replace(found.spec, egress=tuple(context.args.hosts))):
-            context.say(f"note: {note}")
+    for note in console.secrets.further(found, _opened(context, console, result)):
+        context.say(f"note: {note}")
     if context.json:
         context.record({"name": found.name, "ref": str(found.ref), "audit_id": result.audit_id} | result.details)
     return _tell(context, found, result, began)
+
+
+def _opened(context: Context, console: Console, result: ActionResult) -> Sequence[str]:
+    """What was asked to be allowed, else what is open because a denial is gone."""
+    if context.args.what == "allow":
+        return list(context.args.hosts)
+    before, after = (
+        [EgressRule(one["pattern"], Effect(one["effect"]), one["until"]) for one in _list(result.details[when])]
+        for when in ("before", "after")
+    )
+    return console.egress.opened(before, after)
 
 
 def _action(context: Context, found: Sandbox, now: float) -> EgressAction:

@@ -256,7 +256,7 @@ class Fork:
 class ChangeEgress:
     """Change a sandbox's egress while it runs: take the rules of some patterns away, then add others.
 
-    A rule that is added takes the place of those of the same pattern.
+    A rule that is added takes the place of those of the same pattern; beside a denial the allow stays.
     """
 
     verb: ClassVar[str] = "egress"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sandbox_console.backends.abilities import Egress
+from sandbox_console.egress.decide import verdict
 from sandbox_console.errors import BackendError, Conflict, UsageError
 from sandbox_console.model import hosts
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction, Permit
@@ -42,10 +44,30 @@ def changed(rules: Sequence[EgressRule], action: EgressAction) -> tuple[EgressRu
 
 
 def _added(rules: list[EgressRule], rule: EgressRule) -> list[EgressRule]:
-    same = [one for one in rules if _key(one.pattern) == _key(rule.pattern)]
+    """With a rule in place of those of the same pattern; an allow stays beside a denial, which may be for a time."""
+    replaced = (rule.effect, Effect.DENY)
+    same = [one for one in rules if _key(one.pattern) == _key(rule.pattern) and one.effect in replaced]
     if any(one.effect is rule.effect and one.until is None for one in same):
         rule = next(one for one in same if one.effect is rule.effect and one.until is None)  # for good beats for a time
     return [*(one for one in rules if one not in same), rule]
+
+
+def opened(before: Sequence[EgressRule], after: Sequence[EgressRule]) -> tuple[str, ...]:
+    """The patterns by which more gets out than before: new allows, and what a denial no longer keeps from an allow."""
+    allows = [rule for rule in after if rule.effect is Effect.ALLOW]
+    found = [rule.pattern for rule in allows if rule not in before]
+    gone = [rule for rule in before if rule.effect is Effect.DENY and rule not in after]
+    found += [narrow for denial in gone for allow in allows if (narrow := _both(denial.pattern, allow.pattern))]
+    return tuple(dict.fromkeys(found))
+
+
+def _both(one: str, other: str) -> str:
+    """The narrower of two patterns where one lies within the other, else nothing; ports are left aside."""
+    try:
+        first, second = (replace(hosts.parse(text, allow_ip=True), ports=hosts.DEFAULT_PORTS) for text in (one, other))
+    except ValueError:
+        return ""
+    return one if hosts.covers(second, first) else other if hosts.covers(first, second) else ""
 
 
 def _key(pattern: str) -> hosts.HostPattern | str:
@@ -78,13 +100,14 @@ async def change(
     """Put the rules in force and ask the gateway what it decides now.
 
     Gives ``before`` and ``after``, and for each pattern what ``checked`` says: as asked (``ok``), or which rule stands
-    in the way. ``unchecked`` is why the gateway could not be asked.
+    in the way; of one that was taken away, whether the gateway goes by the rules that are left. ``unchecked`` is why
+    the gateway could not be asked.
     """
     before = (await gateway.egress(action.ref)).rules
     after = changed(before, action)
     await gateway.set_egress(permit, action.ref, after)
     progress("asking the gateway")
-    wanted = [(rule, rule.effect is Effect.ALLOW) for rule in _asked(action)]
+    wanted = [*_asked(action), *_left(action, after)]
     details: dict[str, Any] = {
         "before": [rule_data(rule) for rule in before],
         "after": [rule_data(rule) for rule in after],
@@ -98,10 +121,22 @@ async def change(
     return details
 
 
-def _asked(action: EgressAction) -> Sequence[EgressRule]:
+def _asked(action: EgressAction) -> Sequence[tuple[EgressRule, bool]]:
+    """What an action adds, and whether it is to be allowed; an allow that it denies as well waits for its time."""
     if isinstance(action, DenyEgress):
-        return [EgressRule(pattern, Effect.DENY) for pattern in action.patterns]
-    return action.add
+        return [(EgressRule(pattern, Effect.DENY), False) for pattern in action.patterns]
+    denied = {_key(rule.pattern) for rule in action.add if rule.effect is Effect.DENY}
+    asked = [(rule, rule.effect is Effect.ALLOW) for rule in action.add]
+    return [(rule, allow) for rule, allow in asked if not allow or _key(rule.pattern) not in denied]
+
+
+def _left(action: EgressAction, after: Sequence[EgressRule]) -> Sequence[tuple[EgressRule, bool]]:
+    """What an action takes away for good, and what the rules that are left say to it."""
+    if isinstance(action, DenyEgress):
+        return []
+    added = {_key(rule.pattern) for rule in action.add}
+    gone = [one for one in action.remove if (key := _key(one)) not in added and isinstance(key, hosts.HostPattern)]
+    return [(EgressRule(one), verdict(after, *example(one), time.time()).allowed) for one in gone]
 
 
 async def _check(gateway: Egress, permit: Permit, ref: SandboxRef, rule: EgressRule, *, allow: bool) -> dict[str, Any]:

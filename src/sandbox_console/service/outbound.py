@@ -15,7 +15,7 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service.abilities import able
-from sandbox_console.service.egress import changed
+from sandbox_console.service.egress import changed, opened
 from sandbox_console.service.feed import Replayed, replay
 from sandbox_console.service.fleet import Fleet
 
@@ -47,6 +47,10 @@ class Outbound:
     def preview(self, rules: Sequence[EgressRule], action: EgressAction) -> Sequence[EgressRule]:
         """The rules as an action would leave them."""
         return changed(rules, action)
+
+    def opened(self, before: Sequence[EgressRule], after: Sequence[EgressRule]) -> Sequence[str]:
+        """The patterns by which more gets out than before."""
+        return opened(before, after)
 
     async def records(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False

@@ -94,7 +94,8 @@ class FakeWithin(FakeCore):
 
     def _rules_of(self, ref: SandboxRef) -> tuple[EgressRule, ...]:
         spec = self._get(ref).spec
-        return self._rules.get(ref.id) or tuple(EgressRule(pattern) for pattern in (spec.egress if spec else ()))
+        asked = tuple(map(EgressRule, spec.egress if spec else ()))
+        return self._rules.get(ref.id, asked)
 
     async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
         await self._meet(permit, "set_egress")

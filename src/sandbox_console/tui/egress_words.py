@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sandbox_console.model.action import Action, ChangeEgress, DenyEgress
+from sandbox_console.model.action import Action, ChangeEgress, DenyEgress, EgressAction
 from sandbox_console.model.egress import REASONS, Effect, EgressRule
+from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult, HostSeen
 from sandbox_console.tui.widgets.table import Row
@@ -94,6 +96,27 @@ def diff_lines(before: Sequence[EgressRule], after: Sequence[EgressRule], now: f
         how_long = "" if rule.until is None else f" for {span(_whole(rule.until - now))}"
         found += [(f"{sign}{rule.effect} {clean(rule.pattern, cap=120)}{how_long}", style), ("\n", "")]
     return found[:-1]
+
+
+def note_lines(notes: Sequence[str]) -> list[tuple[str, str]]:
+    """What a change lets go further than it should, a line each under the change."""
+    return [part for note in notes for part in (("\n", ""), (f"! {clean(note, cap=400)}", "$text-warning"))]
+
+
+def commands(action: EgressAction, now: float) -> list[str]:
+    """The same change as commands to type, one for each verb and time."""
+    if isinstance(action, DenyEgress):
+        return [_command("deny", action.ref, action.patterns, action.until, now)]
+    found = [_command("remove", action.ref, action.remove, None, now)] if action.remove else []
+    groups: dict[tuple[Effect, float | None], list[str]] = {}
+    for rule in action.add:
+        groups.setdefault((rule.effect, rule.until), []).append(rule.pattern)
+    return found + [_command(str(effect), action.ref, some, until, now) for (effect, until), some in groups.items()]
+
+
+def _command(verb: str, ref: SandboxRef, patterns: Sequence[str], until: float | None, now: float) -> str:
+    how_long = [] if until is None else ["--for", f"{max(1, round(until - now))}s"]
+    return shlex.join(["sandbox-console", "egress", verb, str(ref), *patterns, *how_long])
 
 
 def _whole(seconds: float) -> float:

@@ -11,6 +11,7 @@ from sandbox_console.errors import BackendError
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
 from sandbox_console.policy.rules import Rules
+from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
@@ -156,6 +157,32 @@ async def test_its_template_are_all_of_the_same_label_else_of_the_same_image(run
         await pilot.press("y")
         await until(pilot, lambda: len(fake._rules) == 2)
         assert set(fake._rules) == {AGENT.id, "1" * 12}
+
+
+async def test_secrets_that_would_go_further_are_named_for_whom_they_would(run_app):
+    """Of its template only the other one has the secret; a host that the secret is meant for is no news."""
+    boxes = [sandbox("a" * 12, "agent"), sandbox("1" * 12, "two")]
+    boxes[1] = dataclasses.replace(boxes[1], spec=dataclasses.replace(boxes[1].spec, secrets=("TOKEN",)))
+    config = Config(
+        backend="fake", secrets={"TOKEN": SecretSource(source="env:X", inject="env", hosts=("*.acme.org",))}
+    )
+    fake = fake_with([record(0, "x.acme.org"), record(1, "pypi.example")], boxes)
+    async with run_app(fake, config=config) as (app, pilot):
+        await open_tab(app, pilot)
+        await to_host(app, pilot, "pypi.example")
+        await pilot.press("a")
+        await until(pilot, lambda: "+ allow pypi.example for 1h" in screen_text(app))
+        assert "TOKEN" not in screen_text(app)
+        await pilot.press("t")
+        await until(pilot, lambda: "! TOKEN is meant for *.acme.org, but" in screen_text(app))
+        assert screen_text(app).count("TOKEN") == 1
+        await pilot.press("c", "escape")
+        line = "sandbox-console egress allow fake/local/{} pypi.example --for 3600s"
+        assert app.clipboard.splitlines() == [line.format("a" * 12), line.format("1" * 12)]
+        await to_host(app, pilot, "x.acme.org")
+        await pilot.press("a", "t")
+        await until(pilot, lambda: screen_text(app).count("+ allow x.acme.org for 1h") == 2)
+        assert "TOKEN" not in screen_text(app)
 
 
 async def test_a_wider_pattern_can_be_chosen(run_app):

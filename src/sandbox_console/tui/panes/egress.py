@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
@@ -17,9 +17,9 @@ from textual.worker import Worker
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.egress import EgressState
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service import Console, Feed, has_gateway
+from sandbox_console.service import Console, Feed, HostSeen, has_gateway
+from sandbox_console.tui.egress_hosts import HOST_KEYS, HostActions
 from sandbox_console.tui.egress_words import COLUMNS, host_row, rules_lines
-from sandbox_console.tui.messages import EgressAsked
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put, put_note
@@ -31,7 +31,7 @@ RULES_S = 5.0
 NO_NETWORK = "It has no network at all: it was made without egress."
 
 
-class EgressPane(Vertical):
+class EgressPane(HostActions, Vertical):
     """Works only while it is in view."""
 
     DEFAULT_CSS = """
@@ -41,11 +41,7 @@ class EgressPane(Vertical):
     EgressPane > #egress-rules { height: auto; max-height: 8; padding: 0 1; background: $surface; display: none; }
     EgressPane > #egress-rules.-on { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "allow", "Allow"),
-        Binding("d", "deny", "Deny"),
-        Binding("o", "denials", "Denials only"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = HOST_KEYS
 
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -149,32 +145,8 @@ class EgressPane(Vertical):
         for line in self.query("#egress-rules"):
             line.set_class(shown, "-on")
 
-    # --- asking
-
-    def action_denials(self) -> None:
-        """Show denials only, or everything."""
-        self._denied_only = not self._denied_only
-        self._draw()
-
-    def action_allow(self) -> None:
-        """Allow the host under the cursor."""
-        self._ask(allow=True)
-
-    def action_deny(self) -> None:
-        """Deny the host under the cursor."""
-        self._ask(allow=False)
-
-    def _ask(self, *, allow: bool) -> None:
-        key = self.query_one(FleetTable).cursor_key
-        seen = next((one for one in self._feed.hosts() if one.host == key), None)
-        if self._sandbox is None or seen is None:
-            self.notify("No host is selected.", severity="warning")
-            return
-        self.post_message(EgressAsked(seen.host, seen.port, (self._sandbox,), allow=allow))
-
-    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
-        event.stop()
-        self._ask(allow=True)
+    def _askers(self, seen: HostSeen) -> Sequence[Sandbox]:  # noqa: ARG002 - it is one sandbox's feed
+        return (self._sandbox,) if self._sandbox is not None else ()
 
     def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:
         event.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
@@ -14,16 +14,16 @@ from textual.widgets import Footer, Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service import Console, Feed
+from sandbox_console.service import Console, Feed, HostSeen
+from sandbox_console.tui.egress_hosts import HOST_KEYS, HostActions
 from sandbox_console.tui.egress_words import FLEET_COLUMNS, host_row
-from sandbox_console.tui.messages import EgressAsked
 from sandbox_console.tui.panes.egress import DRAW_S
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put, put_note
 from sandbox_console.tui.widgets.table import FleetTable
 
 
-class EgressScreen(Screen[None]):
+class EgressScreen(HostActions, Screen[None]):
     """Denials of every sandbox that has a gateway; with ``o`` what was allowed too."""
 
     DEFAULT_CSS = """
@@ -36,9 +36,7 @@ class EgressScreen(Screen[None]):
     EgressScreen Footer { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "allow", "Allow"),
-        Binding("d", "deny", "Deny"),
-        Binding("o", "denials", "Denials only/all"),
+        *HOST_KEYS,
         Binding("escape,q,i", "dismiss", "Back"),
         Binding("question_mark", "app.help", "Help"),
     ]
@@ -96,30 +94,5 @@ class EgressScreen(Screen[None]):
         empty = "" if found else "Nothing was denied." if self._denied_only else "Nothing is on record."
         put_note(self, "#egress-empty", plain(empty))
 
-    # --- asking
-
-    def action_denials(self) -> None:
-        """Show denials only, or everything."""
-        self._denied_only = not self._denied_only
-        self._draw()
-
-    def action_allow(self) -> None:
-        """Allow the host under the cursor to those that asked for it."""
-        self._ask(allow=True)
-
-    def action_deny(self) -> None:
-        """Deny the host under the cursor to those that asked for it."""
-        self._ask(allow=False)
-
-    def _ask(self, *, allow: bool) -> None:
-        key = self.query_one(FleetTable).cursor_key
-        seen = next((one for one in self._feed.hosts() if one.host == key), None)
-        if seen is None:
-            self.notify("No host is selected.", severity="warning")
-            return
-        asked = tuple(self._sandboxes[ref] for ref in seen.refs if ref in self._sandboxes)
-        self.post_message(EgressAsked(seen.host, seen.port, asked, allow=allow))
-
-    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
-        event.stop()
-        self._ask(allow=True)
+    def _askers(self, seen: HostSeen) -> Sequence[Sandbox]:
+        return [self._sandboxes[ref] for ref in seen.refs if ref in self._sandboxes]

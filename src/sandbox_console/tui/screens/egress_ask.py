@@ -19,7 +19,7 @@ from sandbox_console.model.egress import Effect, EgressRule
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console, Deny
-from sandbox_console.tui.egress_words import diff_lines
+from sandbox_console.tui.egress_words import commands, diff_lines, note_lines
 from sandbox_console.tui.showing import put
 from sandbox_console.tui.words import shown_name
 
@@ -49,6 +49,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         background: $surface;
         border: round $warning;
         border-title-color: $warning;
+        border-subtitle-color: $text-muted;
         padding: 0 1;
     }
     EgressAskScreen Static { height: auto; }
@@ -65,6 +66,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         Binding("p", "pattern", "Other pattern"),
         Binding("y", "agree", "Confirm"),
         Binding("escape,n", "dismiss(None)", "Cancel"),
+        Binding("c,ctrl+y", "copy", "Copy the commands"),
         Binding("left", "app.focus_previous", show=False),
         Binding("right", "app.focus_next", show=False),
     ]
@@ -95,6 +97,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         verb = "Allow" if self._allow else "Deny"
         with Vertical() as box:
             box.border_title = Content(f"{verb} {clean(self._patterns[0], cap=50)}?")
+            box.border_subtitle = Content("Ctrl+Y copies the command")
             yield Static(id="choices", markup=False)
             with VerticalScroll(id="changes", can_focus=False):
                 yield Static(id="change", markup=False)
@@ -185,7 +188,8 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         if isinstance(rules, str):
             return [(f"  ✕ {clean(rules, cap=200)}", "$text-error")]
         after = self._service.egress.preview(rules, action)
-        return [("  ", ""), *diff_lines(rules, after, self._clock())]
+        notes = self._service.secrets.further(sandbox, self._service.egress.opened(rules, after))
+        return [("  ", ""), *diff_lines(rules, after, self._clock()), *note_lines(notes)]
 
     def _choices(self) -> list[tuple[str, str]]:
         parts = [("Pattern  ", "$dim"), (clean(self._patterns[self._pattern], cap=120), "bold")]
@@ -200,6 +204,12 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         return parts
 
     # --- the answer
+
+    def action_copy(self) -> None:
+        """Copy the commands that do the same."""
+        lines = [line for action, _ in self._actions() for line in commands(action, self._clock())]
+        self.app.copy_to_clipboard("\n".join(lines))
+        self.notify("Copied the command" if len(lines) == 1 else f"Copied {len(lines)} commands")
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         if event.button.id == "agree":
