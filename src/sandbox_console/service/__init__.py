@@ -11,7 +11,7 @@ from sandbox_console.service.hub import Subscription
 from sandbox_console.service.leaks import Leak, NotLooked
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.outbound import Outbound, has_gateway, same_template
-from sandbox_console.service.plan import Change, How, Plan, differing, spec_of
+from sandbox_console.service.plan import Change, How, Plan, differing, fixed_fields, spec_of
 from sandbox_console.service.running import TIMED_OUT_CODE
 from sandbox_console.service.secrets import SecretInfo, Secrets
 from sandbox_console.service.shells import ShellSession
@@ -47,6 +47,7 @@ __all__ = [
     "attach",
     "differing",
     "find_paths",
+    "fixed_fields",
     "has_gateway",
     "load",
     "open_console",

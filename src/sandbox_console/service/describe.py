@@ -14,6 +14,7 @@ from sandbox_console.model.action import Action, ChangeEgress, Create, Exec, Hos
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service.plan import spec_of
 
 
 def target_of(action: Action) -> str:
@@ -35,7 +36,7 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
         case Create(spec=spec):
             body["spec"] = _spec(spec)
         case Update(spec=spec):
-            body["diff"] = _diff(target.spec if target else None, spec)
+            body["diff"] = _diff(spec_of(target) if target else None, spec)
         case Exec(argv=argv, env=env, workdir=workdir, user=user, timeout_s=timeout_s):
             body |= {"argv": list(argv), "env": sorted(env), "workdir": workdir, "user": user, "timeout_s": timeout_s}
         case ChangeEgress(add=add, remove=remove):

@@ -20,9 +20,9 @@ _LIVE = {
     "memory_mib": Capability.UPDATE_MEMORY,
     "pids": Capability.UPDATE_PIDS,
 }
-
-
+_FOREIGN_LIVE = ("name", "cpus", "memory_mib", "pids")
 _FOREIGN = "another tool made it: its name and its limits can be changed, the rest only by that tool"
+_LIFTED = "a limit cannot be lifted while it lives, and what another tool made is not replaced"
 
 
 class How(StrEnum):
@@ -77,11 +77,28 @@ def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, inj
     plan = make_plan(spec_of(sandbox), new, capabilities, injects)
     if sandbox.spec is not None:
         return plan
-    kept = (
-        dataclasses.replace(change, how=How.UNSUPPORTED, reason=_FOREIGN) if change.how is How.RECREATE else change
-        for change in plan.changes
-    )
-    return Plan(tuple(kept))
+    fixed = fixed_fields(sandbox, capabilities)
+    return Plan(tuple(_in_place(change, fixed) for change in plan.changes))
+
+
+def fixed_fields(sandbox: Sandbox, capabilities: Capabilities) -> dict[str, str]:
+    """Why each field that cannot be changed is so; empty for a sandbox of ours, which is made anew where it must be."""
+    if sandbox.spec is not None:
+        return {}
+    names = (item.name for item in dataclasses.fields(SandboxSpec))
+    return {name: why for name in names if (why := _fixed(name, capabilities))}
+
+
+def _fixed(field: str, capabilities: Capabilities) -> str:
+    if field not in _FOREIGN_LIVE:
+        return _FOREIGN
+    return "" if capabilities.has(_LIVE[field]) else capabilities.reason(_LIVE[field])
+
+
+def _in_place(change: Change, fixed: Mapping[str, str]) -> Change:
+    if change.how is not How.RECREATE:
+        return change
+    return dataclasses.replace(change, how=How.UNSUPPORTED, reason=fixed.get(change.field, _LIFTED))
 
 
 def differing(sandbox: Sandbox, new: SandboxSpec, problems: Mapping[str, str]) -> dict[str, str]:

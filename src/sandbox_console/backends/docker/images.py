@@ -6,8 +6,8 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from itertools import accumulate
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.failures import Refused, refused
