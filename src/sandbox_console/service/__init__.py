@@ -5,7 +5,8 @@ from sandbox_console.service.attaching import AttachedSession, attach
 from sandbox_console.service.bootstrap import open_console
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
-from sandbox_console.service.feed import Feed, HostSeen, Replayed
+from sandbox_console.service.draft import DraftLine, change_to, read_draft, write_draft
+from sandbox_console.service.feed import Feed, HostSeen, Replayed, Tally, Traffic, replay
 from sandbox_console.service.gate import Consent
 from sandbox_console.service.hub import Subscription
 from sandbox_console.service.leaks import Leak, NotLooked
@@ -28,6 +29,7 @@ __all__ = [
     "Console",
     "Decision",
     "Deny",
+    "DraftLine",
     "ExecIO",
     "Feed",
     "HostSeen",
@@ -43,14 +45,20 @@ __all__ = [
     "Secrets",
     "ShellSession",
     "Subscription",
+    "Tally",
+    "Traffic",
     "TuiOptions",
     "attach",
+    "change_to",
     "differing",
     "find_paths",
     "fixed_fields",
     "has_gateway",
     "load",
     "open_console",
+    "read_draft",
+    "replay",
     "same_template",
     "spec_of",
+    "write_draft",
 ]

@@ -29,15 +29,15 @@ def changed(rules: Sequence[EgressRule], action: EgressAction) -> tuple[EgressRu
     if isinstance(action, DenyEgress):
         added = [EgressRule(pattern, Effect.DENY, action.until, LIVE) for pattern in action.patterns]
         # An allow of the same pattern stays: it holds again when a denial for a time is over.
-        gone = {_key(rule.pattern) for rule in added}
-        kept = [rule for rule in rules if rule.effect is Effect.ALLOW or _key(rule.pattern) not in gone]
+        gone = {key_of(rule.pattern) for rule in added}
+        kept = [rule for rule in rules if rule.effect is Effect.ALLOW or key_of(rule.pattern) not in gone]
         return (*kept, *added)
-    known = {_key(rule.pattern) for rule in rules}
+    known = {key_of(rule.pattern) for rule in rules}
     for pattern in action.remove:
-        if _key(pattern) not in known:
+        if key_of(pattern) not in known:
             raise UsageError(f"no rule is for {pattern!r}", hint="egress show lists them")
-    gone = {_key(pattern) for pattern in action.remove}
-    kept = [rule for rule in rules if _key(rule.pattern) not in gone]
+    gone = {key_of(pattern) for pattern in action.remove}
+    kept = [rule for rule in rules if key_of(rule.pattern) not in gone]
     for rule in action.add:
         kept = _added(kept, rule)
     return tuple(kept)
@@ -46,7 +46,7 @@ def changed(rules: Sequence[EgressRule], action: EgressAction) -> tuple[EgressRu
 def _added(rules: list[EgressRule], rule: EgressRule) -> list[EgressRule]:
     """With a rule in place of those of the same pattern; an allow stays beside a denial, which may be for a time."""
     replaced = (rule.effect, Effect.DENY)
-    same = [one for one in rules if _key(one.pattern) == _key(rule.pattern) and one.effect in replaced]
+    same = [one for one in rules if key_of(one.pattern) == key_of(rule.pattern) and one.effect in replaced]
     if any(one.effect is rule.effect and one.until is None for one in same):
         rule = next(one for one in same if one.effect is rule.effect and one.until is None)  # for good beats for a time
     return [*(one for one in rules if one not in same), rule]
@@ -70,7 +70,7 @@ def _both(one: str, other: str) -> str:
     return one if hosts.covers(second, first) else other if hosts.covers(first, second) else ""
 
 
-def _key(pattern: str) -> hosts.HostPattern | str:
+def key_of(pattern: str) -> hosts.HostPattern | str:
     """Two spellings of one pattern are one rule."""
     try:
         return hosts.parse(pattern, allow_ip=True)
@@ -125,17 +125,17 @@ def _asked(action: EgressAction) -> Sequence[tuple[EgressRule, bool]]:
     """What an action adds, and whether it is to be allowed; an allow that it denies as well waits for its time."""
     if isinstance(action, DenyEgress):
         return [(EgressRule(pattern, Effect.DENY), False) for pattern in action.patterns]
-    denied = {_key(rule.pattern) for rule in action.add if rule.effect is Effect.DENY}
+    denied = {key_of(rule.pattern) for rule in action.add if rule.effect is Effect.DENY}
     asked = [(rule, rule.effect is Effect.ALLOW) for rule in action.add]
-    return [(rule, allow) for rule, allow in asked if not allow or _key(rule.pattern) not in denied]
+    return [(rule, allow) for rule, allow in asked if not allow or key_of(rule.pattern) not in denied]
 
 
 def _left(action: EgressAction, after: Sequence[EgressRule]) -> Sequence[tuple[EgressRule, bool]]:
     """What an action takes away for good, and what the rules that are left say to it."""
     if isinstance(action, DenyEgress):
         return []
-    added = {_key(rule.pattern) for rule in action.add}
-    gone = [one for one in action.remove if (key := _key(one)) not in added and isinstance(key, hosts.HostPattern)]
+    added = {key_of(rule.pattern) for rule in action.add}
+    gone = [one for one in action.remove if (key := key_of(one)) not in added and isinstance(key, hosts.HostPattern)]
     return [(EgressRule(one), verdict(after, *example(one), time.time()).allowed) for one in gone]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sandbox_console.egress.decide import verdict
-from sandbox_console.model.egress import EgressRecord, EgressRule
+from sandbox_console.egress.decide import address_verdict, verdict
+from sandbox_console.egress.policy import in_force
+from sandbox_console.model.egress import EgressRecord, EgressRule, EgressVerdict
+from sandbox_console.model.hosts import parse_address
 from sandbox_console.model.sandbox import SandboxRef
 
 HOSTS_MOST = 2000
@@ -82,40 +84,96 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A host and port of recorded traffic under a draft. ``change`` is denied, allowed, or empty where it stays."""
+    """A host and port of recorded traffic under a draft, and how often it was asked for.
+
+    ``was`` is what was decided then, ``present`` what the rules in force say now (where they are not given: ``was``),
+    ``would`` the draft. ``rule`` and ``reason`` are the draft's.
+    """
 
     host: str
     port: int
     count: int
     was: bool
+    present: bool
     would: bool
     rule: str
     reason: str
 
     @property
     def change(self) -> str:
-        """What would newly happen."""
-        return "" if self.was is self.would else ("allowed" if self.would else "denied")
+        """What would newly happen: denied, allowed, or empty where it stays."""
+        return "" if self.present is self.would else ("allowed" if self.would else "denied")
 
 
-def replay(records: Iterable[EgressRecord], rules: Sequence[EgressRule]) -> Sequence[Replayed]:
-    """What a draft says to recorded traffic: by host and port. What was allowed once counts as allowed.
+Tally = tuple[int, EgressRecord]
+"""How often a host and port were asked for, and the record that stands for them."""
 
-    What was refused for its form (a wrong server name, a private address) would be so again, whatever the draft.
+
+class Traffic:
+    """Recorded connections by host and port. What was allowed once counts as allowed.
+
+    At most ``most`` of them: past that the one not heard of for longest is forgotten, and counted.
     """
-    seen: dict[tuple[str, int], tuple[int, EgressRecord]] = {}
-    for record in records:
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._seen: dict[tuple[str, int], Tally] = {}
+        self.forgotten = 0
+
+    def add(self, record: EgressRecord) -> None:
+        """Count a record; the end of an allowed connection is no connection of its own."""
         if record.ended and not record.reason:
-            continue
+            return
         key = (record.host, record.port)
-        count, before = seen.get(key, (0, record))
-        seen[key] = (count + (not record.ended), before if before.allowed else record)
-    return [_replayed(record, count, rules) for count, record in seen.values()]
+        count, before = self._seen.pop(key, (0, record))
+        self._seen[key] = (count + (not record.ended), before if before.allowed else record)
+        if self._most is not None and len(self._seen) > self._most:
+            del self._seen[next(iter(self._seen))]
+            self.forgotten += 1
+
+    @property
+    def tallies(self) -> Sequence[Tally]:
+        """What there is now; it does not change, so it can be replayed in a thread."""
+        return list(self._seen.values())
 
 
-def _replayed(record: EgressRecord, count: int, rules: Sequence[EgressRule]) -> Replayed:
-    said = verdict(rules, record.host, record.port)
-    was = record.allowed or record.reason in ("unreachable", "unresolvable", "timeout", "too_many", "revoked")
-    form = not was and record.reason not in ("not_allowed", "denied", "no_policy")
-    would, reason = (False, record.reason) if form else (said.allowed, said.reason)
-    return Replayed(record.host, record.port, max(1, count), was, would, said.rule, reason)
+def replay(
+    tallies: Iterable[Tally],
+    draft: Sequence[EgressRule],
+    *,
+    rules: Sequence[EgressRule] | None = None,
+    now: float | None = None,
+) -> Sequence[Replayed]:
+    """What a draft says to recorded traffic, beside what the rules in force say to it.
+
+    What was refused for its form (a wrong server name, no TLS) would be so again, whatever the draft. Rules that have
+    run out at ``now`` are as none.
+    """
+    return [_replayed(record, count, draft, rules, now) for count, record in tallies]
+
+
+def _replayed(
+    record: EgressRecord, count: int, draft: Sequence[EgressRule], rules: Sequence[EgressRule] | None, now: float | None
+) -> Replayed:
+    was = record.allowed or record.reason in _PASSED
+    said = _said(record, draft, now)
+    present = was if rules is None else _said(record, rules, now).allowed
+    return Replayed(record.host, record.port, max(1, count), was, present, said.allowed, said.rule, said.reason)
+
+
+_PASSED = ("unreachable", "unresolvable", "timeout", "too_many", "revoked")
+"""The rules let it through, and then something else ended it."""
+_RULED = ("not_allowed", "denied", "no_policy", "not_global")
+"""Refusals that other rules could make an allow of."""
+
+
+def _said(record: EgressRecord, rules: Sequence[EgressRule], now: float | None) -> EgressVerdict:
+    if not record.allowed and record.reason not in (*_PASSED, *_RULED):
+        return EgressVerdict(False, record.reason)
+    said = verdict(rules, record.host, record.port, now=now)
+    address = parse_address(record.address) if said.allowed else None
+    if address is None:  # it never came to one
+        return said if record.reason != "not_global" else EgressVerdict(False, record.reason)
+    live = rules if now is None else in_force(rules, now)
+    at = address_verdict(live, address, record.port, own=record.reason == "not_global")
+    return said if at.allowed else at

@@ -16,7 +16,7 @@ from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, Egres
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service.abilities import able
 from sandbox_console.service.egress import changed, opened
-from sandbox_console.service.feed import Replayed, replay
+from sandbox_console.service.feed import Replayed, Traffic, replay
 from sandbox_console.service.fleet import Fleet
 
 TEMPLATE = "template"
@@ -62,7 +62,10 @@ class Outbound:
 
     async def replay(self, ref: SandboxRef, rules: Sequence[EgressRule]) -> Sequence[Replayed]:
         """What a draft would have decided about the traffic on record."""
-        return replay([record async for record in self.records(ref)], rules)
+        traffic = Traffic()
+        async for record in self.records(ref):
+            traffic.add(record)
+        return await asyncio.to_thread(replay, traffic.tallies, rules)
 
     async def feed(self, *, since: float | None = None, follow: bool = False) -> AsyncIterator[Seen]:
         """The records of every sandbox that has a gateway; with ``follow`` also of those that are made later."""
