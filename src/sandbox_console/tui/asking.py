@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.tui.choices import KEY_OF, choices
+from sandbox_console.tui.command_lines import bulk_command, command_line
 from sandbox_console.tui.keymap import Keymap
-from sandbox_console.tui.messages import Asked, BulkAsked
-from sandbox_console.tui.offers import VERBS, Verb, bulk_command, bulk_pause, toggled_pause, unfit
+from sandbox_console.tui.messages import Asked, BulkAsked, FormAsked
+from sandbox_console.tui.offers import NAMINGS, VERBS, Naming, Verb, bulk_pause, toggled_pause, unfit
 from sandbox_console.tui.screens.bulk import many
 from sandbox_console.tui.screens.menu import Choice, MenuScreen
 from sandbox_console.tui.words import shown_name
@@ -33,6 +34,41 @@ def ask(screen: MainScreen, verb: Verb) -> None:
         screen.notify(f"{shown_name(sandbox)}: {reason}.", title=verb.name, severity="warning")
     else:
         screen.post_message(Asked(verb.make(sandbox), sandbox))
+
+
+def ask_name(screen: MainScreen, naming: Naming) -> None:
+    """Ask for a verb that takes a word, on the selected sandbox."""
+    if (sandbox := _fit(screen, naming)) is not None:
+        screen.app.run_worker(screen.console_app.flows.named(naming, sandbox))
+
+
+def ask_attach(screen: MainScreen) -> None:
+    """Ask to watch and feed the selected sandbox's main process."""
+    sandbox = screen.selected
+    if sandbox is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    elif sandbox.status is not Status.RUNNING:
+        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title="attach", severity="warning")
+    else:
+        screen.app.run_worker(screen.console_app.flows.attach(sandbox))
+
+
+def ask_edit(screen: MainScreen) -> None:
+    """Ask for the form of the selected sandbox."""
+    if screen.selected is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    else:
+        screen.post_message(FormAsked(screen.selected))
+
+
+def _fit(screen: MainScreen, naming: Naming) -> Sandbox | None:
+    sandbox = screen.selected
+    if sandbox is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    elif reason := unfit(naming, sandbox, screen.state.busy.get(sandbox.ref)):
+        screen.notify(f"{shown_name(sandbox)}: {reason}.", title=naming.name, severity="warning")
+        return None
+    return sandbox
 
 
 def ask_pause(screen: MainScreen) -> None:
@@ -102,9 +138,12 @@ def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
     if len(refs) == 1:
         for label, words in _OF_ONE:
             yield _read(label, words, refs)
+        for naming in NAMINGS.values():
+            command = command_line(naming.make(sandboxes[0], ""))
+            yield Choice(command, naming.label, "", told=command)
 
 
-_OF_ONE = (("Show", ["show"]), ("Shell", ["shell"]), ("Egress", ["egress", "show"]))
+_OF_ONE = (("Show", ["show"]), ("Shell", ["shell"]), ("Attach", ["attach"]), ("Egress", ["egress", "show"]))
 
 
 def _read(label: str, words: Sequence[str], refs: Sequence[str]) -> Choice:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Action, OpenShell, Update
+from sandbox_console.model.action import Action, Attach, OpenShell, Update
 from sandbox_console.model.sandbox import Sandbox, Status
-from sandbox_console.service import Console, Deny
+from sandbox_console.service import Console, Deny, fixed_fields, spec_of
 from sandbox_console.tui.keymap import Keymap
-from sandbox_console.tui.offers import VERBS, unfit
+from sandbox_console.tui.offers import NAMINGS, VERBS, unfit
 from sandbox_console.tui.screens.menu import Choice
+
+LIVE = ("cpus", "memory_mib", "pids", "name")
+"""What may be changed of a sandbox that another tool made."""
 
 KEY_OF = {"resume": "pause"}
 """Verbs that have another action's key."""
@@ -20,17 +23,34 @@ async def choices(console: Console, sandbox: Sandbox, busy: str | None, keys: Ke
     for verb in VERBS.values():
         reason = unfit(verb, sandbox, busy) or await _denied(console, verb.make(sandbox), sandbox)
         found.append(Choice(f"verb('{verb.name}')", verb.label, keys.first(KEY_OF.get(verb.name, verb.name)), reason))
+    for naming in NAMINGS.values():
+        reason = unfit(naming, sandbox, busy) or await _denied(console, naming.make(sandbox, sandbox.name), sandbox)
+        found.append(Choice(f"name('{naming.name}')", naming.label, keys.first(naming.name), reason))
     return [*await _entering(console, sandbox, keys), *found]
 
 
 async def _entering(console: Console, sandbox: Sandbox, keys: Keymap) -> list[Choice]:
     stopped = "" if sandbox.status is Status.RUNNING else f"it is {sandbox.status}"
     shell = stopped or await _denied(console, OpenShell(sandbox.ref), sandbox)
-    if not sandbox.managed or sandbox.spec is None:
-        edit = "it was not made by this console"
-    else:
-        edit = await _denied(console, Update(sandbox.ref, sandbox.spec), sandbox)
-    return [Choice("shell", "Shell", keys.first("shell"), shell), Choice("edit", "Edit", keys.first("edit"), edit)]
+    attach = stopped or await _denied(console, Attach(sandbox.ref), sandbox)
+    return [
+        Choice("shell", "Shell", keys.first("shell"), shell),
+        Choice("attach", "Attach", keys.first("attach"), attach),
+        Choice("edit", "Edit", keys.first("edit"), await not_editable(console, sandbox)),
+    ]
+
+
+async def not_editable(console: Console, sandbox: Sandbox) -> str:
+    """Why nothing of a sandbox can be changed; of another tool's that can which its backend changes live."""
+    if sandbox.spec is not None:
+        return await _denied(console, Update(sandbox.ref, sandbox.spec), sandbox)
+    try:
+        fixed = fixed_fields(sandbox, await console.capabilities(sandbox.ref.backend, sandbox.ref.host))
+    except ConsoleError as error:
+        return error.message
+    if all(field in fixed for field in LIVE):
+        return f"another tool made it, and here nothing of it changes live: {fixed[LIVE[0]]}"
+    return await _denied(console, Update(sandbox.ref, spec_of(sandbox)), sandbox)
 
 
 async def _denied(console: Console, action: Action, sandbox: Sandbox) -> str:

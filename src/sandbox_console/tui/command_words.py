@@ -50,6 +50,8 @@ COMMANDS: Mapping[str, _Known] = {
     "new": _Known("", "make a sandbox"),
     "audit": _Known("", "the audit log of the fleet"),
     "egress": _Known("", "what was denied in the fleet"),
+    "images": _Known("", "what sandboxes are made of"),
+    "snapshots": _Known("", "saved states of sandboxes"),
     "pulse": _Known("", "the fleet on one page"),
     "backends": _Known("", "each backend's health"),
     "messages": _Known("", "everything that was told"),

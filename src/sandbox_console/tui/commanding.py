@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sandbox_console.tui.screens.main import MainScreen
 
 _ACTIONS = {
-    "audit": "app.audit", "egress": "app.egress", "pulse": "app.pulse", "backends": "app.backends",
+    "audit": "app.audit", "egress": "app.egress", "images": "app.images", "snapshots": "app.snapshots",
+    "pulse": "app.pulse", "backends": "app.backends",
     "messages": "app.messages", "quit": "app.quit", "new": "create", "wide": "wide",
     "faults": "faults", "managed": "managed",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from sandbox_console.tui.choices import choices
 from sandbox_console.tui.keymap import bindings
-from sandbox_console.tui.offers import VERBS
+from sandbox_console.tui.offers import NAMINGS, VERBS
 from sandbox_console.tui.safety import escaped, plain
 from sandbox_console.tui.screens.menu import short_key
 from sandbox_console.tui.themes import THEMES
@@ -29,6 +29,8 @@ _TOLD = {
     "audit-log": ("Audit of the fleet", "Everything that was done, and whether the log holds"),
     "egress": ("Egress", "What it may reach and what it tried"),
     "egress-inbox": ("Egress inbox", "What was denied in the whole fleet"),
+    "images": ("Images", "What sandboxes are made of: pull, remove, prune"),
+    "snapshots": ("Snapshots", "Saved states: take, restore, remove"),
     "pulse": ("Pulse", "The whole fleet on one page"),
     "bulk-results": ("Last bulk results", "What became of the last action on several"),
     "fullscreen": ("Detail full size", "The whole screen for the detail, or half of it"),
@@ -39,7 +41,7 @@ _TOLD = {
     "help": ("Help", "The keys that work here"),
     "quit": ("Quit", "Leave; sandboxes live on"),
 }
-_ELSEWHERE = {"shell", "edit", *VERBS, "back"}
+_ELSEWHERE = {"shell", "attach", "edit", *VERBS, *NAMINGS, "back"}
 """Actions that are offered with the selected sandbox's name, or that mean nothing in a palette."""
 
 
@@ -63,7 +65,8 @@ class ConsoleCommands(Provider):
         sandbox = app.main.selected
         if sandbox is not None:
             for choice in await choices(app.service, sandbox, app.fleet.busy.get(sandbox.ref), app.keymap):
-                text = f"unavailable: {choice.unfit}" if choice.unfit else f"key {short_key(choice.key)}"
+                key = f"key {short_key(choice.key)}" if choice.key else ""
+                text = f"unavailable: {choice.unfit}" if choice.unfit else key
                 yield _Command(f"{choice.label} {shown_name(sandbox)}", choice.action, text)
         for command in self._general():
             yield command

@@ -6,16 +6,20 @@ from textual.app import App
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Action, OpenShell, Update
+from sandbox_console.model.action import Action, Attach, OpenShell
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import ascii_id, clean
-from sandbox_console.service import Ask, Consent, Console
+from sandbox_console.service import Ask, Consent, Console, attach, fixed_fields
+from sandbox_console.tui.command_lines import command_line
 from sandbox_console.tui.messages import ConsentAsked, ShellAsked
-from sandbox_console.tui.offers import VERBS, accepted, command_line, must_type
+from sandbox_console.tui.offers import VERBS, Naming, accepted, must_type
 from sandbox_console.tui.panes.shell import ShellPane
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.words import SHORT_ID, STATUS, place, shown_name
 from sandbox_console.tui.work import Work
+
+ANEW = "It is made anew: what it wrote outside its workspace is lost. If that fails the old one stays."
+LIVE = "It is changed while it goes on running."
 
 
 class Flows:
@@ -32,7 +36,55 @@ class Flows:
         if consent is not None:
             self._work.start(action, consent, shown_name(sandbox))
 
-    async def consent(self, action: Action, sandbox: Sandbox, *, confirmed: bool = False) -> Consent | None:
+    async def named(self, naming: Naming, sandbox: Sandbox) -> None:
+        """Ask for the word that a verb takes, which is a plain yes as well, and start it."""
+        from sandbox_console.tui.screens.ask import AskScreen
+
+        word = await self._app.push_screen_wait(
+            AskScreen(
+                f"{naming.asks} {shown_name(sandbox)}", naming.hint, naming.suggest(sandbox), told=naming.effect,
+                command=lambda typed: command_line(naming.make(sandbox, typed)),
+            )
+        )  # fmt: skip
+        if not word or word == naming.suggest(sandbox):
+            return
+        action = naming.make(sandbox, word)
+        consent = await self.consent(action, sandbox, confirmed=True, effect=naming.effect)
+        if consent is not None:
+            self._work.start(action, consent, shown_name(sandbox))
+
+    async def form(self, sandbox: Sandbox | None) -> None:
+        """Open the form: empty, or of a sandbox; of another tool's with what its backend can change live."""
+        from sandbox_console.tui.screens.form import FormScreen
+
+        fixed: dict[str, str] = {}
+        if sandbox is not None and sandbox.spec is None:
+            try:
+                sandbox = await self._console.inspect(sandbox.ref)  # the list may lack its limits
+                fixed = fixed_fields(sandbox, await self._console.capabilities(sandbox.ref.backend, sandbox.ref.host))
+            except ConsoleError as error:
+                self._app.notify(error.message, title="edit", severity="error")
+                return
+        self._app.push_screen(FormScreen(self._console, self._work, self, sandbox, fixed))
+
+    async def attach(self, sandbox: Sandbox) -> None:
+        """Put the main process's streams on the screen."""
+        from sandbox_console.tui.screens.attach import AttachScreen
+
+        consent = await self.consent(Attach(sandbox.ref), sandbox)
+        if consent is None:
+            return
+        try:
+            session = await attach(self._console, Attach(sandbox.ref), consent=consent)
+        except ConsoleError as error:
+            hint = f"\n{error.hint}" if error.hint else ""
+            self._app.notify(f"{error.message}{hint}", title=f"attach {shown_name(sandbox)}", severity="error")
+            return
+        self._app.push_screen(AttachScreen(sandbox, session))
+
+    async def consent(
+        self, action: Action, sandbox: Sandbox, *, confirmed: bool = False, effect: str = ""
+    ) -> Consent | None:
         """What a person agrees to; None when they do not. ``confirmed``: a plain yes was given already."""
         try:
             decision = await self._console.decide(action, sandbox)
@@ -40,10 +92,10 @@ class Flows:
             return Consent()  # performing it says the same, and leaves a row
         token = decision.token if isinstance(decision, Ask) else ""
         reason = decision.reason if isinstance(decision, Ask) else ""
-        plain_yes = isinstance(action, OpenShell) and not isinstance(decision, Ask)
+        plain_yes = isinstance(action, OpenShell | Attach) and not isinstance(decision, Ask)
         if plain_yes or (confirmed and not reason):
             return Consent(yes=True)
-        if not await self._app.push_screen_wait(confirmation(action, sandbox, reason, token)):
+        if not await self._app.push_screen_wait(confirmation(action, sandbox, reason, token, effect)):
             return None
         return Consent(yes=True, confirm=token)
 
@@ -73,7 +125,9 @@ class Flows:
         await pane.opened(sandbox, session)
 
 
-def confirmation(action: Action, sandbox: Sandbox, reason: str = "", token: str = "") -> ConfirmScreen:
+def confirmation(
+    action: Action, sandbox: Sandbox, reason: str = "", token: str = "", effect: str = ""
+) -> ConfirmScreen:
     """The question for an action: what it touches, by name and ASCII id."""
     verb = VERBS.get(action.verb)
     typed = bool(token) or (verb is not None and must_type(verb, sandbox, token))
@@ -81,24 +135,22 @@ def confirmation(action: Action, sandbox: Sandbox, reason: str = "", token: str 
     short = ascii_id(sandbox.ref.id)[:SHORT_ID]
     return ConfirmScreen(
         f"{label} {shown_name(sandbox)}?",
-        _body(action, sandbox, verb.effect if verb else "", reason),
+        _body(sandbox, effect or (verb.effect if verb else ""), reason),
         label,
         command=command_line(action),
-        danger=(verb is not None and verb.danger) or isinstance(action, Update),
+        danger=(verb is not None and verb.danger) or effect == ANEW,
         accepts=(lambda text: accepted(text, sandbox)) if typed else None,
         to_type=short,
     )
 
 
-def _body(action: Action, sandbox: Sandbox, effect: str, reason: str) -> Content:
+def _body(sandbox: Sandbox, effect: str, reason: str) -> Content:
     glyph, _ = STATUS[sandbox.status]
     parts = [
         ("Sandbox  ", "$dim"), (f"{shown_name(sandbox)}  {glyph} {sandbox.status}\n", "bold"),
         ("Id       ", "$dim"), (f"{ascii_id(sandbox.ref.id)}\n", ""),
         ("Where    ", "$dim"), (place(sandbox), ""),
     ]  # fmt: skip
-    if isinstance(action, Update):
-        effect = "It is made anew: what it wrote outside its workspace is lost. If that fails the old one stays."
     if effect:
         parts.append((f"\n\n{effect}", ""))
     if reason:

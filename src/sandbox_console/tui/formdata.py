@@ -54,6 +54,12 @@ def _number(text: str) -> float | None:
         raise ValueError(f"{text!r} is not a number; write 0.5 or 2") from None
 
 
+def _count(text: str) -> int | None:
+    if text and not text.isdecimal():
+        raise ValueError(f"{text!r} is not a number of processes; write 100")
+    return int(text) if text else None
+
+
 def _memory(text: str) -> int | None:
     return check.parse_size_mib(text) if text else None
 
@@ -99,6 +105,7 @@ FIELDS = (
     Field("command", "Command", "empty: the image's own", _words, shlex.join),
     Field("cpus", "CPUs", "vCPUs, such as 0.5; empty: no limit", _number, _text),
     Field("memory_mib", "Memory", "512M or 2G; empty: no limit", _memory, _size),
+    Field("pids", "Processes", "how many at most; empty: no limit of yours", _count, _text),
     Field("egress", "Egress", "hosts, such as acme.org *.github.com; empty: no network", _list, " ".join),
     Field("secrets", "Secrets", "names from the config", _list, " ".join),
     Field("workspace", "Workspace", "a folder of this host, at /workspace", lambda text: text or None, _text),

@@ -33,6 +33,8 @@ _TITLES = {
     "SpecPane": "In the spec",
     "EgressPane": "In the egress tab",
     "EgressScreen": "In the egress inbox",
+    "ImagesScreen": "In the images",
+    "SnapshotsScreen": "In the snapshots",
     "AuditScreen": "In the audit log",
     "ShellNotice": "In the shell tab",
     "Input": "In the line",

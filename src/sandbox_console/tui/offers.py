@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sandbox_console.model.action import (
     Action,
-    Create,
-    Exec,
+    Commit,
+    Fork,
     Kill,
-    OpenShell,
     Pause,
     Remove,
+    Rename,
     Restart,
     Resume,
     Start,
     Stop,
-    Update,
-    ref_of,
+    TakeSnapshot,
 )
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import ascii_id
@@ -59,7 +57,7 @@ VERBS = {
 }  # fmt: skip
 
 
-def unfit(verb: Verb, sandbox: Sandbox, busy: str | None = None) -> str:
+def unfit(verb: Verb | Naming, sandbox: Sandbox, busy: str | None = None) -> str:
     """Why a verb makes no sense for a sandbox as it is now; empty where it does."""
     if busy:
         return f"{busy} is in flight"
@@ -87,47 +85,33 @@ def bulk_pause(sandboxes: Iterable[Sandbox]) -> Verb:
     return VERBS["pause" if any(one.status is Status.RUNNING for one in sandboxes) else "resume"]
 
 
-def bulk_command(actions: Sequence[Action]) -> str:
-    """The same verb on several as a command: where one is removed by force all are, as the option is for all."""
-    if not actions:
-        return ""
-    first = actions[0]
-    words = ["sandbox-console", _CLI_VERBS.get(first.verb, first.verb)]
-    words += [str(ref) for action in actions if (ref := ref_of(action)) is not None]
-    force = any(isinstance(action, Remove) and action.force for action in actions)
-    return shlex.join([*words, *(["--force"] if force else [])])
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A verb that takes a word to type: its key, what it asks for, and what it does in a sentence."""
+
+    name: str
+    label: str
+    asks: str
+    hint: str
+    effect: str
+    make: Callable[[Sandbox, str], Action]
+    states: frozenset[Status] = frozenset(Status)
+    suggest: Callable[[Sandbox], str] = lambda _: ""
 
 
-def command_line(action: Action) -> str:
-    """The same action as a command to type; values of env are left out."""
-    words = ["sandbox-console", _CLI_VERBS.get(action.verb, action.verb)]
-    match action:
-        case Create(spec=spec, backend=backend):
-            words += [spec.name, "--image", spec.image, "--backend", backend, *_options(action)]
-            words += ["--", *spec.command] if spec.command else []
-        case Update(ref=ref, spec=spec):
-            words += [str(ref), "--image", spec.image, *_options(action)]
-        case Remove(ref=ref, force=force):
-            words += [str(ref), *(["--force"] if force else [])]
-        case Exec(ref=ref, argv=argv):
-            words += [str(ref), "--", *argv]
-        case OpenShell(ref=ref) | Start(ref=ref) | Stop(ref=ref) | Kill(ref=ref) | Restart(ref=ref) | Pause(ref=ref):
-            words.append(str(ref))
-        case Resume(ref=ref):
-            words.append(str(ref))
-    return shlex.join(words)
+_ROOTED = frozenset(Status) - {Status.LOST, Status.UNKNOWN}
 
-
-_CLI_VERBS = {"remove": "rm"}
-
-
-def _options(action: Create | Update) -> list[str]:
-    spec = action.spec
-    words: list[str] = []
-    for option, value in (("--cpus", spec.cpus), ("--workspace", spec.workspace)):
-        words += [option, f"{value:g}" if isinstance(value, float) else str(value)] if value is not None else []
-    words += ["--memory", f"{spec.memory_mib}M"] if spec.memory_mib is not None else []
-    for option, values in (("--egress", spec.egress), ("--secret", spec.secrets)):
-        words += [word for value in values for word in (option, value)]
-    words += [word for key, value in spec.labels.items() for word in ("--label", f"{key}={value}")]
-    return words + [word for key in spec.env for word in ("--env", f"{key}=…")]
+NAMINGS = {
+    naming.name: naming
+    for naming in (
+        Naming("rename", "Rename", "Another name for", "letters, digits, - _ .",
+               "Its id stays.", lambda it, word: Rename(it.ref, word), suggest=lambda it: it.name),
+        Naming("commit", "Commit", "An image of", "such as team/app:fixed",
+               "Makes an image of its disk, which it is paused for. What is in memory or its workspace is not in it.",
+               lambda it, word: Commit(it.ref, word), _ROOTED),
+        Naming("snapshot", "Snapshot", "A snapshot of", "a name for it",
+               "Saves its disk, to make other sandboxes from.", lambda it, word: TakeSnapshot(it.ref, word), _ROOTED),
+        Naming("fork", "Fork", "A running copy of", "the copy's name",
+               "Copies its disk and its memory.", lambda it, word: Fork(it.ref, word), _RUNNING),
+    )
+}  # fmt: skip

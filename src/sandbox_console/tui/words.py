@@ -46,6 +46,10 @@ DOING = {
     "resume": "resuming",
     "remove": "removing",
     "update": "updating",
+    "rename": "renaming",
+    "commit": "committing",
+    "snapshot": "saving",
+    "fork": "copying",
 }
 SHORT_ID = 12
 

@@ -5,14 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.service import ShellSession
 
 if TYPE_CHECKING:
     from sandbox_console.tui.widgets.terminal import TerminalView
+
+
+class Session(Protocol):
+    """What a terminal on screen is tied to: a shell, or a main process."""
+
+    async def read(self) -> bytes: ...
+    async def write(self, data: bytes) -> None: ...
+    async def resize(self, cols: int, rows: int) -> None: ...
+    async def wait(self) -> Exit: ...
+    async def close(self) -> None: ...
+    @property
+    def recorded(self) -> bool: ...
+
 
 OnEnd = Callable[[Exit | None, str], None]
 Job = bytes | tuple[int, int]
@@ -21,7 +33,7 @@ Job = bytes | tuple[int, int]
 class ShellLink:
     """Carries a session until it ends. The session stays the console's: leaving the view ends nothing."""
 
-    def __init__(self, session: ShellSession, view: TerminalView, on_end: OnEnd) -> None:
+    def __init__(self, session: Session, view: TerminalView, on_end: OnEnd) -> None:
         self.session = session
         self.view = view
         self.ended = False

@@ -16,7 +16,8 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.bulk import BulkRun, Fate, Item, summary
-from sandbox_console.tui.offers import Verb, bulk_command
+from sandbox_console.tui.command_lines import bulk_command
+from sandbox_console.tui.offers import Verb
 from sandbox_console.tui.panes.audit import entry_words
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.screens.confirm import ConfirmScreen

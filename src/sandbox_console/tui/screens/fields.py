@@ -13,18 +13,20 @@ from sandbox_console.tui.showing import put
 
 
 class FormRow(Vertical):
-    """A field with its label before it and its problem under it."""
+    """A field with its label before it and its problem under it; ``fixed`` is why it cannot be changed."""
 
-    def __init__(self, field: Field, value: str, hint: str) -> None:
+    def __init__(self, field: Field, value: str, hint: str, fixed: str = "") -> None:
         super().__init__()
         self.field = field
         self._value = value
-        self._hint = hint
+        self._hint = hint if not fixed else "not told"
+        self._fixed = fixed
 
     def compose(self) -> ComposeResult:
         with Horizontal():
             yield Static(Content(self.field.label), classes="label")
-            yield Input(self._value, placeholder=self._hint, id=f"field-{self.field.name}", compact=True)
+            yield Input(self._value, placeholder=self._hint, id=f"field-{self.field.name}", compact=True,
+                        disabled=bool(self._fixed))  # fmt: skip
         yield Static(classes="problem", markup=False)
 
     def tell(self, problem: str) -> None:

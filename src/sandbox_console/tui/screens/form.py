@@ -20,10 +20,10 @@ from sandbox_console.model.action import Create, Update
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
-from sandbox_console.service import Ask, Consent, Console, How, Operation
-from sandbox_console.tui.flows import Flows
+from sandbox_console.service import Ask, Consent, Console, How, Operation, differing, spec_of
+from sandbox_console.tui.command_lines import command_line
+from sandbox_console.tui.flows import ANEW, LIVE, Flows
 from sandbox_console.tui.formdata import FIELDS, Field, parse, texts_of
-from sandbox_console.tui.offers import command_line
 from sandbox_console.tui.panes.plan import plan_words
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.screens.confirm import ConfirmScreen
@@ -37,7 +37,7 @@ Place = tuple[str, str]
 
 
 class FormScreen(Screen[None]):
-    """Closing it cancels nothing that it started."""
+    """Closing it cancels nothing that it started. ``fixed`` says why some fields cannot be changed."""
 
     DEFAULT_CSS = """
     FormScreen { background: $background; }
@@ -63,6 +63,9 @@ class FormScreen(Screen[None]):
     TickBox > .toggle--button, TickBox.-on > .toggle--button { color: $foreground; background: $panel; }
     FormScreen #secret-notes { height: auto; margin: 1 0 0 13; color: $text-warning; max-width: 97; display: none; }
     FormScreen #secret-notes.-on { display: block; }
+    FormScreen #fixed { height: auto; margin: 1 0 0 13; color: $text-muted; max-width: 97; display: none; }
+    FormScreen #fixed.-on { display: block; }
+    FormScreen Input:disabled { background: $background; color: $text-muted; }
     FormScreen #plan { height: auto; margin-top: 1; padding: 0 1; background: $surface; max-width: 110; }
     FormScreen > #form-bar { height: auto; max-width: 100%; padding: 0 2; background: $surface; }
     FormScreen #status { width: 1fr; height: auto; max-height: 3; }
@@ -75,13 +78,15 @@ class FormScreen(Screen[None]):
         Binding("up", "app.focus_previous", "Field before", show=False),
     ]
 
-    def __init__(self, console: Console, work: Work, flows: Flows, sandbox: Sandbox | None = None) -> None:
+    def __init__(self, console: Console, work: Work, flows: Flows, sandbox: Sandbox | None = None,
+                 fixed: Mapping[str, str] | None = None) -> None:  # fmt: skip
         super().__init__()
         self._service = console
         self._work = work
         self._flows = flows
         self._sandbox = sandbox
-        self._base = sandbox.spec if sandbox else None
+        self._base = spec_of(sandbox) if sandbox else None
+        self._fixed = fixed or {}
         self._touched: set[str] = set()
         self._timer: Timer | None = None
         self._operation: Operation | None = None
@@ -94,9 +99,10 @@ class FormScreen(Screen[None]):
         yield Static(Content(title), id="form-title")
         with VerticalScroll(can_focus=False):
             for field in FIELDS:
-                yield FormRow(field, texts.get(field.name, ""), self._hint(field))
+                yield FormRow(field, texts.get(field.name, ""), self._hint(field), self._fixed.get(field.name, ""))
                 if field.name == "name":
                     yield from self._backend_line()
+            yield Static(self._fixed_words(), id="fixed", markup=False)
             yield TickBox(
                 "accept limits that cannot be enforced here",
                 value=self._base is not None and self._base.limits == "best-effort", id="best-effort", compact=True,
@@ -128,6 +134,14 @@ class FormScreen(Screen[None]):
                 prompt="no backend answers",
             )
 
+    def _fixed_words(self) -> Content:
+        """Which fields cannot be changed, by reason."""
+        labels: dict[str, list[str]] = {}
+        for field in FIELDS:
+            if why := self._fixed.get(field.name):
+                labels.setdefault(why, []).append(field.label)
+        return plain("\n".join(f"Not changeable: {', '.join(names)}: {why}." for why, names in labels.items()))
+
     def _places(self) -> list[Place]:
         """The backends that answer, the configured default first."""
         healthy = [key for key, health in self.app.fleet.health.items() if health.ok]  # type: ignore[attr-defined]
@@ -140,7 +154,10 @@ class FormScreen(Screen[None]):
         return f"known: {names}" if names else "none are defined in the config"
 
     def on_mount(self) -> None:
-        self.query_one("#field-name", Input).focus()
+        self.query("FormRow Input:enabled").first(Input).focus()
+        if self._fixed:
+            self.query_one("#best-effort").display = False
+            self.query_one("#fixed").add_class("-on")
         if self._sandbox is not None:
             self._check_soon()
 
@@ -178,7 +195,10 @@ class FormScreen(Screen[None]):
         spec, problems = self._read()
         if (where := self._place()) is not None:
             try:
-                problems = {**await self._service.problems(spec, *where), **problems}
+                found = await self._service.problems(spec, *where)
+                if self._sandbox is not None and self._sandbox.spec is None:  # what another tool chose is not judged
+                    found = differing(self._sandbox, spec, found)
+                problems = {**found, **problems}
             except ConsoleError as error:
                 problems = {**problems, "backend": error.message}
         problems |= await self._show_plan(spec)
@@ -280,7 +300,8 @@ class FormScreen(Screen[None]):
             self._say("Nothing differs.")
             return
         action = Update(sandbox.ref, spec)
-        consent = await self._flows.consent(action, sandbox, confirmed=plan.how is How.LIVE)
+        live = plan.how is How.LIVE
+        consent = await self._flows.consent(action, sandbox, confirmed=live, effect=LIVE if live else ANEW)
         if consent is not None:
             await self._carry_out(action, consent, shown_name(sandbox))
 
