@@ -7,7 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from typing import ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.command import Provider
@@ -37,13 +38,15 @@ from sandbox_console.tui.screens.main import MainScreen
 from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.themes import DARK, LIGHT, THEMES, after
+from sandbox_console.tui.told import ended_words, refresh_holdings
 from sandbox_console.tui.words import HEALTH, STYLES
 from sandbox_console.tui.work import Work
 
+if TYPE_CHECKING:
+    from sandbox_console.tui.host_flow import HostFlow
+
 SMALLEST = (60, 15)
 MESSAGES_KEPT = 500
-_DONE = {"start": "started", "stop": "stopped", "kill": "killed", "restart": "restarted", "pause": "paused",
-         "resume": "resumed", "remove": "removed", "update": "updated", "create": "created"}  # fmt: skip
 
 
 class ConsoleApp(SafeApp[None]):
@@ -129,9 +132,7 @@ class ConsoleApp(SafeApp[None]):
         self.run_worker(self.flows.agree(message))
 
     def on_form_asked(self, message: FormAsked) -> None:
-        from sandbox_console.tui.screens.form import FormScreen
-
-        self.push_screen(FormScreen(self.service, self.work, self.flows, message.sandbox))
+        self.run_worker(self.flows.form(message.sandbox))
 
     def _ended(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None:
         if error is not None:
@@ -142,7 +143,8 @@ class ConsoleApp(SafeApp[None]):
             text, good = told
             self.notify(text, severity="information" if good else "warning", timeout=None if good else 15)
         elif result is not None:
-            self.notify(f"{name} {_DONE.get(action.verb, action.verb)}")
+            self.notify(ended_words(action, name, result))
+            refresh_holdings(self)
             if result.ref is not None:
                 self.main.select(result.ref)
 
@@ -197,6 +199,25 @@ class ConsoleApp(SafeApp[None]):
         from sandbox_console.tui.screens.egress import EgressScreen
 
         self.push_screen(EgressScreen(self.service, self._clock))
+
+    @cached_property
+    def hosts(self) -> HostFlow:
+        """What is done to backends' images and snapshots."""
+        from sandbox_console.tui.host_flow import HostFlow
+
+        return HostFlow(self, self.service, self.work, self._clock)
+
+    def action_images(self) -> None:
+        """What sandboxes are made of."""
+        from sandbox_console.tui.screens.images import ImagesScreen
+
+        self.push_screen(ImagesScreen(self.service, self.hosts, self._clock))
+
+    def action_snapshots(self) -> None:
+        """Saved states of sandboxes."""
+        from sandbox_console.tui.screens.snapshots import SnapshotsScreen
+
+        self.push_screen(SnapshotsScreen(self.service, self.hosts, self._clock))
 
     def action_bulk(self) -> None:
         """What became of the last action on several."""

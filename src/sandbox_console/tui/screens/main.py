@@ -21,7 +21,7 @@ from sandbox_console.tui.denials import DenialWatch
 from sandbox_console.tui.groups import GroupKey
 from sandbox_console.tui.keys import MAIN_KEYS
 from sandbox_console.tui.messages import Arrived, FormAsked
-from sandbox_console.tui.offers import VERBS
+from sandbox_console.tui.offers import NAMINGS, VERBS
 from sandbox_console.tui.panes.audit import AuditPane, entry_words
 from sandbox_console.tui.panes.detail import Detail
 from sandbox_console.tui.panes.empty import empty_words
@@ -35,7 +35,6 @@ from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
-from sandbox_console.tui.words import shown_name
 
 if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp
@@ -341,16 +340,7 @@ class MainScreen(ListActions, Screen[None]):
 
     def action_edit(self) -> None:
         """Edit the selected one."""
-        sandbox = self.selected
-        if sandbox is None:
-            self.notify("No sandbox is selected.", severity="warning")
-        elif not sandbox.managed or sandbox.spec is None:
-            self.notify(
-                f"{shown_name(sandbox)} was not made by this console, so its spec is not known and cannot be edited.",
-                title="edit", severity="warning",
-            )  # fmt: skip
-        else:
-            self.post_message(FormAsked(sandbox))
+        asking.ask_edit(self)
 
     def action_pause(self) -> None:
         """Pause, or resume."""
@@ -361,6 +351,14 @@ class MainScreen(ListActions, Screen[None]):
         asking.ask(self, VERBS[name])
 
     action_bulk = action_verb
+
+    def action_name(self, name: str) -> None:
+        """Ask for something that takes a word: rename, commit, snapshot, fork."""
+        asking.ask_name(self, NAMINGS[name])
+
+    def action_attach(self) -> None:
+        """Watch and feed the main process."""
+        asking.ask_attach(self)
 
     def action_copy_command(self) -> None:
         """Copy the command that does the same as a key."""
