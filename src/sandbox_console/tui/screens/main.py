@@ -219,7 +219,12 @@ class MainScreen(ListActions, Screen[None]):
         self._denials.show(there)
 
     def on_resize(self, event: events.Resize) -> None:
-        self.set_class(event.size.width >= WIDE[0] and event.size.height >= WIDE[1], "-wide")
+        wide = event.size.width >= WIDE[0] and event.size.height >= WIDE[1]
+        if not wide and self.has_class("-wide") and self.detail.has_focus_within:
+            self.add_class("-detail", "-for-lack-of-room")  # what is looked at stays in view
+        elif wide and self.has_class("-for-lack-of-room"):
+            self.remove_class("-detail", "-for-lack-of-room")
+        self.set_class(wide, "-wide")
         self._draw()
 
     # --- the list and the filter
@@ -241,7 +246,7 @@ class MainScreen(ListActions, Screen[None]):
 
     def _open_detail(self) -> None:
         if not self.has_class("-wide"):
-            self.add_class("-detail")
+            self.add_class("-detail", "-for-lack-of-room")
         self._show_detail()
         self.call_after_refresh(self.detail.focus_tab)
 
@@ -259,7 +264,7 @@ class MainScreen(ListActions, Screen[None]):
             self.fleet.command_line.close()
             return
         if not typing and (self.has_class("-detail") or self.detail.has_focus_within):
-            self.remove_class("-detail")
+            self.remove_class("-detail", "-for-lack-of-room")
             self.focus_list()
         elif self.table.marks and not typing:
             self.table.action_unmark()
@@ -287,6 +292,7 @@ class MainScreen(ListActions, Screen[None]):
             self.focus_list()
 
     def action_tab(self, tab: str) -> None:
+        self.remove_class("-for-lack-of-room")
         """Look at a tab of the detail."""
         self.detail.pick(tab)
         self._open_detail()
@@ -318,7 +324,7 @@ class MainScreen(ListActions, Screen[None]):
             return
         self.detail.pick("shell")
         if not self.has_class("-wide"):
-            self.add_class("-detail")
+            self.add_class("-detail", "-for-lack-of-room")
         self._show_detail()
         self.call_after_refresh(self.detail.shells.enter, sandbox)
 
