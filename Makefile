@@ -18,7 +18,7 @@ demo: ## real sandboxes, then the console on them (without a terminal: a printed
 
 test: ## every test; REQUIRE=docker,bubblewrap,... makes a missing engine a failure
 	@scripts/setup test
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-slow: ## the tests that take minutes
 	@scripts/setup test

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 from rich.text import Text
 from textual.app import App
+from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Provider
 from textual.containers import Grid
 from textual.content import Content
@@ -193,29 +193,28 @@ class Paths:
     def on_mount(self):
         self.title = hostile("title")
         self.query_one(Header).tooltip = hostile("tooltip")
-        self.work = self.run_worker(self.show())
-
-    async def show(self):
         for widget in self.query("*"):
             if hasattr(widget, "later"):
                 widget.later()
-        await asyncio.sleep(1.2)  # the mouse of the test finds the tooltip meanwhile
+
+    def action_tell(self):
         self.notify(hostile("notify"), title=hostile("notify-title"))
-        await asyncio.sleep(0.3)
-        self.action_command_palette()
-        await asyncio.sleep(0.7)
-        self.exit()
 
 
-BINDING = ("f9", "nothing", hostile("binding"))
+# The test presses a key when it has seen what the one before shows.
+BINDINGS = [
+    Binding("f7", "tell", show=False, priority=True),
+    Binding("f8", "command_palette", show=False, priority=True),
+    ("f9", "nothing", hostile("binding")),
+]
 
 
 class Safe(Paths, SafeApp):
-    BINDINGS = [BINDING]  # noqa: RUF012
+    BINDINGS = BINDINGS
 
 
 class Unsafe(Paths, App):
-    BINDINGS = [BINDING]  # noqa: RUF012
+    BINDINGS = BINDINGS
 
 
 if __name__ == "__main__":

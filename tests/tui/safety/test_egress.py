@@ -12,7 +12,12 @@ _spec = importlib.util.spec_from_file_location("hostile_app", Path(__file__).par
 hostile_app = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(hostile_app)
 
-MOUSE_OVER_HEADER = b"\x1b[<35;80;1M\x1b[<35;81;1M"
+STEPS = {  # when this is seen, that is sent: the mouse over the header, F7, F8, Ctrl+Q (of an unsafe toast only the title is)
+    "static": b"\x1b[<35;80;1M\x1b[<35;81;1M",
+    "tooltip": b"\x1b[18~",
+    "notify-title": b"\x1b[19~",
+    "palette": b"\x11",
+}
 HOSTILE = {
     "OSC 0": b"\x1b]0;pwn",
     "OSC 52": b"\x1b]52;",
@@ -26,7 +31,9 @@ C1 = re.compile(rb"\xc2[\x80-\x9f]")
 @pytest.fixture
 def shown(run_in_pty):
     def run(*args):
-        run = run_in_pty("hostile_app.py", *args, send={b"P00q": MOUSE_OVER_HEADER})
+        run = run_in_pty(
+            "hostile_app.py", *args, send={hostile_app.token(name).encode(): keys for name, keys in STEPS.items()}
+        )
         missing = [name for name in hostile_app.NAMES if hostile_app.token(name).encode() not in run.output]
         return run.output, missing
 
