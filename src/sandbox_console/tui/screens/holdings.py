@@ -43,8 +43,8 @@ class HoldingsScreen(Screen[None], Generic[Held]):
     HoldingsScreen Footer { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "reload", "Ask again"),
-        Binding("Y", "copy_command", "Copy as command"),
+        Binding("r", "reload", "Ask again", show=False),
+        Binding("Y", "copy_command", "Copy as command", show=False),
         Binding("escape,q", "dismiss", "Back"),
         Binding("question_mark", "app.help", "Help"),
     ]

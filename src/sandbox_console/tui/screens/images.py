@@ -41,11 +41,11 @@ class ImagesScreen(HoldingsScreen[Image]):
     EMPTY = "No images yet. p pulls one."
     CAPABILITY = Capability.IMAGES
     COLUMNS = (
-        Column("name", "NAME", 16, 60, priority=0, flex=True),
+        Column("name", "NAME", 30, 60, priority=0, flex=True),
         Column("size", "SIZE", 5, 8, "right", priority=1, largest=True),
-        Column("age", "AGE", 4, 8, "right", priority=3),
-        Column("used", "USED BY", 8, 40, priority=1, largest=True),
-        Column("id", "ID", 12, 12, priority=4),
+        Column("age", "AGE", 6, 8, "right", priority=3),
+        Column("used", "USED BY", 12, 40, priority=1, flex=True, largest=True),
+        Column("id", "ID", 14, 14, priority=4),
         Column("backend", "BACKEND", 8, 24, priority=2),
     )
 

@@ -40,7 +40,7 @@ class SnapshotsScreen(HoldingsScreen[Snapshot]):
         Column("of", "OF", 8, 40, priority=1),
         Column("kind", "KIND", 4, 6, priority=3),
         Column("size", "SIZE", 5, 8, "right", priority=1, largest=True),
-        Column("age", "AGE", 4, 8, "right", priority=2),
+        Column("age", "AGE", 6, 8, "right", priority=2),
         Column("backend", "BACKEND", 8, 24, priority=4),
     )
 
