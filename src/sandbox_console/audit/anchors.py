@@ -69,6 +69,10 @@ class Anchors:
         self._key(make=True)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
+    def key(self) -> bytes:
+        """The key that is there. Raises OSError, ValueError for one that is none."""
+        return self._key(make=False)
+
     def last(self) -> Anchor | None:
         """The newest anchor that can be read."""
         with suppress(OSError), self._path.open("rb") as file:

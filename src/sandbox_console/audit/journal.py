@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import sqlite3
+import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from sandbox_console.audit import summary
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.retention import Keep
 from sandbox_console.audit.rows import Draft
@@ -28,6 +30,8 @@ T = TypeVar("T")
 ANCHOR_S = 60.0
 """How old the newest row may become before it is signed."""
 
+SUMMARISE_S = 5.0
+
 
 class Journal:
     """The writing end of one process. Made by :meth:`open`; every method raises AuditUnavailable when it cannot write.
@@ -36,13 +40,16 @@ class Journal:
     left the transaction open in 54 of 200 tries, and this in none.
     """
 
-    def __init__(self, worker: Worker, store: Store, session: Session, actor: str) -> None:
+    def __init__(self, worker: Worker, layout: Layout, store: Store, session: Session, actor: str) -> None:
         self._worker = worker
+        self._layout = layout
         self._store = store
         self._session = session
         self._actor = actor
         self._attempts: dict[int, Draft] = {}
+        self._stopping = threading.Event()
         self._anchoring = asyncio.create_task(self._anchor())
+        self._summing = asyncio.create_task(self._summarise())
 
     @classmethod
     async def open(cls, path: Path, actor: str, keep: Keep = Keep()) -> Self:  # noqa: B008 - frozen
@@ -66,16 +73,24 @@ class Journal:
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise unavailable(error, path) from error
             raise
-        return cls(worker, made[0], session, actor)
+        return cls(worker, layout, made[0], session, actor)
 
     async def close(self) -> None:
         """End the session. Attempts still open become unknown when the next console starts."""
         self._anchoring.cancel()
+        self._summing.cancel()
         try:
-            await to_the_end(self._run(self._store.close))
+            await to_the_end(self._finish())
         finally:
             self._session.close(clean=not self._attempts)
             self._worker.end()
+
+    async def _finish(self) -> None:
+        self._stopping.set()
+        await asyncio.gather(self._summing, return_exceptions=True)
+        await self._run(self._store.close)
+        # Once in some 150,000 rows: a command line that is never open for long would else leave none.
+        await asyncio.to_thread(summarised, self._layout, self._store.sealed)
 
     async def begin(self, action: str, backend: str, target: str, body: Mapping[str, Any]) -> Permit:
         """Commit an attempt and permit its effect. Cancelled while it commits, it records that and is cancelled."""
@@ -140,5 +155,30 @@ class Journal:
             with suppress(AuditUnavailable, OSError, sqlite3.Error):  # the next append tells of the trouble
                 await self._run(self._store.anchor, "time")
 
+    async def _summarise(self) -> None:
+        """Have sealed segments summarised for the filter by text, in a thread of its own beside the appends."""
+        await asyncio.sleep(SUMMARISE_S)  # a command is over by then
+        done: set[int] = set()
+        while True:
+            with suppress(AuditUnavailable, OSError, sqlite3.Error):
+                await self._run(self._store.settle)
+            await to_the_end(asyncio.to_thread(self._summarise_all, done))
+            await asyncio.sleep(ANCHOR_S)
+
+    def _summarise_all(self, done: set[int]) -> None:
+        for index in self._layout.indices()[-2::-1]:
+            if index not in done and not self._stopping.is_set():
+                done |= summarised(self._layout, [index], self._stopping.is_set)
+
     async def _run(self, function: Callable[..., T], *args: Any) -> T:
         return await self._worker.run(function, *args)
+
+
+def summarised(layout: Layout, indices: Iterable[int], stop: Callable[[], bool] = lambda: False) -> set[int]:
+    """Give segments their summaries where they have none; which have one now."""
+    found: set[int] = set()
+    for index in indices:
+        with suppress(OSError, sqlite3.Error, ValueError):  # without one the filter reads the rows
+            if summary.there(layout, index) or summary.build(layout, index, stop):
+                found.add(index)
+    return found

@@ -56,6 +56,10 @@ class Layout:
         """What is known of a sealed segment, kept when the segment goes."""
         return self.first.with_name(f"{self.first.stem}-{index:06d}.manifest.json")
 
+    def summary(self, index: int) -> Path:
+        """Which pieces of text a sealed segment's blocks have: a cache."""
+        return self.segment(index).with_suffix(".grams")
+
     def quarantine(self, index: int) -> Path:
         """Why a damaged segment was left, and where the next one begins."""
         return self.first.with_name(f"{self.first.stem}-{index:06d}.quarantine.json")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import aiosqlite
-
-from sandbox_console.audit import schema
+from sandbox_console.audit import rows as rows_
+from sandbox_console.audit import schema, summary
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.reading import reading
-from sandbox_console.errors import AuditUnavailable, NotFound
+from sandbox_console.audit.reading import ask
+from sandbox_console.errors import AuditUnavailable, NotFound, UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind
 
 _FIELDS = ", ".join(name for name in schema.COLUMNS if name != "prev")
@@ -22,58 +20,111 @@ _AT_ONCE = 500
 _RARE = 5000
 """Ends that are listed in under 5 ms; of a million rows a commoner end is met within the newest 10,000 attempts."""
 
+_TEXT_MOST = 10_000
+"""Characters; SQLite takes patterns of 50,000 bytes."""
+
 Ends = dict[int, list[AuditRow]]
 
 
 async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
     """Attempts with their ends, newest first. Raises AuditUnavailable when a segment cannot be read."""
+    _refuse_long(query.text)
     layout = Layout(path)
     found: list[AuditEntry] = []
     later: Ends = {}  # ends of attempts that began in an older segment than they ended in
-    for index in reversed(layout.indices()):
-        async with reading(layout.segment(index)) as db:
-            if db is None:
-                continue
-            found += await _of_segment(db, query, query.limit - len(found), later)
-            if len(found) >= query.limit:
-                break
-            await _note_later(db, later)
+    for index in reversed(layout.indices() if _storable(query) else []):
+        some = await ask(layout.segment(index), _of_segment, layout, index, query, query.limit - len(found), later)
+        found += some or []
+        if len(found) >= query.limit:
+            break
     return found
 
 
 async def entry(path: Path, seq: int) -> AuditEntry:
     """One attempt by its seq, or the attempt that the row ``seq`` belongs to. Raises NotFound."""
+    rows = await _everywhere(path, "seq = ?", seq)
+    if rows and rows[0].ref is not None:
+        rows = await _everywhere(path, "seq = ?", rows[0].ref)
+    if not rows:
+        raise NotFound(f"the audit log has no row {seq}", hint="sandbox-console audit ls")
+    return _entry(rows[0], await _everywhere(path, "ref = ?", rows[0].seq))
+
+
+async def newest(path: Path) -> int:
+    """The seq of the newest row of any kind, 0 where there is none: it tells whether anything is new, in 1 ms."""
     layout = Layout(path)
-    indices = layout.indices()
-    async with AsyncExitStack() as stack:
-        opened = [await stack.enter_async_context(reading(layout.segment(index))) for index in indices]
-        segments = [db for db in opened if db is not None]
-        rows = [row for db in segments for row in await _rows(db, "seq = ?", seq)]
-        if rows and rows[0].ref is not None:
-            rows = [row for db in segments for row in await _rows(db, "seq = ?", rows[0].ref)]
-        if not rows:
-            raise NotFound(f"the audit log has no row {seq}", hint="sandbox-console audit ls")
-        ends = [row for db in segments for row in await _rows(db, "ref = ?", rows[0].seq)]
-        return _entry(rows[0], ends)
+    return await ask(layout.segment(layout.newest()), lambda db: rows_.head(db)[0]) or 0
 
 
-async def _of_segment(db: aiosqlite.Connection, query: AuditQuery, limit: int, later: Ends) -> list[AuditEntry]:
-    where, values = _where(query, later, rare=not query.outcome or await _is_rare(db, query.outcome))
-    sql = f"SELECT {_FIELDS} FROM record a WHERE kind = 'attempt'{where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
-    attempts = [row(found) for found in await db.execute_fetchall(sql, (*values, limit))]
+async def _everywhere(path: Path, where: str, *values: Any) -> list[AuditRow]:
+    layout = Layout(path)
+    found = [await ask(layout.segment(index), _rows, where, *values) or [] for index in layout.indices()]
+    return [row for rows in found for row in rows]
+
+
+def _of_segment(
+    db: sqlite3.Connection, layout: Layout, index: int, query: AuditQuery, limit: int, later: Ends
+) -> list[AuditEntry]:
+    """The attempts of one segment; where they are too few, ``later`` learns what is to know for older segments."""
+    attempts = _attempts(db, layout, index, query, limit, later) if _in_time(db, query) else []
     ends: Ends = {}
     for at in range(0, len(attempts), _AT_ONCE):
         some = [one.seq for one in attempts[at : at + _AT_ONCE]]
-        for end in await _rows(db, f"ref IN ({','.join('?' * len(some))})", *some):
+        for end in _rows(db, f"ref IN ({_marks(some)})", *some):
             ends.setdefault(end.ref or 0, []).append(end)
-    return [_entry(one, ends.get(one.seq, []) + later.get(one.seq, [])) for one in attempts]
+    found = [_entry(one, ends.get(one.seq, []) + later.get(one.seq, [])) for one in attempts]
+    if len(found) < limit:
+        _note_later(db, later)
+    return found
 
 
-async def _note_later(db: aiosqlite.Connection, later: Ends) -> None:
+def _attempts(
+    db: sqlite3.Connection, layout: Layout, index: int, query: AuditQuery, limit: int, later: Ends
+) -> list[AuditRow]:
+    spans = summary.spans(layout, index, query.text) if query.text else None
+    if spans is not None and not spans:
+        return []
+    where, values = _where(query, later, rare=not query.outcome or _is_rare(db, query.outcome))
+    found: list[AuditRow] = []
+    for within, ends in [("", ())] if spans is None else [(" AND seq BETWEEN ? AND ?", span) for span in spans]:
+        sql = f"SELECT {_FIELDS} FROM record a WHERE kind = 'attempt'{within}{where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
+        found += map(row, db.execute(sql, (*ends, *values, limit - len(found))).fetchall())
+        if len(found) >= limit:
+            break
+    return found
+
+
+def _in_time(db: sqlite3.Connection, query: AuditQuery) -> bool:
+    """Whether any row of the segment is in the span of time asked for."""
+    if query.since is None and query.until is None:
+        return True
+    sql = "SELECT (SELECT min(ts_ns) FROM record), (SELECT max(ts_ns) FROM record)"  # each alone is a look at an index
+    first, last = db.execute(sql).fetchone()
+    return first is not None and not (
+        (query.since is not None and last < int(query.since * 1e9))
+        or (query.until is not None and first >= int(query.until * 1e9))
+    )
+
+
+def _note_later(db: sqlite3.Connection, later: Ends) -> None:
     """Take note of ends here whose attempts are in an older segment."""
-    [[first]] = await db.execute_fetchall("SELECT coalesce(min(seq), 0) FROM record")
-    for one in await _rows(db, "ref < ?", first) if first > 1 else ():
+    [first] = db.execute("SELECT coalesce(min(seq), 0) FROM record").fetchone()
+    for one in _rows(db, "ref < ?", first) if first > 1 else ():
         later.setdefault(one.ref or 0, []).append(one)
+
+
+def _storable(query: AuditQuery) -> bool:
+    """Whether a row can have what is asked for at all: SQLite holds no half of a surrogate pair."""
+    try:
+        f"{query.target}{query.action}{query.outcome}{query.backend}{query.actor}{query.text}".encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse_long(text: str) -> None:
+    if len(text) > _TEXT_MOST:
+        raise UsageError(f"the text to look for has {len(text):,} characters", hint=f"{_TEXT_MOST:,} at most")
 
 
 def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
@@ -82,11 +133,11 @@ def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
     return AuditEntry(attempt, end, notes)
 
 
-async def _is_rare(db: aiosqlite.Connection, outcome: str) -> bool:
+def _is_rare(db: sqlite3.Connection, outcome: str) -> bool:
     """Whether so few ended so that listing those is cheaper than looking at the newest attempts one by one."""
     wanted = outcome.split(",")
     some = f"SELECT 1 FROM record WHERE outcome IN ({_marks(wanted)}) AND outcome <> '' LIMIT {_RARE}"  # noqa: S608
-    [[count]] = await db.execute_fetchall(f"SELECT count(*) FROM ({some})", wanted)  # noqa: S608
+    [count] = db.execute(f"SELECT count(*) FROM ({some})", wanted).fetchone()  # noqa: S608
     return bool(count < _RARE)
 
 
@@ -111,8 +162,8 @@ def _where(query: AuditQuery, later: Ends, *, rare: bool) -> tuple[str, list[Any
         parts.append(f"({listed if rare else looked}{also})")
         values += wanted
     if query.text:
-        parts.append(f"({' OR '.join(f'a.{column} LIKE ? ESCAPE ?' for column in ('target', 'body', 'action'))})")
-        values += [f"%{_escaped(query.text)}%", "\\"] * 3
+        parts.append(f"({' OR '.join(f'a.{column} LIKE ? ESCAPE ?' for column in summary.SEARCHED)})")
+        values += [f"%{_escaped(query.text)}%", "\\"] * len(summary.SEARCHED)
     for column, sign, moment in (("ts_ns", ">=", query.since), ("ts_ns", "<", query.until)):
         if moment is not None:
             parts.append(f"a.{column} {sign} ?")
@@ -123,7 +174,7 @@ def _where(query: AuditQuery, later: Ends, *, rare: bool) -> tuple[str, list[Any
     return "".join(f" AND {part}" for part in parts), values
 
 
-def _marks(values: Sequence[str]) -> str:
+def _marks(values: Sequence[Any]) -> str:
     return ",".join("?" * len(values))
 
 
@@ -137,10 +188,10 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-async def _rows(db: aiosqlite.Connection, where: str, *values: Any) -> list[AuditRow]:
+def _rows(db: sqlite3.Connection, where: str, *values: Any) -> list[AuditRow]:
     # With "+" SQLite does not walk the whole table for the order's sake: there are few rows, and an index has them.
     sql = f"SELECT {_FIELDS} FROM record WHERE {where} ORDER BY +seq"  # noqa: S608
-    return [row(found) for found in await db.execute_fetchall(sql, values)]
+    return [row(found) for found in db.execute(sql, values).fetchall()]
 
 
 def row(found: sqlite3.Row | tuple[Any, ...]) -> AuditRow:

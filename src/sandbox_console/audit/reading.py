@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import aiosqlite
@@ -14,6 +15,9 @@ from sandbox_console.audit import schema
 from sandbox_console.audit.store import unavailable
 from sandbox_console.audit.thread import connect, unit
 from sandbox_console.errors import AuditUnavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -27,10 +31,24 @@ async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
         try:
             await unit(db, lambda: schema.refuse_newer(db._conn))  # noqa: SLF001
             yield db
+        except BaseException:
+            db._conn.interrupt()  # noqa: SLF001 - from any thread: nobody waits for the answer of what runs there now
+            raise
         finally:
             await db.close()
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may have damaged texts
         raise unavailable(error, path) from error
+
+
+async def ask(
+    path: Path, function: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **named: P.kwargs
+) -> T | None:
+    """Call a function with a segment's connection, on its thread; None where there is no segment.
+
+    Cancelled, it ends the statement that runs. Raises AuditUnavailable.
+    """
+    async with reading(path) as db:
+        return None if db is None else await unit(db, lambda: function(db._conn, *args, **named))  # noqa: SLF001
 
 
 async def _connect(path: Path) -> aiosqlite.Connection:

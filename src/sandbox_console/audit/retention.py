@@ -42,7 +42,8 @@ def too_old(layout: Layout, keep: Keep, anchors: Anchors) -> list[dict[str, Any]
 
 
 def take_away(path: Path, archive: Path | None) -> None:
-    """Remove a segment's files, or move them to the archive. Raises OSError."""
+    """Remove a segment's files, or move them to the archive, where its summary would not count. Raises OSError."""
+    path.with_suffix(".grams").unlink(missing_ok=True)
     for part in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         if not part.exists():
             continue

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from sandbox_console.audit import rows, schema, segments, sessions
@@ -35,6 +35,7 @@ class Store:
     def __init__(self, layout: Layout, keep: Keep, actor: str, session: str) -> None:
         self._layout, self._keep = layout, keep
         self._actor, self._session = actor, session
+        self.sealed: list[int] = []  # by this process
         self._anchors = Anchors(layout.anchors, layout.key)
         self._reserve = Reserve(layout.reserve)
         self._lock = Lock(layout.lock)
@@ -88,6 +89,16 @@ class Store:
         with self._lock.held():
             self._follow()
             self._anchor(why)
+
+    def settle(self) -> None:
+        """Move what a sealed segment's log of writes still holds into its file, where a reader kept it from going."""
+        with self._lock.held():
+            for index in self._layout.indices()[:-1]:
+                path = self._layout.segment(index)
+                with suppress(sqlite3.Error, OSError, AuditUnavailable):
+                    if path.with_name(path.name + "-wal").stat().st_size:
+                        with closing(segments.connect(path)) as db:
+                            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Anchor, checkpoint and close under the lock: closing the last connection checkpoints as well."""
@@ -201,6 +212,7 @@ class Store:
             raise
         self._anchor("rotate")
         self._checkpoint()
+        self.sealed.append(self._index)
         self._follow()
         if old := too_old(self._layout, self._keep, self._anchors):
             # On record first: a segment that is missing without a row that tells of it was taken by somebody else.

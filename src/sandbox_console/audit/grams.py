@@ -1,0 +1,78 @@
+"""Which pieces of text a block of rows may have: bits that say "not here" for certain and "here" perhaps.
+
+A piece is one to four bytes in a row. Every piece of a text is in a block's bits if the text is in the block, so
+that a block with one of them missing need not be read.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable
+
+BITS = 65521
+"""A prime; 500 actions have some 4,000 to 20,000 pieces."""
+
+SIZE = (BITS + 7) // 8
+"""Bytes of a block's bits."""
+
+_LONGEST = 4
+_ALL = b"\xff" * SIZE
+
+
+def bits(texts: bytes) -> bytes:
+    """The bits of a block's texts, which are joined by anything."""
+    try:
+        texts.decode()
+    except UnicodeDecodeError:
+        return _ALL  # what SQLite takes damaged text for is its own affair: such a block is always read
+    if not texts:
+        return bytes(SIZE)
+    made = bytearray(SIZE)
+    for bit in _places(_windows(_folded(texts) + bytes(_LONGEST - 1))):
+        made[bit >> 3] |= 1 << (bit & 7)
+    return bytes(made)
+
+
+def wanted(text: str) -> frozenset[int]:
+    """The bits that a block with this text has; none where any block may have it."""
+    # SQLite's LIKE ends a pattern at a NUL, and knows texts with lone surrogates as damaged ones.
+    try:
+        folded = _folded(text.split("\0", 1)[0].encode())
+    except UnicodeEncodeError:
+        return frozenset()
+    length = min(len(folded), _LONGEST)
+    pieces = {folded[at : at + length] for at in range(len(folded) - length + 1)} if length else set()
+    return frozenset((int.from_bytes(piece, "little") + (length << 32)) % BITS for piece in pieces)
+
+
+def may_have(bits: memoryview, places: Iterable[int], start: int) -> bool:
+    """Whether the block whose bits begin at ``start`` has all of these."""
+    for place in places:  # noqa: SIM110 - a generator in all() takes three times as long
+        if not bits[start + (place >> 3)] >> (place & 7) & 1:
+            return False
+    return True
+
+
+def _folded(text: bytes) -> bytes:
+    """As LIKE compares: A to Z as a to z, and nothing else of Unicode."""
+    return text.lower()
+
+
+def _windows(texts: bytes) -> set[int]:
+    """All that stands in four bytes in a row, as little-endian numbers; 35 ns a byte, half of what a zip takes."""
+    found: set[int] = set()
+    for start in range(_LONGEST):
+        windows = array("I", texts[start : start + (len(texts) - start) // _LONGEST * _LONGEST])
+        if sys.byteorder == "big":
+            windows.byteswap()
+        found.update(windows)
+    return found
+
+
+def _places(windows: set[int]) -> set[int]:
+    found: set[int] = set()
+    for length in range(1, _LONGEST + 1):
+        mask, base = (1 << 8 * length) - 1, length << 32
+        found.update([(piece + base) % BITS for piece in {window & mask for window in windows}])
+    return found
