@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.options import Options as OfBubblewrap
 from sandbox_console.backends.docker.egress import Options as OfDocker
 from sandbox_console.egress import answers, records
 from sandbox_console.model.egress import REASONS
+from sandbox_console.service import read_draft
+from sandbox_console.service.draft import RULES_MOST
+from sandbox_console.tui.egress_draft import HOSTS_MOST
 
 TEXT = (Path(__file__).parents[2] / "docs" / "egress.md").read_text()
 
@@ -28,3 +32,11 @@ def test_every_option_is_told_with_its_default() -> None:
 
 def test_the_size_of_the_records_is_right() -> None:
     assert f"the newest {records.SIZE * records.KEEP >> 20} MiB are kept" in TEXT
+
+
+def test_the_bounds_and_the_example_of_a_draft_are_right() -> None:
+    words = " ".join(TEXT.split())
+    assert f"at most {RULES_MOST} rules" in words
+    assert f"the {HOSTS_MOST:,} hosts and ports" in words
+    [example] = re.findall(r"```\n(allow .*?)```", TEXT, re.DOTALL)
+    assert [line.problem for line in read_draft(example, time.time())] == [""] * 4

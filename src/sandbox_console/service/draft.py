@@ -12,6 +12,8 @@ from sandbox_console.model.egress import Effect, EgressRule
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.egress import LIVE, key_of
 
+RULES_MOST = 200
+"""Rules of a draft: to replay thousands of hosts under more takes too long to be seen as one types."""
 _DAY = timedelta(days=1)
 _EFFECTS = {"allow": Effect.ALLOW, "deny": Effect.DENY}
 
@@ -57,6 +59,9 @@ def read_draft(text: str, now: float, *, known: Sequence[EgressRule] = (), allow
             rule = _rule(words, now, written, allow_ip=allow_ip) if words else None
         except ValueError as error:
             found.append(DraftLine(problem=str(error)))
+            continue
+        if rule is not None and len(seen) >= RULES_MOST:
+            found.append(DraftLine(problem=f"a draft has at most {RULES_MOST} rules"))
             continue
         first = seen.setdefault((rule.effect, key_of(rule.pattern)), number) if rule else number
         found.append(DraftLine(rule) if first == number else DraftLine(problem=f"line {first} is about the same"))

@@ -28,7 +28,16 @@ from sandbox_console.tui.egress_flow import EgressFlow
 from sandbox_console.tui.flows import Flows
 from sandbox_console.tui.helptext import help_words, unavailable
 from sandbox_console.tui.keymap import load as load_keymap
-from sandbox_console.tui.messages import Arrived, Asked, BulkAsked, ConsentAsked, EgressAsked, FormAsked, ShellAsked
+from sandbox_console.tui.messages import (
+    Arrived,
+    Asked,
+    BulkAsked,
+    ConsentAsked,
+    DraftAsked,
+    EgressAsked,
+    FormAsked,
+    ShellAsked,
+)
 from sandbox_console.tui.panes.header import backend_name
 from sandbox_console.tui.pulse import History
 from sandbox_console.tui.reduce import reduce
@@ -128,6 +137,9 @@ class ConsoleApp(SafeApp[None]):
     def on_egress_asked(self, message: EgressAsked) -> None:
         self.run_worker(self.egress.ask(message))
 
+    def on_draft_asked(self, message: DraftAsked) -> None:
+        self.egress.draft(message.sandboxes)
+
     def on_consent_asked(self, message: ConsentAsked) -> None:
         self.run_worker(self.flows.agree(message))
 
@@ -218,6 +230,10 @@ class ConsoleApp(SafeApp[None]):
         from sandbox_console.tui.screens.snapshots import SnapshotsScreen
 
         self.push_screen(SnapshotsScreen(self.service, self.hosts, self._clock))
+
+    def action_draft(self) -> None:
+        """Try egress rules on what the selected sandbox asked for."""
+        self.egress.draft([self.main.selected] if self.main.selected else [])
 
     def action_bulk(self) -> None:
         """What became of the last action on several."""

@@ -31,6 +31,7 @@ _TOLD = {
     "egress-inbox": ("Egress inbox", "What was denied in the whole fleet"),
     "images": ("Images", "What sandboxes are made of: pull, remove, prune"),
     "snapshots": ("Snapshots", "Saved states: take, restore, remove"),
+    "egress-draft": ("Draft of egress rules", "Try rules on what it asked for, then apply them"),
     "pulse": ("Pulse", "The whole fleet on one page"),
     "bulk-results": ("Last bulk results", "What became of the last action on several"),
     "fullscreen": ("Detail full size", "The whole screen for the detail, or half of it"),

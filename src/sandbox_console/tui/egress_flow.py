@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from textual.app import App
+from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model import hosts
+from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
-from sandbox_console.service import Console, same_template
+from sandbox_console.service import Console, Operation, has_gateway, same_template
+from sandbox_console.tui.egress_draft_words import impact_words
+from sandbox_console.tui.egress_words import commands, diff_lines, note_lines
 from sandbox_console.tui.flows import Flows
 from sandbox_console.tui.messages import EgressAsked
+from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.egress_ask import EgressAskScreen
 from sandbox_console.tui.words import shown_name
 from sandbox_console.tui.work import Work
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.egress_draft import Draft
 
 
 class EgressFlow:
@@ -43,6 +52,33 @@ class EgressFlow:
             consent = await self._flows.consent(action, sandbox, confirmed=True)
             if consent is not None:
                 self._work.start(action, consent, shown_name(sandbox))
+
+    def draft(self, sandboxes: Sequence[Sandbox]) -> None:
+        """Open a draft for one of the sandboxes; where none has a gateway say so."""
+        from sandbox_console.tui.screens.egress_draft import EgressDraftScreen
+
+        found = [one for one in sandboxes if has_gateway(one)]
+        if found:
+            self._app.push_screen(EgressDraftScreen(self._console, self, self._clock, found))
+        else:
+            named = shown_name(sandboxes[0]) if sandboxes else "What is selected"
+            self._app.notify(f"{named} was made without egress: there are no rules to draft.", severity="warning")
+
+    async def apply(self, action: ChangeEgress, draft: Draft) -> Operation | None:
+        """Ask whether a draft is to take the place of the rules, and begin it; None where that was not agreed to."""
+        sandbox, now = draft.sandbox, self._clock()
+        parts = [
+            *diff_lines(draft.rules, draft.after(action), now, most=6),
+            ("\n\n" + impact_words(draft.trial), ""),
+            ("\nOpen connections that no rule allows any more are cut.", "$dim"),
+            *note_lines(draft.notes(action)),
+        ]
+        title, command = f"Apply the draft to {shown_name(sandbox)}?", " && ".join(commands(action, now))
+        question = ConfirmScreen(title, Content.assemble(*parts), "Apply", command=command)
+        if not await self._app.push_screen_wait(question):
+            return None
+        consent = await self._flows.consent(action, sandbox, confirmed=True)
+        return self._work.start(action, consent, shown_name(sandbox)) if consent is not None else None
 
     async def _alike(self, sandboxes: Sequence[Sandbox]) -> Sequence[Sandbox]:
         """The sandboxes of the same templates, as they are now."""

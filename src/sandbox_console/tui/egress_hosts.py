@@ -10,17 +10,19 @@ from textual.message_pump import MessagePump
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Feed, HostSeen
-from sandbox_console.tui.messages import EgressAsked
+from sandbox_console.tui.messages import DraftAsked, EgressAsked
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.widgets.table import FleetTable
 
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-HOST_KEYS: list[BindingType] = [
+HOST_KEYS: list[BindingType] = scoped("hosts", [
     Binding("a", "allow", "Allow"),
     Binding("d", "deny", "Deny"),
     Binding("o", "denials", "Denials only/all"),
-]
+    Binding("ctrl+e", "draft", "Draft"),
+])
 
 
 class HostActions(MessagePump):
@@ -34,8 +36,8 @@ class HostActions(MessagePump):
         widget: Widget = self  # type: ignore[assignment]
         return widget
 
-    def _askers(self, seen: HostSeen) -> Sequence[Sandbox]:
-        """The sandboxes that a change for this host is for."""
+    def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
+        """The sandboxes that a change for this host is for; None: no host is selected."""
         raise NotImplementedError
 
     def _draw(self) -> None:
@@ -53,6 +55,10 @@ class HostActions(MessagePump):
     def action_deny(self) -> None:
         """Deny the host under the cursor to those that asked for it."""
         self._ask(allow=False)
+
+    def action_draft(self) -> None:
+        """Try rules on what is on record, for a sandbox that asked for the host under the cursor."""
+        self.post_message(DraftAsked(tuple(self._askers(self._chosen))))
 
     def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
         event.stop()

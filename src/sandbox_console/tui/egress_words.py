@@ -17,6 +17,7 @@ from sandbox_console.tui.widgets.table_layout import Column
 from sandbox_console.tui.words import span
 
 RULES_SHOWN = 6
+CHECKED_SHOWN = 6
 _DAY_S = 86400.0
 _LAST = (
     Column("host", "HOST", 16, 60, priority=0, flex=True),
@@ -85,16 +86,20 @@ def _rule_line(rule: EgressRule, now: float) -> list[tuple[str, str]]:
     ]
 
 
-def diff_lines(before: Sequence[EgressRule], after: Sequence[EgressRule], now: float) -> list[tuple[str, str]]:
-    """What a change takes away and adds."""
+def diff_lines(
+    before: Sequence[EgressRule], after: Sequence[EgressRule], now: float, most: int | None = None
+) -> list[tuple[str, str]]:
+    """What a change takes away and adds; more than ``most`` are counted."""
     gone, new = [rule for rule in before if rule not in after], [rule for rule in after if rule not in before]
     parts = [("- ", rule, "$text-error") for rule in gone] + [("+ ", rule, "$text-success") for rule in new]
     if not parts:
         return [("nothing differs", "$dim")]
     found: list[tuple[str, str]] = []
-    for sign, rule, style in parts:
+    for sign, rule, style in parts[:most]:
         how_long = "" if rule.until is None else f" for {span(_whole(rule.until - now))}"
         found += [(f"{sign}{rule.effect} {clean(rule.pattern, cap=120)}{how_long}", style), ("\n", "")]
+    if most is not None and len(parts) > most:
+        found += [(f"and {len(parts) - most} more", "$dim"), ("", "")]
     return found[:-1]
 
 
@@ -130,12 +135,12 @@ def ended(action: Action, name: str, result: ActionResult) -> tuple[str, bool] |
         return None
     if unchecked := result.details.get("unchecked"):
         return f"{name}: the rules are kept; the gateway could not be asked: {clean(str(unchecked), cap=200)}", False
-    lines, good = [f"{name}: egress changed"], True
     checked = result.details.get("checked")
-    for one in checked if isinstance(checked, list) else []:
-        lines.append(_checked_line(one))
-        good = good and bool(one["ok"])
-    return "\n".join(lines), good
+    found = sorted(checked if isinstance(checked, list) else [], key=lambda one: bool(one["ok"]))
+    lines = [f"{name}: egress changed", *map(_checked_line, found[:CHECKED_SHOWN])]
+    if len(found) > CHECKED_SHOWN:
+        lines.append(f"and {len(found) - CHECKED_SHOWN} more, in the audit log")
+    return "\n".join(lines), all(one["ok"] for one in found)
 
 
 def _checked_line(one: Mapping[str, Any]) -> str:

@@ -35,6 +35,8 @@ _TITLES = {
     "EgressScreen": "In the egress inbox",
     "ImagesScreen": "In the images",
     "SnapshotsScreen": "In the snapshots",
+    "EgressDraftScreen": "In the draft",
+    "TextArea": "While writing",
     "AuditScreen": "In the audit log",
     "ShellNotice": "In the shell tab",
     "Input": "In the line",

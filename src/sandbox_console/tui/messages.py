@@ -62,6 +62,14 @@ class EgressAsked(Message):
         self.allow = allow
 
 
+class DraftAsked(Message):
+    """A person wants to try rules of egress for one of these sandboxes on what it asked for."""
+
+    def __init__(self, sandboxes: Sequence[Sandbox]) -> None:
+        super().__init__()
+        self.sandboxes = sandboxes
+
+
 class FormAsked(Message):
     """A person wants to create a sandbox, or to edit this one."""
 

@@ -145,7 +145,7 @@ class EgressPane(HostActions, Vertical):
         for line in self.query("#egress-rules"):
             line.set_class(shown, "-on")
 
-    def _askers(self, seen: HostSeen) -> Sequence[Sandbox]:  # noqa: ARG002 - it is one sandbox's feed
+    def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:  # noqa: ARG002 - it is one sandbox's feed
         return (self._sandbox,) if self._sandbox is not None else ()
 
     def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:

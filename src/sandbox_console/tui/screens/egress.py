@@ -94,5 +94,5 @@ class EgressScreen(HostActions, Screen[None]):
         empty = "" if found else "Nothing was denied." if self._denied_only else "Nothing is on record."
         put_note(self, "#egress-empty", plain(empty))
 
-    def _askers(self, seen: HostSeen) -> Sequence[Sandbox]:
-        return [self._sandboxes[ref] for ref in seen.refs if ref in self._sandboxes]
+    def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
+        return [self._sandboxes[ref] for ref in seen.refs if ref in self._sandboxes] if seen is not None else ()
