@@ -21,7 +21,7 @@ from tests.support.engine import busybox_tree
 from tests.support.require import missing
 
 IMAGE = "sandbox-console-test/busybox:1"
-_LOAD = """
+LOAD = """
 import asyncio, sys
 import microsandbox
 
@@ -90,7 +90,7 @@ def microsandbox_home() -> Iterator[Path]:
     try:
         with msb_home.at(folder):
             (folder / "image.tar").write_bytes(archive())
-            subprocess.run([sys.executable, "-c", _LOAD, str(folder / "image.tar")], check=True, timeout=120)
+            subprocess.run([sys.executable, "-c", LOAD, str(folder / "image.tar")], check=True, timeout=120)
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

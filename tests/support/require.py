@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.microvm import parts
 
 from sandbox_console.backends.microsandbox import kvm
 from sandbox_console.errors import ConsoleError
@@ -53,6 +54,14 @@ def _kvm() -> str:
 def _microsandbox() -> str:
     problem = kvm.problem()
     return problem[0] if problem else ""
+
+
+def _machine() -> str:
+    """Booting one takes a minute, so not for every run of the tests."""
+    if "machine" not in os.environ.get("REQUIRE", "").split(","):
+        return "make test-microvm boots one"
+    lacking = parts.missing()
+    return f"not installed: {', '.join(lacking)}" if lacking else ""
 
 
 def share_cache() -> Path:
@@ -99,6 +108,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "postgres": _postgres,
     "shell-tools": _shell_tools,
     "strace": _strace,
+    "machine": _machine,
     "microsandbox": _microsandbox,
     "textual-web": _textual_web,
 }

@@ -1,11 +1,13 @@
 """In the machine: runs commands for whoever knows the token. Standard library only.
 
-A connection sends one JSON line {token, argv, env, cwd, tty}, then the command's stdin in frames; it gets frames back.
+A connection sends one JSON line {token, argv, env, cwd, tty: [rows, columns] or null}, then the command's stdin in frames; it gets frames back.
 A frame is one byte of kind and four of length, big-endian: o stdout, e stderr, i stdin (empty: its end), x exit code.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hmac
 import json
 import os
@@ -14,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 
@@ -34,10 +37,7 @@ def serve(connection: socket.socket, token: str) -> None:
         if not hmac.compare_digest(str(request.get("token", "")), token):
             return
         try:
-            process = subprocess.Popen(
-                request["argv"], cwd=request.get("cwd"), env={**os.environ, **request.get("env", {})},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
+            process = start(request)
         except OSError as error:
             send(stream, threading.Lock(), b"e", f"{error}\n".encode())
             send(stream, threading.Lock(), b"x", b"127")
@@ -45,11 +45,31 @@ def serve(connection: socket.socket, token: str) -> None:
         relay(stream, process)
 
 
+def start(request) -> subprocess.Popen:
+    """The command, on pipes or on a terminal of its own."""
+    options = {"cwd": request.get("cwd"), "env": {**os.environ, **request.get("env", {})}, "start_new_session": True}
+    if not request.get("tty"):
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return subprocess.Popen(request["argv"], **pipes, **options)
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *request["tty"], 0, 0))
+    take = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # noqa: E731
+    try:
+        process = subprocess.Popen(
+            request["argv"], **dict.fromkeys(("stdin", "stdout", "stderr"), slave), **options, preexec_fn=take
+        )
+    finally:
+        os.close(slave)
+    process.stdout, process.stdin = os.fdopen(master, "rb", 0), os.fdopen(os.dup(master), "wb", 0)
+    return process
+
+
 def relay(stream, process) -> None:
     lock = threading.Lock()
     pumps = [
         threading.Thread(target=pump, args=(stream, lock, kind, pipe), daemon=True)
         for kind, pipe in ((b"o", process.stdout), (b"e", process.stderr))
+        if pipe
     ]
     for one in pumps:
         one.start()
@@ -61,8 +81,9 @@ def relay(stream, process) -> None:
 
 
 def pump(stream, lock, kind, pipe) -> None:
-    while data := os.read(pipe.fileno(), 65536):
-        send(stream, lock, kind, data)
+    with contextlib.suppress(OSError):  # a terminal that nobody holds any more
+        while data := os.read(pipe.fileno(), 65536):
+            send(stream, lock, kind, data)
 
 
 def feed(stream, process) -> None:

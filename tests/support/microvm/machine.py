@@ -32,9 +32,13 @@ Sink = Callable[[bytes, bytes], None]
 
 
 class Machine:
-    """A machine called ``name``; what it keeps is under ``folder`` until it is removed."""
+    """A machine called ``name``; what it keeps is under ``folder`` until it is removed.
 
-    def __init__(self, name: str) -> None:
+    ``doors`` are Unix sockets of this host by the address that the machine finds each at: "10.0.2.100:2375".
+    """
+
+    def __init__(self, name: str, doors: Mapping[str, Path] | None = None) -> None:
+        self._doors = dict(doors or {})
         self.folder = cache() / f"machine-{name}"
         self.share = self.folder / "share"
         self._pidfile = self.folder / "qemu.pid"
@@ -44,7 +48,7 @@ class Machine:
         """Boot, and wait until its agent answers. Raises MachineError with the end of its console."""
         self.down()
         self.share.mkdir(parents=True, exist_ok=True)
-        port = _free_port()
+        port = free_port()
         self._furnish(port)
         parts = build()
         with (self.folder / "qemu.log").open("wb") as log:
@@ -74,13 +78,14 @@ class Machine:
             return self._relay(door, sink or _print, time.monotonic() + timeout_s if timeout_s else None)
 
     def connect(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | None, timeout_s: float
-    ) -> socket.socket:
-        """A connection to a command that was started inside."""
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | None, timeout_s: float,
+        tty: tuple[int, int] | None = None,
+    ) -> socket.socket:  # fmt: skip
+        """A connection to a command that was started inside, on a terminal of ``tty`` rows and columns if given."""
         door = socket.create_connection(("127.0.0.1", self._port()), timeout=timeout_s)
         token = (self.share / "token").read_text()
-        door.sendall(json.dumps({"token": token, "argv": list(argv), "env": dict(env or {}), "cwd": cwd}).encode())
-        door.sendall(b"\n")
+        asked = {"token": token, "argv": list(argv), "env": dict(env or {}), "cwd": cwd, "tty": tty}
+        door.sendall(json.dumps(asked).encode() + b"\n")
         return door
 
     def down(self) -> None:
@@ -151,9 +156,13 @@ class Machine:
             *("-device", "virtio-9p-pci,fsdev=s,mount_tag=share"),
             *("-drive", f"file={self.folder / 'scratch.img'},if=none,id=d,format=raw,cache=unsafe"),
             *("-device", "virtio-blk-pci,drive=d", "-device", "virtio-rng-pci"),
-            *("-netdev", f"user,id=n,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:{PORT}"),
+            *("-netdev", f"user,id=n,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:{PORT}{self._forwards()}"),
             *("-device", "virtio-net-pci,netdev=n,romfile="),
         ]
+
+    def _forwards(self) -> str:
+        relay = f"{sys.executable} -I -S {HERE / 'door.py'}"
+        return "".join(f",guestfwd=tcp:{where}-cmd:{relay} {path}" for where, path in self._doors.items())
 
     def _port(self) -> int:
         return int((self.folder / "port").read_text())
@@ -219,7 +228,8 @@ def _gone(pid: int) -> None:
         time.sleep(0.05)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this host that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

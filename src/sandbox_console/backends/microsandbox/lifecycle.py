@@ -23,7 +23,7 @@ from sandbox_console.model.spec import SandboxSpec
 _SHUTDOWN_S = 5.0
 """For a microVM whose main process has ended to shut down by itself; then it is killed. It takes 0.7 s unloaded."""
 
-_AGAIN_S = (0.5, 2.0, 5.0)
+_AGAIN_S = (0.5, 2.0, 5.0, 10.0)
 
 Secrets = Sequence[ResolvedSecret]
 
