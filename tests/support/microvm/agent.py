@@ -56,7 +56,10 @@ def start(request) -> subprocess.Popen:
     take = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # noqa: E731
     try:
         process = subprocess.Popen(
-            request["argv"], **dict.fromkeys(("stdin", "stdout", "stderr"), slave), **options, preexec_fn=take
+            request["argv"],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), slave),
+            **options,
+            preexec_fn=take,  # noqa: PLW1509 - one ioctl
         )
     finally:
         os.close(slave)
