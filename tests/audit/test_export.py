@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 from tests.audit.conftest import act
 
-from sandbox_console.audit import export, stats
+from sandbox_console.audit import export, ocsf, stats
 from sandbox_console.audit.journal import Journal
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditSelection, Outcome
@@ -65,6 +65,32 @@ async def test_every_event_is_valid_ocsf(log):
     denied = next(event for event in events if event.get("status_detail") == "denied")
     assert (denied["status"], denied["severity_id"], denied["message"]) == ("Failure", 3, "no")
     assert not check.is_valid({**events[0], "severity_id": "high"})
+
+
+BODIES = (
+    "{}", '{"origin":{"host":"h%s","uid":0}}', '{"origin":{"host":"\\u00e9\\ud83d\\ude00"},"error":"no \\"%d\\" \\u001b"}',
+    '{"error":null}', '{"error":{"a":[1.5]}}', '{"origin":5}', '{"origin":{"host":0}}', '{"error":"\\ud800"}',
+    # As only an edited row has them:
+    "", "[]", "no JSON", '{"a": 1}', '{"a":\n1}', '{"a":"é"}', '{"a":"\x7f"}', '{"a":NaN}', '{"a":01}', '{"a":1,"a":2}',
+    '{"a":' + "[" * 90_000 + "]" * 90_000 + "}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+def test_an_events_line_is_what_its_fields_say(body):
+    """The line is put together of pieces: whatever stands in a row, it is the event, and one line."""
+    odd = ("exec", "", "%s%%d", '"ref":null', '"request":{"uid":"0"}', HOSTILE, "é\ud83d")
+    for text in odd:
+        for outcome, target, ref, took in (("", "", None, None), ("ok", text, 7, 0), (text, "x", 2**62, 1999)):
+            row = (2**62, 1_700_000_000_123_456_789, "note", ref, text, text, text and "r" + text, text, text, target,
+                   outcome, took, body, b"\x00\xff", b"")  # fmt: skip
+            line = ocsf.lines([row, row]).decode("ascii")
+            assert line.count("\n") == 2
+            assert [json.loads(one) for one in line.splitlines()] == [json.loads(json.dumps(ocsf.event(row)))] * 2 or (
+                "NaN" in body and line == 2 * (ocsf._encode(ocsf.event(row)) + "\n")
+            )
+    if body == BODIES[1]:
+        assert line == 2 * (json.dumps(ocsf.event(row), separators=(",", ":")) + "\n"), "byte by byte, as it is written"
 
 
 async def test_no_cell_begins_a_formula(log):

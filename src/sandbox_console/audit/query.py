@@ -208,6 +208,6 @@ def _body(text: str) -> dict[str, Any]:
     """The body as data; one that was edited into something else is shown as it is: verify() finds it."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {"damaged": text}
