@@ -1,4 +1,4 @@
-"""From a denial to a rule with the keys of the app, on a real sandbox."""
+"""From a denial to a rule and back with the keys of the app, on a real sandbox."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.egress.test_bubblewrap import Box
+from textual.widgets import TextArea
 
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config, open_console
 from sandbox_console.tui.app import ConsoleApp
+from sandbox_console.tui.screens.egress_draft import EgressDraftScreen
 from sandbox_console.tui.widgets.table import FleetTable
 
 DEADLINE_S = 60.0
@@ -51,6 +53,28 @@ async def allow_from_a_denial(box: Box, host: str, port: int) -> None:
             [made] = [rule for rule in rules if rule.pattern == f"{host}:{port}"]
             assert made.until is not None
             assert made.source == "live"
+            await take_it_back_by_a_draft(box, pilot, host, port)
+            assert await status(box, url) == "403"
+            assert (await box.backend.egress(box.ref)).rules == tuple(rule for rule in rules if rule != made)
+
+
+async def take_it_back_by_a_draft(box: Box, pilot: Any, host: str, port: int) -> None:
+    """A person leaves the rule out of a draft, sees what that would deny, and applies it."""
+    app = pilot.app
+    await pilot.press("ctrl+e")
+    await until(
+        pilot, lambda: isinstance(app.screen, EgressDraftScreen) and not app.screen.query_one(TextArea).disabled
+    )
+    area = app.screen.query_one(TextArea)
+    kept = [line for line in area.text.splitlines() if not line.startswith(f"allow {host}:{port} until ")]
+    assert len(kept) == len(area.text.splitlines()) - 1
+    await until(pilot, lambda: "⊘ 0 newly denied" in text(app))
+    area.text = "\n".join(kept)
+    await until(pilot, lambda: "⊘ 1 newly denied" in text(app))
+    await pilot.press("ctrl+s")
+    await until(pilot, lambda: f"- allow {host}:{port} for " in text(app))
+    await pilot.press("y")
+    await until(pilot, lambda: f"checked: {host}:{port} is denied" in text(app))
 
 
 def denials(app: ConsoleApp) -> FleetTable:

@@ -163,7 +163,7 @@ async def test_what_cannot_be_read_is_told_and_read_anew_and_news_of_the_record_
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "it has not asked for any host yet" in screen_text(app))
         await fake.record(AGENT, record(50, "new.example"))
-        await until(pilot, lambda: "1 hosts and ports, asked for 1 times" in screen_text(app))
+        await until(pilot, lambda: "1 hosts and ports, 1 requests" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.main)
 

@@ -59,12 +59,12 @@ class EgressDraftScreen(Screen[None]):
     """
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "apply", "Apply", priority=True),
-        Binding("ctrl+o", "commands", "As commands", priority=True),
-        Binding("ctrl+r", "reset", "Start over", priority=True),
         Binding("a", "add('allow')", "Allow host"),
         Binding("d", "add('deny')", "Deny host"),
         Binding("o", "changes", "Changes only/all"),
+        Binding("ctrl+s", "apply", "Apply", priority=True),
+        Binding("ctrl+o", "commands", "As commands", priority=True),
+        Binding("ctrl+r", "reset", "Start over", priority=True),
         Binding("escape", "close", "Back"),
         Binding("question_mark,f1", "app.help", "Help"),
     ]
@@ -196,7 +196,7 @@ class EgressDraftScreen(Screen[None]):
         draft = self._draft
         found = draft.trial.replayed if self._loaded else ()
         name = [(f"{shown_name(draft.sandbox)}  ", "bold $primary"), (_state(draft.sandbox), "")]
-        asked = (f"   {len(found)} hosts and ports, asked for {sum(one.count for one in found)} times", "$dim")
+        asked = (f"   {len(found)} hosts and ports, {sum(one.count for one in found)} requests", "$dim")
         older = f"  {draft.traffic.forgotten} older ones left out" if draft.traffic.forgotten else ""
         title = [("Draft of egress rules  ", "$dim"), *name, asked, (older, "$text-warning")]
         put(self, "#draft-title", Content.assemble(*title))
