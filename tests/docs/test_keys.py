@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from sandbox_console.service import TuiOptions
-from sandbox_console.tui import keymap
+from sandbox_console.tui import keymap, scopes
 from sandbox_console.tui.bulk import AT_ONCE, Fate
 from sandbox_console.tui.panes.log_merged import MOST
 from sandbox_console.tui.screens.menu import short_key
@@ -32,6 +32,11 @@ def table() -> str:
     for action, what in keymap.actions().items():
         keys, other = (" ".join(dict.fromkeys(map(_shown, found.keys[action]))) for found in (usual, lazy))
         lines.append(f"| `{action}` | {keys} | {'' if other == keys else other or 'none'} | {what} |")
+    lines += ["", "Inside logs, tabs and pages:", "", "| action | key | what it does |", "|---|---|---|"]
+    for scope in scopes.SCOPES:
+        for one in scopes.named(scope):
+            keys = " ".join(dict.fromkeys(map(_shown, one.key.split(","))))
+            lines.append(f"| `{one.id}` | {keys} | {one.description} |")
     return "\n".join(lines) + "\n"
 
 

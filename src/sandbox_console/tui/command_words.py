@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from sandbox_console.model.sandbox import Status
 from sandbox_console.tui.columns import BY_KEY
 from sandbox_console.tui.filter_words import FilterError, words
 from sandbox_console.tui.groups import CYCLE
+from sandbox_console.tui.near import nearest
 
 _ALIASES_DEEP = 8
 
@@ -118,8 +118,8 @@ def _parse(name: str, rest: str, known: Known) -> Command:
     if name in known.backends:
         return Command("backend", name)
     every = [*COMMANDS, *_STATES, *known.backends, *known.aliases]
-    near = difflib.get_close_matches(name, every, n=1, cutoff=0.5)
-    hint = f"did you mean :{near[0]}?" if near else ":help lists the commands"
+    near = nearest(name, every)
+    hint = f"did you mean :{near}?" if near else ":help lists the commands"
     raise UsageError(f"no command :{name}: {hint}", hint=hint)
 
 

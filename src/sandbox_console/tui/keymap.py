@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
 
 from sandbox_console.errors import ConfigError
 from sandbox_console.service import TuiOptions
+from sandbox_console.tui import scopes
 from sandbox_console.tui.keys import MAIN_KEYS
+from sandbox_console.tui.near import nearest
 from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.widgets.table import FleetTable
 
@@ -29,15 +31,24 @@ _NONE = "no-key"
 
 @dataclass(frozen=True, slots=True)
 class Keymap:
-    """The keys of every action of the list, by its id; ``changed`` holds those that are not the defaults."""
+    """The keys of every action of the list, by its id; ``changed`` holds those that are not the defaults.
+
+    Of the actions inside logs, tabs and pages (`scopes`) only the changed ones are here.
+    """
 
     keys: Mapping[str, tuple[str, ...]]
     changed: Mapping[str, str]
 
-    def first(self, action: str) -> str:
-        """The key that menus name; empty where the action has none."""
-        found = self.keys.get(action, ())
+    def first(self, action: str, usual: str = "") -> str:
+        """The key that menus name; empty where the action has none, ``usual`` for one that is not here."""
+        found = self.keys.get(action, (usual,))
         return found[0] if found else ""
+
+
+def key_of(node: DOMNode, action: str, usual: str) -> str:
+    """The key of an action inside a tab or a page, for a text that names it."""
+    keymap = getattr(node.app, "keymap", None)
+    return keymap.first(action, usual) if isinstance(keymap, Keymap) else usual
 
 
 def bindings() -> Iterator[Binding]:
@@ -54,17 +65,35 @@ def actions() -> dict[str, str]:
 
 def load(options: TuiOptions) -> Keymap:
     """The keys in force. Raises ConfigError for an unknown action or key, and for a key that is two actions'."""
-    known = actions()
-    for action in options.keys:
-        if action not in known:
-            near = difflib.get_close_matches(action, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"actions: {', '.join(known)}"
-            raise ConfigError(f"tui.keys: there is no action {action!r}", hint=hint)
+    chosen = {action: _parse(action, text) for action, text in options.keys.items()}
     usual = {binding.id: tuple(binding.key.split(",")) for binding in bindings() if binding.id}
+    inner = {action: keys for action, keys in chosen.items() if action not in usual}
     keys = _with_preset(usual, KEYMAPS[options.keymap])
-    keys |= {action: _parse(action, text) for action, text in options.keys.items()}
+    keys |= {action: found for action, found in chosen.items() if action in usual}
     _refuse_conflicts(keys)
-    return Keymap(keys, {action: ",".join(found) or _NONE for action, found in keys.items() if found != usual[action]})
+    _check_scopes(inner)
+    changed = {action: found for action, found in keys.items() if found != usual[action]} | inner
+    return Keymap(keys | inner, {action: ",".join(found) or _NONE for action, found in changed.items()})
+
+
+def _check_scopes(chosen: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise ConfigError for an unknown action, and for a key that is two actions' of one scope."""
+    for scope in dict.fromkeys(map(scopes.scope_of, chosen)):
+        usual = {one.id: tuple(one.key.split(",")) for one in scopes.named(scope) if one.id} if scope else {}
+        ours = {action: found for action, found in chosen.items() if scopes.scope_of(action) == scope}
+        for action in ours:
+            if action not in usual:
+                raise ConfigError(f"tui.keys: there is no action {action!r}", hint=_near(action, scope))
+        others = {key: action for action, found in usual.items() if action not in ours for key in found}
+        taken = _FIXED | scopes.taken(scope) | others
+        for action, found in ours.items():
+            _take(taken, action, found)
+
+
+def _near(action: str, scope: str) -> str:
+    known = [one.id or "" for one in scopes.named(scope)] if scope else []
+    near = nearest(action, [*actions(), *known])
+    return f"did you mean {near}?" if near else f"actions: {', '.join(known or actions())}"
 
 
 def _with_preset(usual: Mapping[str, tuple[str, ...]], preset: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -100,10 +129,14 @@ def _refuse_conflicts(keys: Mapping[str, tuple[str, ...]]) -> None:
         if isinstance(binding, Binding):
             taken |= dict.fromkeys(binding.key.split(","), f"moving in the list ({binding.description})")
     for action, found in keys.items():
-        for key in found:
-            if key in taken:
-                raise ConfigError(
-                    f"tui.keys: the key {key} is both {taken[key]} and {action}",
-                    hint=f'give one of them another key, or none: [tui.keys] {action} = ""',
-                )
-            taken[key] = action
+        _take(taken, action, found)
+
+
+def _take(taken: dict[str, str], action: str, found: tuple[str, ...]) -> None:
+    for key in found:
+        if key in taken:
+            raise ConfigError(
+                f"tui.keys: the key {key} is both {taken[key]} and {action}",
+                hint=f'give one of them another key, or none: [tui.keys] {action} = ""',
+            )
+        taken[key] = action

@@ -25,6 +25,13 @@ DARK = Theme(
         "input-selection-background": "#5ea1e8 35%",
         "border": "#3a4553",
         "border-blurred": "#2b333e",
+        "scrollbar": "#3a4553",
+        "scrollbar-hover": "#5ea1e8",
+        "scrollbar-active": "#5ea1e8",
+        "scrollbar-background": "#171b22",
+        "scrollbar-background-hover": "#171b22",
+        "scrollbar-background-active": "#171b22",
+        "scrollbar-corner-color": "#171b22",
     },
 )
 LIGHT = Theme(
@@ -47,6 +54,13 @@ LIGHT = Theme(
         "footer-background": "#e8ebf0",
         "border": "#b4bdc9",
         "border-blurred": "#d0d6de",
+        "scrollbar": "#b4bdc9",
+        "scrollbar-hover": "#1f66b3",
+        "scrollbar-active": "#1f66b3",
+        "scrollbar-background": "#e8ebf0",
+        "scrollbar-background-hover": "#e8ebf0",
+        "scrollbar-background-active": "#e8ebf0",
+        "scrollbar-corner-color": "#e8ebf0",
     },
 )
 CONTRAST = Theme(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.tui.app.scene import screen_text, until
 from textual.binding import Binding
@@ -10,13 +12,14 @@ from sandbox_console.errors import ConfigError
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.service import TuiOptions
 from sandbox_console.service.config import Config
-from sandbox_console.tui import keymap
+from sandbox_console.tui import keymap, scopes
 from sandbox_console.tui.commands import ConsoleCommands
 from sandbox_console.tui.keys import MAIN_KEYS
 from sandbox_console.tui.panes.logs import LogsPane
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.menu import MenuScreen, short_key
 from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.widgets.log_view import LogView
 
 
 def options(**more):
@@ -55,6 +58,12 @@ def test_every_key_of_the_list_has_an_id_but_the_one_that_leaves_a_shell():
         ({"stop": "hyper+x"}, ("hyper+x",)),
         ({"stop": "fn99"}, ("'fn99' is no key",)),
         ({"stop": "f5,f5"}, ("stop",)),
+        ({"logs-wrap": "t"}, ("logs-wrap", "logs-timestamps", "the key t")),
+        ({"files-download": "j"}, ("files-download", "moving about (Down)")),
+        ({"inspect-search": "enter"}, ("inspect-search", "moving about")),
+        ({"audit-verify": "ctrl+q"}, ("audit-verify", "quit")),
+        ({"audit-verify": "h"}, ("audit-verify", "Back")),
+        ({"logs-wrp": "f5"}, ("no action 'logs-wrp'",)),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(keys, words):
@@ -69,10 +78,38 @@ def test_a_near_name_is_hinted():
     with pytest.raises(ConfigError) as caught:
         keymap.load(options(keys={"restrat": "f5"}))
     assert "restart" in caught.value.hint
+    with pytest.raises(ConfigError) as caught:
+        keymap.load(options(keys={"logs-wrpa": "f5"}))
+    assert "logs-wrap" in caught.value.hint
+
+
+@pytest.mark.parametrize("scope", scopes.SCOPES)
+def test_every_key_inside_has_one_id_and_may_swap_with_its_neighbour(scope):
+    found = list(scopes.named(scope))
+    assert len({one.id for one in found}) == len(found) > 2
+    keys = {one.id: f"f{at + 1}" for at, one in enumerate(found[:12])}
+    assert keymap.load(options(keys=keys)).changed == keys
+
+
+async def test_a_key_inside_logs_and_tabs_is_another_and_the_help_and_hints_tell_it(run_app):
+    chosen = {"logs-wrap": "W", "files-download": "f7", "inspect-raw-or-tree": "f8"}
+    async with run_app(config=config(keys=chosen)) as (app, pilot):
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(app.focused, LogView))
+        before = app.focused.look.wrap
+        await pilot.press("w")
+        assert app.focused.look.wrap is before
+        await pilot.press("W")
+        assert app.focused.look.wrap is not before
+        await pilot.press("question_mark")
+        await until(pilot, on(app, TextScreen))
+        assert re.search(r"\bW +Wrap\b", app.screen._text.plain)
+        await pilot.press("escape", "escape", "6")
+        await until(pilot, lambda: "f7 download" in screen_text(app))
 
 
 def test_keys_are_swapped_given_away_and_taken():
-    found = keymap.load(options(keys={"stop": "s", "shell": "x", "kill": "", "filter": "/,f3", "copy": "ctrl+e"}))
+    found = keymap.load(options(keys={"stop": "s", "shell": "x", "kill": "", "filter": "/,f3", "copy": "ctrl+t"}))
     assert found.keys["stop"] == ("s",)
     assert found.keys["shell"] == ("x",)
     assert found.keys["kill"] == ()
@@ -116,7 +153,7 @@ async def test_lazydocker_habits(run_app):
 
 async def test_help_tells_what_does_not_work_here_and_why(run_app, fake):
     fake._capabilities = Capabilities(frozenset(Capability) - {Capability.PAUSE}, {Capability.PAUSE: "no freezer here"})
-    async with run_app(size=(120, 60)) as (app, pilot):
+    async with run_app(size=(120, 80)) as (app, pilot):
         await pilot.press("question_mark")
         await until(pilot, on(app, TextScreen))
         text = screen_text(app)

@@ -21,7 +21,8 @@ def empty_words(state: FleetState, wanted: Wanted, *, read_only: bool = False) -
         reasons = "\n".join(dead_line(health) for health in state.health.values())
         return Content.assemble(
             ("No backend answers, so what is running is not known.\n\n", "bold $text-error"), (reasons, ""),
-            ("\n\nsandbox-console doctor tells more.", "$dim"),
+            ("\n\n", ""), ("b", "bold $primary"), (" tells all of it, and so does ", "$dim"),
+            ("sandbox-console doctor", "$text-accent"),
         )  # fmt: skip
     return _none_yet(state, read_only)
 
@@ -33,9 +34,9 @@ def _hidden(count: int, wanted: Wanted) -> Content:
     parts = [("Nothing matches ", ""), (clean(wanted.shown.text, cap=60), "bold")] if wanted.shown else []
     if not parts:
         parts = [("Nothing is wrong." if wanted.faults else "None was made by this console.", "bold")]
-    parts.append((f"\n{count} hidden.", "$dim"))
+    parts.append((f"\n{count} hidden.\n", "$dim"))
     for key, what in ways:
-        parts += [("  ", ""), (key, "bold $primary"), (f" {what}.", "$dim")]
+        parts += [("\n", ""), (key, "bold $primary"), (f" {what}", "$dim")]
     return Content.assemble(*parts)
 
 

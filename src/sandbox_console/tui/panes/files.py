@@ -23,9 +23,11 @@ from sandbox_console.model.inside import FileInfo, FileKind
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console
+from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.panes.file_transfer import download, read_file, upload, why
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put, put_note
 from sandbox_console.tui.widgets.table import FleetTable, Row
@@ -62,13 +64,16 @@ class FilesPane(Vertical):
     FilesPane > Input { display: none; height: 3; border: round $primary; }
     FilesPane > Input.-asking { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("backspace,h,left", "up", "Folder above", show=False),
-        Binding("D", "ask('download')", "Download"),
-        Binding("U", "ask('upload')", "Upload"),
-        Binding("P", "ask('go')", "Go to a path", show=False),
-        Binding("R", "again", "Look anew", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "files",
+        [
+            Binding("backspace,h,left", "up", "Folder above", show=False),
+            Binding("D", "ask('download')", "Download"),
+            Binding("U", "ask('upload')", "Upload"),
+            Binding("P", "ask('go')", "Go to a path", show=False),
+            Binding("R", "again", "Look anew", show=False),
+        ],
+    )
 
     def __init__(self, console: Console, ask: Asking, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -123,7 +128,10 @@ class FilesPane(Vertical):
         self._fill(found[:ENTRIES])
 
     def _head(self, path: str) -> None:
-        put(self, "#files-path", Content.assemble((clean(path, cap=2000), "bold"), ("   D download  U upload", "$dim")))
+        keys = [
+            f"{key_of(self, f'files-{what}', usual)} {what}" for what, usual in (("download", "D"), ("upload", "U"))
+        ]
+        put(self, "#files-path", Content.assemble((clean(path, cap=2000), "bold"), (f"   {'  '.join(keys)}", "$dim")))
 
     def _fill(self, found: Sequence[FileInfo]) -> None:
         order = sorted(found, key=lambda one: (one.kind is not FileKind.DIRECTORY, one.name))

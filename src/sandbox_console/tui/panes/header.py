@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import attrgetter
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -15,15 +15,20 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, Status
 from sandbox_console.model.text import clean
 from sandbox_console.tui.arrange import Hidden, Wanted
 from sandbox_console.tui.groups import LABEL
+from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.showing import say
 from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.words import HEALTH, STATUS, STYLES
 
 Part = tuple[str, str]
 _COUNTED = (
-    Status.RUNNING, Status.PAUSED, Status.STARTING, Status.STOPPING, Status.CREATED, Status.EXITED, Status.FAILED,
-    Status.LOST, Status.UNKNOWN,
+    Status.RUNNING, Status.FAILED, Status.LOST, Status.PAUSED, Status.UNKNOWN, Status.STARTING, Status.STOPPING,
+    Status.CREATED, Status.EXITED,
 )  # fmt: skip
+"""What is wrong comes early: a narrow line leaves out its end."""
+_REASON = 60
+_WORTH = 8
+"""Cells from which on the beginning of a text says something."""
 
 
 class HeaderBar(Vertical):
@@ -50,13 +55,18 @@ class HeaderBar(Vertical):
     def show(self, state: FleetState, *, read_only: bool, width: int) -> None:
         """Say it anew."""
         say(self.query_one("#top", Static), top_line(state, read_only=read_only, width=width - 2), fixed=True)
-        say(self.query_one("#backends", Static), backends_line(state.health.values()), fixed=True)
+        key = key_of(self, "backends", "b")
+        say(self.query_one("#backends", Static), backends_line(state.health.values(), width - 2, key), fixed=True)
         self._banner("#audit-banner", audit_banner(state.audit_problem))
         self._banner("#dead-banner", dead_banner(state.dead))
 
-    def show_view(self, wanted: Wanted, hidden: Hidden, total: int, name: str) -> None:
-        """Say what of the fleet is in the list."""
-        self._banner("#view", view_line(wanted, hidden, total, name))
+    def show_view(self, wanted: Wanted, hidden: Hidden, total: int, name: str, *, typing: bool = False) -> None:
+        """Say what of the fleet is in the list; it is there while a filter is typed, lest a key move all."""
+        view = view_line(wanted, hidden, total, name)
+        self._banner("#view", view if view.plain or not typing else Content(f"{total} of {total}"))
+
+    def on_click(self) -> None:
+        self.app.run_worker(self.app.run_action("backends"))
 
     def _banner(self, selector: str, content: Content) -> None:
         banner = self.query_one(selector, Static)
@@ -84,9 +94,11 @@ def view_line(wanted: Wanted, hidden: Hidden, total: int, name: str = "") -> Con
         (wanted.managed, hidden.others, "by ours only"),
     )
     if any(on for on, _, _ in why):
-        parts.append((f"{total - hidden.total} of {total}", "bold"))
-        told = ", ".join(f"{count} {by}" for on, count, by in why if on)
-        parts += [("   hidden: ", "$dim"), (f"{told}   ", "$text-warning")]
+        told = ", ".join(f"{count} {by}" for _, count, by in why if count)
+        idle = ", ".join(by.removeprefix("by ") for on, count, by in why if on and not count)
+        parts.append((f"{total - hidden.total} of {total}   ", "bold"))
+        parts += [("hidden: ", "$dim"), (f"{told}   ", "$text-warning")] if told else []
+        parts += [(f"{idle}: {'no more hidden' if told else 'nothing hidden'}   ", "$dim")] if idle and total else []
     if wanted.group:
         parts += [("groups: ", "$dim"), (clean(wanted.group.replace(LABEL, "label "), cap=60), "")]
     return Content.assemble(*parts)
@@ -100,35 +112,53 @@ def counts(state: FleetState) -> list[Part]:
         if count := found.count(status):  # 0.1 ms for 10,000: hashing them takes 5
             glyph, style = STATUS[status]
             parts += [(f"{glyph} {count} {status}", STYLES[style]), ("  ", "")]
+    if not parts and not any(one.ok for one in state.health.values()):
+        return [("connecting…", "$dim")] if state.connecting else [("what runs is not known", STYLES["error"])]
     return parts or [("connecting…" if state.connecting else "no sandboxes", "$dim")]
 
 
 def justified(left: list[Part], right: list[Part], width: int) -> list[Part]:
-    """The left parts, a gap, and the right ones at the end; left ones that do not fit are left out."""
+    """The left parts, a gap, and the right ones at the end; the left ones are cut where there is no room."""
     room = width - sum(cell_len(text) for text, _ in right) - 1
     used = 0
     kept: list[Part] = []
     for text, style in left:
         if used + cell_len(text.rstrip()) > room:
-            kept.append(("…", "$dim"))
-            used += 1
+            cut = set_cell_size(text, max(0, room - used - 1)).rstrip() if room - used > _WORTH else ""
+            kept += [(cut, style), ("…", "$dim")]
+            used += cell_len(cut) + 1
             break
         kept.append((text, style))
         used += cell_len(text)
     return [*kept, (" " * max(1, room + 1 - used), ""), *right]
 
 
-def backends_line(backends: Iterable[BackendHealth]) -> Content:
-    """Every backend with its health, the worst said first where there is no room for all reasons."""
+def backends_line(backends: Iterable[BackendHealth], width: int = 10_000, key: str = "b") -> Content:
+    """Every backend with its health, those that answer first; where reasons are cut, the key that tells all of them."""
     parts: list[Part] = []
+    whole = True
     for health in sorted(backends, key=lambda one: not one.ok and one.state is not HealthState.CONNECTING):
         glyph, style = HEALTH[health.state]
         parts += [(f"{glyph} ", STYLES[style]), (backend_name(health), "$foreground")]
         parts.append((f" {health.state}", STYLES[style]))
         if health.state is HealthState.UNAVAILABLE and health.reason:
-            parts.append((f": {clean(health.reason, cap=60)}", "$dim"))
+            reason = clean(health.reason)
+            whole = whole and len(reason) <= _REASON
+            parts.append((f": {reason if len(reason) <= _REASON else f'{reason[: _REASON - 1].rstrip()}…'}", "$dim"))
         parts.append(("   ", ""))
-    return Content.assemble(*(parts or [("looking for backends…", "$dim")]))
+    if not parts:
+        return Content.styled("looking for backends…", "$dim")
+    del parts[-1]
+    if whole and _cells(parts) <= width:
+        return Content.assemble(*parts)
+    more: list[Part] = [("   ", ""), (key, "bold $primary"), (" tells all", "$dim")] if key else []
+    return Content.assemble(
+        *(justified(parts, more[1:], width) if _cells([*parts, *more]) > width else [*parts, *more])
+    )
+
+
+def _cells(parts: list[Part]) -> int:
+    return sum(cell_len(text) for text, _ in parts)
 
 
 def backend_name(health: BackendHealth) -> str:

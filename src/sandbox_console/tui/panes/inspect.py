@@ -19,8 +19,10 @@ from sandbox_console.errors import ConsoleError, Unsupported
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
+from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain, plain_text
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.showing import put_note
 
 MOST = 20_000
@@ -40,13 +42,16 @@ class InspectPane(Vertical):
     InspectPane > Input { display: none; height: 3; border: round $primary; }
     InspectPane > Input.-asking { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "ask_search", "Search"),
-        Binding("n", "next(1)", "Next match", show=False),
-        Binding("N", "next(-1)", "Previous match", show=False),
-        Binding("r", "raw", "Raw or tree"),
-        Binding("R", "again", "Ask anew", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "inspect",
+        [
+            Binding("slash", "ask_search", "Search"),
+            Binding("n", "next(1)", "Next match", show=False),
+            Binding("N", "next(-1)", "Previous match", show=False),
+            Binding("r", "raw", "Raw or tree"),
+            Binding("R", "again", "Ask anew", show=False),
+        ],
+    )
 
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -124,7 +129,8 @@ class InspectPane(Vertical):
         if self._matches:
             self._close()
             self.action_next(1)
-            self.notify(f"{len(self._matches)} found; n and N go on.")
+            onward = [key_of(self, f"inspect-{to}-match", usual) for to, usual in (("next", "n"), ("previous", "N"))]
+            self.notify(f"{len(self._matches)} found; {' and '.join(filter(None, onward)) or 'no key'} go on.")
         elif wanted:
             event.input.border_subtitle = "not found"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sandbox_console.service import Console
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sandbox_console.tui.panes.spec import SpecPane
     from sandbox_console.tui.panes.stats import StatsPane
 
-    Pane = AuditPane | EgressPane | EventsPane | FilesPane | InspectPane | ProcessesPane | SpecPane | StatsPane
+    Pane: TypeAlias = AuditPane | EgressPane | EventsPane | FilesPane | InspectPane | ProcessesPane | SpecPane | StatsPane
 
 
 def make_pane(tab: str, console: Console, consent: Asking) -> Pane:

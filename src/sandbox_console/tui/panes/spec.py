@@ -21,6 +21,7 @@ from sandbox_console.service import Console
 from sandbox_console.tui.formdata import shown_value
 from sandbox_console.tui.hanging import hanging
 from sandbox_console.tui.panes.look import Look
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.showing import put
 from sandbox_console.tui.widgets.table_layout import fit_cell
 from sandbox_console.tui.words import DASH
@@ -35,12 +36,15 @@ class SpecPane(VerticalScroll, can_focus=True):
     DEFAULT_CSS = (
         "SpecPane { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; } SpecPane > Static { height: auto; }"
     )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("k", "scroll_up", "Up", show=False),
-        Binding("j", "scroll_down", "Down", show=False),
-        Binding("g", "scroll_home", "Top", show=False),
-        Binding("G", "scroll_end", "End", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "spec",
+        [
+            Binding("k", "scroll_up", "Up", show=False),
+            Binding("j", "scroll_down", "Down", show=False),
+            Binding("g", "scroll_home", "Top", show=False),
+            Binding("G", "scroll_end", "End", show=False),
+        ],
+    )
 
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -34,6 +34,8 @@ TABS = (
     Tab("inspect", "Inspect", "", "#inspect-tree"),
 )
 _SHORT = {"processes": "Procs"}
+_LEAST = 4
+"""Cells of a tab that is not looked at, where there is no room for all their names."""
 
 
 def tab_keys() -> Iterator[tuple[str, Tab]]:
@@ -59,7 +61,10 @@ class TabBar(Widget):
         wide = [(tab, f" {digit} {tab.title} ") for digit, tab in tab_keys()]
         if sum(len(label) + 1 for _, label in wide) <= self.size.width:
             return wide
-        return [(tab, f"{digit}{_SHORT.get(tab.id, tab.title)}") for digit, tab in tab_keys()]
+        close = [(tab, f"{digit}{_SHORT.get(tab.id, tab.title)}") for digit, tab in tab_keys()]
+        if sum(len(label) + 1 for _, label in close) <= self.size.width:
+            return close
+        return [(tab, label if tab.id == self.current else label[:_LEAST]) for tab, label in close]
 
     def render(self) -> Content:
         parts: list[tuple[str, str]] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sandbox_console.tui.screens.main import MainScreen
 
 Part = tuple[str, str]
-_LABEL, _SIDE = 14, 40
+_LABEL, _SIDE, _LEAST_SIDE = 14, 40, 16
 
 
 async def merge_logs(screen: MainScreen, fleet: Sequence[Sandbox], marked: Sequence[Sandbox]) -> None:
@@ -66,31 +66,36 @@ def compare(screen: MainScreen, marked: Sequence[Sandbox], selected: Sandbox | N
             return
         pair = [first, selected]
     screen.compared = None
-    screen.app.push_screen(TextScreen("Compare", compare_words(*pair)))
+    left, right = pair
+    screen.app.push_screen(TextScreen("Compare", lambda width: compare_words(left, right, width)))
 
 
-def compare_words(left: Sandbox, right: Sandbox) -> Content:
-    """What differs first, then what is the same."""
+def compare_words(left: Sandbox, right: Sandbox, width: int = 0) -> Content:
+    """What differs first, then what is the same; the sides share ``width`` cells."""
+    side = max(_LEAST_SIDE, (width - _LABEL - 2) // 2) if width else _SIDE
     rows = list(_rows(left, right))
     differ = [row for row in rows if row[1] != row[2]]
     same = [row for row in rows if row[1] == row[2] and row[1] != DASH]
-    parts: list[Part] = [(fit_cell("", _LABEL, "left"), ""), *_heads(left, right)]
+    parts: list[Part] = [(fit_cell("", _LABEL, "left"), ""), *_heads(left, right, side)]
     parts += [(f"\nDiffers ({len(differ)})\n", "bold $text-warning")]
-    parts += [part for row in differ for part in _beside(*row)]
+    parts += [part for row in differ for part in _beside(*row, side)]
     parts += [(f"\nThe same ({len(same)})\n", "bold $dim")]
     parts += [(fit_cell(name, _LABEL, "left") + f"{value}\n", "$dim") for name, value, _ in same]
     return Content.assemble(*parts)
 
 
-def _heads(left: Sandbox, right: Sandbox) -> list[Part]:
+def _heads(left: Sandbox, right: Sandbox, side: int) -> list[Part]:
     names = [f"{shown_name(one)} {ascii_id(one.ref.id)[:8]}" for one in (left, right)]
-    return [(fit_cell(names[0], _SIDE, "left") + "  ", "bold $primary"), (f"{names[1]}\n", "bold $primary")]
+    return [
+        (fit_cell(names[0], side, "left") + "  ", "bold $primary"),
+        (f"{fit_cell(names[1], side, 'left')}\n", "bold $primary"),
+    ]
 
 
-def _beside(name: str, left: str, right: str) -> Iterator[Part]:
+def _beside(name: str, left: str, right: str, side: int) -> Iterator[Part]:
     yield fit_cell(name, _LABEL, "left"), "bold"
-    if len(left) <= _SIDE:
-        yield fit_cell(left, _SIDE, "left") + "  ", ""
+    if len(left) <= side and len(right) <= side:
+        yield fit_cell(left, side, "left") + "  ", ""
         yield f"{right}\n", ""
     else:
         yield f"{left}\n{' ' * _LABEL}", ""

@@ -20,6 +20,7 @@ from sandbox_console.tui.command_lines import bulk_command
 from sandbox_console.tui.offers import Verb
 from sandbox_console.tui.panes.audit import entry_words
 from sandbox_console.tui.safety import plain
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put
@@ -144,13 +145,16 @@ class BulkScreen(Screen[None]):
     BulkScreen FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
     BulkScreen Footer { height: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "again", "Again"),
-        Binding("x", "stop", "No more"),
-        Binding("c", "copy", "Copy"),
-        Binding("escape,q,J", "leave", "Back"),
-        Binding("question_mark", "app.help", "Help"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "results",
+        [
+            Binding("r", "again", "Again"),
+            Binding("x", "stop", "No more"),
+            Binding("c", "copy", "Copy"),
+            Binding("escape,q,J", "leave", "Back"),
+            Binding("question_mark", "app.help", "Help"),
+        ],
+    )
 
     def __init__(self, run: BulkRun, console: Console, again: Callable[[Verb, Sequence[Sandbox]], object]) -> None:
         super().__init__()

@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button
 
 from sandbox_console.tui.columns import BY_KEY, LEAST_WIDTH, MOST_WIDTH, Chosen
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.widgets.table import FleetTable, Row
 from sandbox_console.tui.widgets.table_layout import Column
 
@@ -22,8 +23,9 @@ ALWAYS = ("state", "name")
 _TABLE = (
     Column("shown", "SHOWN", 7, 7, priority=0),
     Column("column", "COLUMN", 10, 20, priority=0, flex=True),
-    Column("width", "WIDTH", 6, 10, priority=0, align="right"),
+    Column("width", "WIDTH", 6, 9, priority=0, align="right"),
 )
+_NAMES = {"secrets": "secrets", "restarts": "restarts", "memory": "memory", "net": "network"}
 _BUTTONS = (
     ("shown", "Show, hide", "show"), ("up", "▲ Up", "shift(-1)"), ("down", "▼ Down", "shift(1)"),
     ("narrow", "− Narrow", "size(-1)"), ("wide", "+ Wide", "size(1)"), ("usual", "Usual", "usual"),
@@ -41,18 +43,23 @@ class ColumnsScreen(ModalScreen[None]):
         border-title-color: $primary; border-subtitle-color: $text-muted;
     }
     ColumnsScreen Horizontal { height: 1; margin-top: 0; }
-    ColumnsScreen Button { min-width: 6; width: auto; height: 1; border: none; margin-right: 1; padding: 0 1; }
+    ColumnsScreen Button {
+        min-width: 4; width: auto; height: 1; border: none; margin-right: 1; padding: 0; line-pad: 1;
+    }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space,enter", "show", "Show, hide"),
-        Binding("shift+up,K", "shift(-1)", "Up"),
-        Binding("shift+down,J", "shift(1)", "Down"),
-        Binding("minus,left", "size(-1)", "Narrower"),
-        Binding("plus,right,equals_sign", "size(1)", "Wider"),
-        Binding("0", "own", "Its own width"),
-        Binding("u", "usual", "The usual ones"),
-        Binding("escape,q,comma", "done", "Done"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "columns",
+        [
+            Binding("space,enter", "show", "Show, hide"),
+            Binding("shift+up,K", "shift(-1)", "Up"),
+            Binding("shift+down,J", "shift(1)", "Down"),
+            Binding("minus,left", "size(-1)", "Narrower"),
+            Binding("plus,right,equals_sign", "size(1)", "Wider"),
+            Binding("0", "own", "Its own width"),
+            Binding("u", "usual", "The usual ones"),
+            Binding("escape,q,comma", "done", "Done"),
+        ],
+    )
 
     def __init__(self, chosen: Chosen, change: Callable[[Chosen], None]) -> None:
         super().__init__()
@@ -62,7 +69,7 @@ class ColumnsScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = Content("Columns")
-            box.border_subtitle = Content("Space shows  Shift+↑↓ moves  ←→ width  0 own")
+            box.border_subtitle = Content("Space  Shift+↑↓  ←→  0 own width  Esc")
             yield ColumnTable(_TABLE, id="columns-table")
             for part in (_BUTTONS[:4], _BUTTONS[4:]):
                 with Horizontal():
@@ -81,8 +88,8 @@ class ColumnsScreen(ModalScreen[None]):
         rows = []
         for key in order:
             shown = key in self.chosen.keys
-            width = str(widths[key]) if key in widths else "by itself"
-            cells = ("✓" if shown else "", BY_KEY[key].title.lower(), width)
+            width = str(widths[key]) if key in widths else "own"
+            cells = ("✓" if shown else "", _NAMES.get(key, BY_KEY[key].title.lower()), width)
             rows.append(Row(key, cells, ("ok", "" if shown else "dim", "dim")))
         self.query_one(FleetTable).set_rows(rows)
 

@@ -26,6 +26,7 @@ from sandbox_console.tui.flows import ANEW, LIVE, Flows
 from sandbox_console.tui.formdata import FIELDS, Field, parse, texts_of
 from sandbox_console.tui.panes.plan import plan_words
 from sandbox_console.tui.safety import plain
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.fields import FormRow, TickBox
 from sandbox_console.tui.showing import put, put_note
@@ -71,12 +72,15 @@ class FormScreen(Screen[None]):
     FormScreen #status { width: 1fr; height: auto; max-height: 3; }
     FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "submit", "Create/Apply", priority=True),
-        Binding("escape", "close", "Close"),
-        Binding("down", "app.focus_next", "Next field"),
-        Binding("up", "app.focus_previous", "Field before", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "form",
+        [
+            Binding("ctrl+s", "submit", "Create/Apply", priority=True),
+            Binding("escape", "close", "Close"),
+            Binding("down", "app.focus_next", "Next field"),
+            Binding("up", "app.focus_previous", "Field before", show=False),
+        ],
+    )
 
     def __init__(self, console: Console, work: Work, flows: Flows, sandbox: Sandbox | None = None,
                  fixed: Mapping[str, str] | None = None) -> None:  # fmt: skip

@@ -15,6 +15,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.tui.command_lines import command_line
 from sandbox_console.tui.host_flow import place_words, short_image
 from sandbox_console.tui.pulls import Place
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.holdings import HoldingsScreen
 from sandbox_console.tui.screens.menu import Choice
 from sandbox_console.tui.showing import put_note
@@ -30,13 +31,16 @@ _USERS_NAMED = 3
 class ImagesScreen(HoldingsScreen[Image]):
     """A row for each name. What is pulled goes on when the screen is left."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "pull", "Pull"),
-        Binding("x", "cancel_pull", "Cancel a pull"),
-        Binding("ctrl+d,delete", "remove", "Remove"),
-        Binding("P", "prune", "Prune"),
-        Binding("c", "copy_name", "Copy its name", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "images",
+        [
+            Binding("p", "pull", "Pull"),
+            Binding("x", "cancel_pull", "Cancel a pull"),
+            Binding("ctrl+d,delete", "remove", "Remove"),
+            Binding("P", "prune", "Prune"),
+            Binding("c", "copy_name", "Copy its name", show=False),
+        ],
+    )
     TITLE_WORDS = "Images"
     EMPTY = "No images yet. p pulls one."
     CAPABILITY = Capability.IMAGES

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Footer, Static
+from textual.widgets import Footer, Input, Static
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Console, find_paths
@@ -287,6 +287,8 @@ class MainScreen(ListActions, Screen[None]):
         self.toggle_class("-detail")
         if self.has_class("-detail"):
             self._open_detail()
+        if action == "filter":
+            return not isinstance(self.focused, Input)  # which takes the key: it is no hint there
         else:
             self._show_detail()
             self.focus_list()

@@ -20,6 +20,7 @@ from sandbox_console.tui import pulse
 from sandbox_console.tui.chain import chain_words
 from sandbox_console.tui.panes.stats import CPU, MEMORY
 from sandbox_console.tui.safety import plain
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.showing import put
 from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.widgets.graph import Graph
@@ -44,13 +45,16 @@ class PulseScreen(Screen[None]):
     PulseScreen > #pulse-audit { height: auto; max-height: 3; padding: 0 1; }
     PulseScreen Footer { height: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b", "app.backends", "Backends"),
-        Binding("i", "app.egress", "Egress inbox"),
-        Binding("h", "app.audit", "Audit"),
-        Binding("escape,q,u", "dismiss", "Back"),
-        Binding("question_mark", "app.help", "Help"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "pulse",
+        [
+            Binding("b", "app.backends", "Backends"),
+            Binding("i", "app.egress", "Egress inbox"),
+            Binding("h", "app.audit", "Audit"),
+            Binding("escape,q,u", "dismiss", "Back"),
+            Binding("question_mark", "app.help", "Help"),
+        ],
+    )
 
     def __init__(
         self, console: Console, history: pulse.History, state: Callable[[], FleetState], clock: Callable[[], float]

@@ -16,6 +16,7 @@ from sandbox_console.tui.command_lines import command_line
 from sandbox_console.tui.host_flow import place_words
 from sandbox_console.tui.offers import NAMINGS
 from sandbox_console.tui.pulls import Place
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.holdings import HoldingsScreen
 from sandbox_console.tui.screens.menu import Choice
 from sandbox_console.tui.widgets.table import FleetTable
@@ -27,11 +28,14 @@ from sandbox_console.tui.words import DASH, shown_name, size, span
 class SnapshotsScreen(HoldingsScreen[Snapshot]):
     """Enter makes a sandbox of one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "take", "Take of the selected sandbox"),
-        Binding("enter", "restore", "Restore"),
-        Binding("ctrl+d,delete", "remove", "Remove"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "snapshots",
+        [
+            Binding("n", "take", "Take of the selected sandbox"),
+            Binding("enter", "restore", "Restore"),
+            Binding("ctrl+d,delete", "remove", "Remove"),
+        ],
+    )
     TITLE_WORDS = "Snapshots"
     EMPTY = "No snapshots yet. n takes one of the sandbox selected in the list."
     CAPABILITY = Capability.SNAPSHOT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -39,10 +40,12 @@ class TextScreen(ModalScreen[None]):
         Binding("G,end", "scroll(100000)", "End", show=False),
     ]
 
-    def __init__(self, title: str, content: Content) -> None:
+    def __init__(self, title: str, content: Content | Callable[[int], Content]) -> None:
+        """``content`` may go by the cells that a line has."""
         super().__init__()
         self._title = title
-        self._text = content
+        self._made = content
+        self._text = content if isinstance(content, Content) else content(0)
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -50,6 +53,16 @@ class TextScreen(ModalScreen[None]):
             box.border_subtitle = Content("Esc closes")
             with VerticalScroll():
                 yield Static(self._text, markup=False)
+
+    def on_resize(self) -> None:
+        if not isinstance(self._made, Content):
+            self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        for text in self.query(Static):
+            if not isinstance(self._made, Content) and (width := text.content_size.width):
+                self._text = self._made(width)
+                text.update(self._text)
 
     def action_scroll(self, lines: int) -> None:
         """Move over the text."""

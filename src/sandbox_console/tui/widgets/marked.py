@@ -31,7 +31,7 @@ class MarkedTable(FleetTable):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"table--mark", "table--marked"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "mark", "Mark", show=False, id="mark"),
+        Binding("space", "mark", "Mark; fold a group", show=False, id="mark"),
         Binding("ctrl+@,ctrl+space", "mark_range", "Mark up to here", show=False, id="mark-range"),
         Binding("asterisk,ctrl+a", "mark_all", "Mark all shown", show=False, id="mark-all"),
         Binding("shift+down", "mark_step(1)", "Mark, next", show=False, id="mark-down"),
@@ -67,10 +67,12 @@ class MarkedTable(FleetTable):
         self._marks_changed()
 
     def action_mark(self) -> None:
-        """Mark the row under the cursor, or take its mark away."""
+        """Mark the row under the cursor, or take its mark away; a group's head is closed or opened."""
         if isinstance(key := self.cursor_key, SandboxRef):
             self.marks.toggle(key)
             self._marks_changed()
+        elif key is not None:
+            self.action_choose()
 
     def action_mark_range(self) -> None:
         """Mark all from the row marked last to this one."""

@@ -69,7 +69,7 @@ class FleetTable(ScrollView, can_focus=True):
         Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
         Binding("home,g", "go(0)", "First", show=False),
         Binding("end,G", "go(-1)", "Last", show=False),
-        Binding("enter", "choose", "Open", show=False),
+        Binding("enter", "choose", "Open; fold a group", show=False),
         Binding("left", "sideways(-1)", "Close, left", show=False),
         Binding("right", "sideways(1)", "Open, right", show=False),
     ]
