@@ -285,6 +285,7 @@ class MainScreen(ListActions, Screen[None]):
     def action_fullscreen(self) -> None:
         """Give the whole screen to the detail, or take it back."""
         self.toggle_class("-detail")
+        self.remove_class("-for-lack-of-room")
         if self.has_class("-detail"):
             self._open_detail()
         if action == "filter":
@@ -294,7 +295,6 @@ class MainScreen(ListActions, Screen[None]):
             self.focus_list()
 
     def action_tab(self, tab: str) -> None:
-        self.remove_class("-for-lack-of-room")
         """Look at a tab of the detail."""
         self.detail.pick(tab)
         self._open_detail()
