@@ -280,6 +280,8 @@ class MainScreen(ListActions, Screen[None]):
         self.action_back()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        if action == "filter":
+            return not isinstance(self.focused, Input)  # which takes the key: it is no hint there
         return action != "leave_terminal" or self.detail.shells.in_terminal
 
     def action_fullscreen(self) -> None:
@@ -288,8 +290,6 @@ class MainScreen(ListActions, Screen[None]):
         self.remove_class("-for-lack-of-room")
         if self.has_class("-detail"):
             self._open_detail()
-        if action == "filter":
-            return not isinstance(self.focused, Input)  # which takes the key: it is no hint there
         else:
             self._show_detail()
             self.focus_list()
