@@ -1,4 +1,4 @@
-"""Make screenshots/ from the real app on real sandboxes: bubblewrap, and Docker where a private engine can run.
+"""Make screenshots/ from the real app on real sandboxes: bubblewrap, and Docker and microVMs where they can run.
 
 Everything happens in a folder of its own, and is removed at the end. Usage: ``make screenshots``.
 """
@@ -23,6 +23,7 @@ os.environ["TEXTUAL_ANIMATIONS"] = "none"
 
 from playwright.async_api import Browser, async_playwright  # noqa: E402
 from tests.support.engine import IMAGE, DockerEngine  # noqa: E402
+from tests.support.microvm import parts  # noqa: E402
 from tests.support.require import missing  # noqa: E402
 from textual.pilot import Pilot  # noqa: E402
 
@@ -200,6 +201,17 @@ async def make(backends: list[str]) -> None:
         await browser.close()
 
 
+def microvms() -> None:
+    """MicroVMs, containers and namespaces in one list, off the test that drives the emulated machine from outside."""
+    if lacking := parts.missing():
+        print(f"no screenshots/microvms.png: not installed: {', '.join(lacking)} (scripts/setup microvm)")
+        return
+    environment = os.environ | {"REQUIRE": "machine,docker,chromium", "PICTURE": str(OUT / "microvms.png")}
+    test = "tests/microsandbox/test_outside.py"
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "-k", "browser", test], env=environment, check=True)
+    print("screenshots/microvms.png")
+
+
 def main() -> None:
     """Set up, shoot, clean up."""
     OUT.mkdir(exist_ok=True)
@@ -210,6 +222,7 @@ def main() -> None:
             asyncio.run(make(["bubblewrap", "docker"] if docker else ["bubblewrap"]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    microvms()
     if shutil.which("optipng"):
         subprocess.run(["optipng", "-quiet", *OUT.glob("*.png")], check=True)
 

@@ -27,11 +27,12 @@ DOCKER = "10.0.2.100:2375"
 HOME = "/rw/outside"
 SIZE = (36, 130)
 PATIENCE_S = 120.0
-# The console with more patience: emulated, a list may take longer than a backend is given.
+# The console with more patience: emulated, an answer may take longer than a backend is given.
 CONSOLE = """
 import sys
+from sandbox_console.backends.docker import connection
 from sandbox_console.service import fleet
-fleet.ANSWER_S = 100.0
+connection.PROBE_S = fleet.ANSWER_S = 100.0
 from sandbox_console.__main__ import main
 sys.exit(main())
 """
