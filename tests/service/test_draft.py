@@ -105,6 +105,8 @@ def test_recorded_traffic_under_a_draft_beside_the_rules_in_force():
     def changes(*draft):
         found = replay(traffic.tallies, [EgressRule(one) for one in draft], rules=rules, now=NOW)
         assert {one.host: one.count for one in found}["acme.org"] == 2
+        passing = {one.host: one.address_rule for one in found if one.would}
+        assert passing.get("db.acme.org") in (None, draft[2]), "also the rule for its address decides"
         return {one.host: one.change for one in found if one.change}
 
     assert changes("acme.org", "*.acme.org", "10.1.0.0/16", "late.example") == {}

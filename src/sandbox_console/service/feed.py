@@ -87,7 +87,7 @@ class Replayed:
     """A host and port of recorded traffic under a draft, and how often it was asked for.
 
     ``was`` is what was decided then, ``present`` what the rules in force say now (where they are not given: ``was``),
-    ``would`` the draft. ``rule`` and ``reason`` are the draft's.
+    ``would`` the draft. ``rule`` and ``reason`` are the draft's; ``address_rule`` is what lets a private address pass.
     """
 
     host: str
@@ -98,6 +98,7 @@ class Replayed:
     would: bool
     rule: str
     reason: str
+    address_rule: str = ""
 
     @property
     def change(self) -> str:
@@ -156,9 +157,9 @@ def _replayed(
     record: EgressRecord, count: int, draft: Sequence[EgressRule], rules: Sequence[EgressRule] | None, now: float | None
 ) -> Replayed:
     was = record.allowed or record.reason in _PASSED
-    said = _said(record, draft, now)
-    present = was if rules is None else _said(record, rules, now).allowed
-    return Replayed(record.host, record.port, max(1, count), was, present, said.allowed, said.rule, said.reason)
+    said, at = _said(record, draft, now)
+    present = was if rules is None else _said(record, rules, now)[0].allowed
+    return Replayed(record.host, record.port, max(1, count), was, present, said.allowed, said.rule, said.reason, at)
 
 
 _PASSED = ("unreachable", "unresolvable", "timeout", "too_many", "revoked")
@@ -167,13 +168,14 @@ _RULED = ("not_allowed", "denied", "no_policy", "not_global")
 """Refusals that other rules could make an allow of."""
 
 
-def _said(record: EgressRecord, rules: Sequence[EgressRule], now: float | None) -> EgressVerdict:
+def _said(record: EgressRecord, rules: Sequence[EgressRule], now: float | None) -> tuple[EgressVerdict, str]:
+    """What rules decide, and the rule that lets the address pass where one has to."""
     if not record.allowed and record.reason not in (*_PASSED, *_RULED):
-        return EgressVerdict(False, record.reason)
+        return EgressVerdict(False, record.reason), ""
     said = verdict(rules, record.host, record.port, now=now)
     address = parse_address(record.address) if said.allowed else None
     if address is None:  # it never came to one
-        return said if record.reason != "not_global" else EgressVerdict(False, record.reason)
+        return (said if record.reason != "not_global" else EgressVerdict(False, record.reason)), ""
     live = rules if now is None else in_force(rules, now)
     at = address_verdict(live, address, record.port, own=record.reason == "not_global")
-    return said if at.allowed else at
+    return (said, at.rule) if at.allowed else (at, "")

@@ -94,8 +94,9 @@ def marks(trial: Trial, rules: Sequence[EgressRule], refused: Mapping[int, str])
     """For each line of the draft what stands beside it: its problem, or what it decides. ``refused`` by the policy."""
     hits: dict[tuple[str, Effect], int] = {}
     for one in trial.replayed:
-        key = one.rule, Effect.ALLOW if one.would else Effect.DENY
-        hits[key] = hits.get(key, 0) + one.count
+        effect = Effect.ALLOW if one.would else Effect.DENY
+        for key in {(one.rule, effect), (one.address_rule, effect)}:
+            hits[key] = hits.get(key, 0) + one.count
     present = {(rule.pattern, rule.effect, rule.until) for rule in rules}
     return [_mark(line, hits, present, refused.get(at, "")) for at, line in enumerate(trial.lines)]
 

@@ -36,7 +36,7 @@ from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put, put_note
 from sandbox_console.tui.widgets.table import FleetTable
 from sandbox_console.tui.widgets.table_layout import fit_cell
-from sandbox_console.tui.words import STATUS, shown_name
+from sandbox_console.tui.words import STATUS, place, shown_name
 
 CHECK_S = 0.2
 
@@ -85,7 +85,9 @@ class EgressDraftScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="draft-title", markup=False)
         if len(self._drafts) > 1:
-            names = [(plain(shown_name(one.sandbox)), ref) for ref, one in self._drafts.items()]
+            names = [
+                (plain(f"{shown_name(one.sandbox)}   {place(one.sandbox)}"), ref) for ref, one in self._drafts.items()
+            ]
             yield Select(names, value=self._draft.sandbox.ref, allow_blank=False, compact=True, id="draft-of")
         with Horizontal(id="draft"):
             yield TextArea(soft_wrap=False, show_line_numbers=True, compact=True, disabled=True, id="draft-text")
