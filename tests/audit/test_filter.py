@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import threading
 
 import pytest
 from tests.audit.conftest import SMALL, spoil
@@ -13,6 +14,7 @@ from sandbox_console.audit import query, summary
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal, summarised
 from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.reading import ask
 from sandbox_console.audit.retention import Keep
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditQuery, Outcome
@@ -136,6 +138,20 @@ async def test_only_a_sealed_segment_is_summarised_and_retention_takes_its_summa
     there = {layout.summary(index) for index in layout.indices()[:-1]}
     assert set(layout.folder.glob("*.grams")) == there
     assert len(there) == 1
+
+
+async def test_a_query_that_nobody_waits_for_ends(segmented):
+    begun = threading.Event()
+
+    def endless(db):
+        begun.set()
+        db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n").fetchone()
+
+    task = asyncio.create_task(ask(segmented, endless))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 30)
 
 
 async def test_a_text_too_long_to_look_for_is_refused(segmented):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from sandbox_console.audit import schema
 from sandbox_console.audit.store import unavailable
 from sandbox_console.audit.thread import connect, unit
 from sandbox_console.errors import AuditUnavailable
+from sandbox_console.model.waiting import to_the_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,14 +30,13 @@ async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
             yield None
             return
         db = await _connect(path)
+        hurry = True
         try:
             await unit(db, lambda: schema.refuse_newer(db._conn))  # noqa: SLF001
             yield db
-        except BaseException:
-            db._conn.interrupt()  # noqa: SLF001 - from any thread: nobody waits for the answer of what runs there now
-            raise
+            hurry = False
         finally:
-            await db.close()
+            await to_the_end(_close(db, hurry=hurry))
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may have damaged texts
         raise unavailable(error, path) from error
 
@@ -49,6 +50,16 @@ async def ask(
     """
     async with reading(path) as db:
         return None if db is None else await unit(db, lambda: function(db._conn, *args, **named))  # noqa: SLF001
+
+
+async def _close(db: aiosqlite.Connection, *, hurry: bool) -> None:
+    """Close; in a hurry nobody waits for the answer of what still runs, and it is ended."""
+    closing = asyncio.ensure_future(db.close())
+    while hurry and not closing.done():
+        with suppress(sqlite3.Error, ValueError):  # closed by now
+            db._conn.interrupt()  # noqa: SLF001 - again and again: between two statements it does nothing
+        await asyncio.wait([closing], timeout=0.02)
+    await closing
 
 
 async def _connect(path: Path) -> aiosqlite.Connection:

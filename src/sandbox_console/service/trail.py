@@ -78,6 +78,10 @@ class Trail:
         """Attempts with their ends, newest first."""
         return await query.entries(self.path, wanted)
 
+    async def newest(self) -> int:
+        """The seq of the newest row: while it stays, nothing is new."""
+        return await query.newest(self.path)
+
     async def entry(self, seq: int) -> AuditEntry:
         """One attempt. Raises NotFound."""
         return await query.entry(self.path, seq)

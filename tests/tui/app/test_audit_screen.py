@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
@@ -12,6 +13,7 @@ from textual.widgets import Input
 from sandbox_console.audit import anchors, rows
 from sandbox_console.errors import AuditUnavailable, BackendError
 from sandbox_console.model.action import Exec, Pause, Remove, Start, Stop
+from sandbox_console.model.audit import Outcome
 from sandbox_console.service import Consent
 from sandbox_console.tui.screens.audit import AuditScreen
 from sandbox_console.tui.screens.text import TextScreen
@@ -76,6 +78,46 @@ async def test_new_rows_come_by_themselves(opened):
         await until(pilot, lambda: shown(app)[0] == "start")
 
 
+async def test_an_end_far_behind_the_newest_rows_is_seen(opened):
+    async with opened() as (app, pilot):
+        journal = await app.service.trail.journal()
+        permit = await journal.begin("exec", "fake", str(A), {})
+        for _ in range(25):
+            await journal.refuse("exec", "fake", str(A), {}, Outcome.DENIED, {})
+        await until(pilot, lambda: len(shown(app)) == 30)
+        row = next(row for row in app.screen.query_one(FleetTable).rows if row.key == permit.audit_id)
+        assert "in flight" in row.cells[3]
+        await journal.finish(permit, Outcome.TIMED_OUT, 1, {})
+        await until(pilot, lambda: any("timed_out" in row.cells[3] for row in app.screen.query_one(FleetTable).rows))
+
+
+async def test_typing_ends_an_older_query_and_the_clock_does_not(opened, monkeypatch):
+    monkeypatch.setattr("sandbox_console.tui.screens.audit.LOOK_S", 0.05)
+    asked, ended, looks = [], [], []
+    async with opened() as (app, pilot):
+        history = app.service.history
+
+        async def slow(query):
+            asked.append(query.text)
+            try:
+                if query.text == "e":
+                    await asyncio.Event().wait()
+                return await history(query)
+            except asyncio.CancelledError:
+                ended.append(query.text)
+                raise
+
+        monkeypatch.setattr(app.service, "history", slow)
+        await pilot.press("slash", "e")
+        await until(pilot, lambda: asked == ["e"])
+        app.screen.set_interval(0.05, lambda: looks.append(1))
+        await until(pilot, lambda: len(looks) > 5)
+        assert (asked, ended) == (["e"], []), "it takes longer than the interval, and goes on"
+        await pilot.press("c", "h", "o")
+        await until(pilot, lambda: shown(app) == ["exec"])
+        assert ended[0] == "e"
+
+
 async def test_filters_narrow_it_and_say_what_they_do_not_understand(opened):
     async with opened() as (app, pilot):
         await pilot.press("x")
@@ -129,10 +171,10 @@ async def test_a_broken_chain_is_told_in_red(opened, monkeypatch):
 async def test_an_unreadable_log_says_why(opened, monkeypatch):
     async with opened() as (app, pilot):
 
-        async def fail(_):
+        async def fail():
             raise AuditUnavailable("the disk is gone")
 
-        monkeypatch.setattr(app.service, "history", fail)
+        monkeypatch.setattr(app.service.trail, "newest", fail)
         await until(pilot, lambda: "the disk is gone" in screen_text(app))
 
 
