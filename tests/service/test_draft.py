@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox_console.egress.decide import verdict
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import Traffic, change_to, read_draft, replay, write_draft
@@ -80,6 +81,13 @@ def test_the_change_to_a_draft_leads_there_and_leaves_the_rest(rules, draft):
     after = changed(rules, action) if action else rules
     assert terms(after) == terms(draft)
     assert (action is None) == (terms(rules) == terms(draft))
+
+
+@given(LISTS, st.sampled_from(["acme.org", "A.acme.org", "b.a.acme.org.", "10.1.2.3", "pypi.example", "x y", ""]))
+def test_a_replay_says_what_the_rules_say(rules, host):
+    [found] = replay([(1, record(host))], rules, now=NOW + 120)
+    said = verdict(rules, host, 443, now=NOW + 120)
+    assert (found.would, found.reason, found.rule) == (said.allowed, said.reason, said.rule)
 
 
 def record(host, *, allowed=False, port=443, **fields):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sandbox_console.egress.decide import address_verdict, verdict
+from sandbox_console.egress.decide import address_verdict, named, verdict
 from sandbox_console.egress.policy import in_force
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressVerdict
-from sandbox_console.model.hosts import parse_address
+from sandbox_console.model.hosts import HostPattern, parse_address
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.service.egress import key_of
 
 HOSTS_MOST = 2000
 """A guest may ask for any number of names: past this, the host not seen for longest is forgotten, and counted."""
@@ -150,15 +151,38 @@ def replay(
     What was refused for its form (a wrong server name, no TLS) would be so again, whatever the draft. Rules that have
     run out at ``now`` are as none.
     """
-    return [_replayed(record, count, draft, rules, now) for count, record in tallies]
+    tried, present = _Book(draft, now), None if rules is None else _Book(rules, now)
+    return [_replayed(record, count, tried, present) for count, record in tallies]
 
 
-def _replayed(
-    record: EgressRecord, count: int, draft: Sequence[EgressRule], rules: Sequence[EgressRule] | None, now: float | None
-) -> Replayed:
+class _Book:
+    """Rules by what they name: of hundreds only a few can say anything of one of thousands of hosts."""
+
+    def __init__(self, rules: Sequence[EgressRule], now: float | None) -> None:
+        self._rules = rules if now is None else in_force(rules, now)
+        self._named: dict[str, list[int]] = {}
+        self.networks: list[EgressRule] = []
+        for at, rule in enumerate(self._rules):
+            pattern = key_of(rule.pattern)
+            if isinstance(pattern, HostPattern) and pattern.network is None:
+                self._named.setdefault(pattern.host, []).append(at)
+            elif isinstance(pattern, HostPattern):
+                self.networks.append(rule)
+
+    def about(self, host: str) -> Sequence[EgressRule]:
+        """Those that may match a host, in their order."""
+        name = named(host)
+        if parse_address(name) is not None:
+            return self.networks
+        labels = name.split(".")
+        found = [at for start in range(len(labels)) for at in self._named.get(".".join(labels[start:]), ())]
+        return [self._rules[at] for at in sorted(found)]
+
+
+def _replayed(record: EgressRecord, count: int, draft: _Book, rules: _Book | None) -> Replayed:
     was = record.allowed or record.reason in _PASSED
-    said, at = _said(record, draft, now)
-    present = was if rules is None else _said(record, rules, now)[0].allowed
+    said, at = _said(record, draft)
+    present = was if rules is None else _said(record, rules)[0].allowed
     return Replayed(record.host, record.port, max(1, count), was, present, said.allowed, said.rule, said.reason, at)
 
 
@@ -168,14 +192,13 @@ _RULED = ("not_allowed", "denied", "no_policy", "not_global")
 """Refusals that other rules could make an allow of."""
 
 
-def _said(record: EgressRecord, rules: Sequence[EgressRule], now: float | None) -> tuple[EgressVerdict, str]:
+def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
     """What rules decide, and the rule that lets the address pass where one has to."""
     if not record.allowed and record.reason not in (*_PASSED, *_RULED):
         return EgressVerdict(False, record.reason), ""
-    said = verdict(rules, record.host, record.port, now=now)
+    said = verdict(rules.about(record.host), record.host, record.port)
     address = parse_address(record.address) if said.allowed else None
     if address is None:  # it never came to one
         return (said if record.reason != "not_global" else EgressVerdict(False, record.reason)), ""
-    live = rules if now is None else in_force(rules, now)
-    at = address_verdict(live, address, record.port, own=record.reason == "not_global")
+    at = address_verdict(rules.networks, address, record.port, own=record.reason == "not_global")
     return (said, at.rule) if at.allowed else (at, "")

@@ -61,8 +61,7 @@ class EgressFlow:
         if found:
             self._app.push_screen(EgressDraftScreen(self._console, self, self._clock, found))
         else:
-            named = shown_name(sandboxes[0]) if sandboxes else "What is selected"
-            self._app.notify(f"{named} was made without egress: there are no rules to draft.", severity="warning")
+            self._app.notify(_no_draft(sandboxes), severity="warning")
 
     async def apply(self, action: ChangeEgress, draft: Draft) -> Operation | None:
         """Ask whether a draft is to take the place of the rules, and begin it; None where that was not agreed to."""
@@ -88,6 +87,15 @@ class EgressFlow:
             return sandboxes
         found = {other.ref: other for one in sandboxes for other in same_template(one, everyone)}
         return list(found.values())
+
+
+def _no_draft(sandboxes: Sequence[Sandbox]) -> str:
+    if not sandboxes:
+        return "Nothing is selected."
+    name = shown_name(sandboxes[0])
+    if not sandboxes[0].managed:
+        return f"{name}: another tool made it, so its egress is not ours to change."
+    return f"{name} was made without egress: there are no rules to draft."
 
 
 def patterns_of(host: str, port: int, *, allow: bool) -> list[str]:

@@ -71,7 +71,7 @@ def rules_lines(rules: Sequence[EgressRule], now: float) -> list[tuple[str, str]
     for rule in ordered[:RULES_SHOWN]:
         parts += [*_rule_line(rule, now), ("\n", "")]
     if len(ordered) > RULES_SHOWN:
-        parts += [(f"and {len(ordered) - RULES_SHOWN} more: sandbox-console egress show", "$dim"), ("\n", "")]
+        parts += [(f"and {len(ordered) - RULES_SHOWN} more: Ctrl+E shows all", "$dim"), ("\n", "")]
     return parts[:-1]
 
 

@@ -67,6 +67,8 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         Binding("y", "agree", "Confirm"),
         Binding("escape,n", "dismiss(None)", "Cancel"),
         Binding("c,ctrl+y", "copy", "Copy the commands"),
+        Binding("down", "scroll(1)", "Down", show=False),
+        Binding("up", "scroll(-1)", "Up", show=False),
         Binding("left", "app.focus_previous", show=False),
         Binding("right", "app.focus_next", show=False),
     ]
@@ -144,6 +146,10 @@ class EgressAskScreen(ModalScreen[Answer | None]):
             (ChangeEgress(one.ref, (rule,)) if self._allow else DenyEgress(one.ref, (pattern,), until), one)
             for one in self._targets
         )
+
+    def action_scroll(self, lines: int) -> None:
+        """Move over the changes."""
+        self.query_one("#changes").scroll_relative(y=lines, animate=False)
 
     def action_period(self, at: int) -> None:
         """For how long."""
