@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sandbox_console.cli import data
@@ -16,7 +18,7 @@ from sandbox_console.model import check, hosts
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction
 from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRule
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import ActionResult, Console, Feed, HostSeen, Replayed, has_gateway
+from sandbox_console.service import ActionResult, Console, Feed, HostSeen, Replayed, has_gateway, read_draft
 
 _HOSTS_HEAD = ("HOST", "PORTS", "DENIED", "ALLOWED", "FIRST", "LAST", "SANDBOXES", "LAST DECISION")
 
@@ -277,7 +279,9 @@ def split_target(text: str) -> tuple[str, int]:
 
 async def _replay(context: Context, console: Console, found: Sandbox) -> int:
     """What a draft would newly deny or allow; exit 1 where it would deny what was allowed."""
-    rules = _draft(context)
+    rules = [*_draft(context), *await _draft_lines(context, console, found)]
+    if not rules:
+        raise UsageError("a draft is needed", hint="--egress PATTERN, --draft FILE, or --policy FILE")
     replayed = await console.egress.replay(found.ref, rules)
     shown = [one for one in replayed if one.change or context.args.all]
     shown.sort(key=lambda one: (one.change != "denied", one.change != "allowed", -one.count, one.host))
@@ -296,14 +300,31 @@ def _draft(context: Context) -> Sequence[EgressRule]:
     patterns = list(context.args.egress)
     if context.args.policy:
         patterns += _patterns(read_file(context.args.policy), context.args.policy)
-    elif not patterns:
-        raise UsageError("a draft is needed", hint="--egress PATTERN, or --policy FILE with egress = [...]")
     for pattern in patterns:
         try:
             hosts.parse(pattern, allow_ip=True)
         except ValueError as error:
             raise InvalidSpec({"egress": str(error)}) from None
     return [EgressRule(pattern) for pattern in patterns]
+
+
+async def _draft_lines(context: Context, console: Console, found: Sandbox) -> Sequence[EgressRule]:
+    """The rules of ``--draft``, where a line may name one in force with its time. Raises InvalidSpec by line."""
+    if not context.args.draft:
+        return []
+    text = await asyncio.to_thread(_text_of, context.args.draft)
+    known = (await console.egress.state(found.ref)).rules
+    lines = read_draft(text, context.now(), known=known, allow_ip=True)
+    if wrong := {f"line {at}": line.problem for at, line in enumerate(lines, 1) if line.problem}:
+        raise InvalidSpec(wrong)
+    return [line.rule for line in lines if line.rule is not None]
+
+
+def _text_of(name: str) -> str:
+    try:
+        return Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from None
 
 
 def _patterns(values: Mapping[str, Any], name: str) -> Iterable[str]:

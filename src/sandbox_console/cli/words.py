@@ -223,6 +223,7 @@ def _add_egress(verbs: Verbs) -> None:
     replay.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
     replay.add_argument("--egress", metavar="PATTERN", action="append", default=[], help="a pattern of the draft")
     replay.add_argument("--policy", metavar="FILE", help="a file with egress = [...]: a spec, or a configuration")
+    replay.add_argument("--draft", metavar="FILE", help="a file with a rule a line, as in the app")
     replay.add_argument("--all", action="store_true", help="also what stays as it is")
     for name, about in (("ls", "what was denied in the whole fleet, by host"), ("feed", "each denial, one a line")):
         verb = _verb(egress, name, about)
