@@ -1,0 +1,168 @@
+"""The TUI's keys on a real engine: another name, an image of it, its terminal, limits of another tool's; images."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+
+import pytest
+from tests.support.engine import IMAGE
+from tests.support.registry import registry
+from tests.support.require import requires
+from tests.tui.app.scene import screen_text, until
+from textual.widgets import Input
+
+from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.model.audit import AuditQuery
+from sandbox_console.service import Config, open_console
+from sandbox_console.tui.app import ConsoleApp
+from sandbox_console.tui.screens.ask import AskScreen
+from sandbox_console.tui.screens.attach import AttachScreen
+from sandbox_console.tui.screens.confirm import ConfirmScreen
+from sandbox_console.tui.screens.form import FormScreen
+from sandbox_console.tui.screens.images import ImagesScreen
+from sandbox_console.tui.screens.menu import MenuScreen
+from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.widgets.terminal import TerminalView
+
+pytestmark = requires("docker")
+
+__all__ = ["registry"]
+
+
+@pytest.fixture
+async def shown(engine, tmp_path, monkeypatch):
+    """The app on the engine, and its pilot."""
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    async with open_console(Config(), backends=[DockerBackend("default")]) as console:
+        app = ConsoleApp(console)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.fleet.health and all(one.ok for one in app.fleet.health.values()))
+            yield app, pilot
+
+
+@pytest.fixture
+def theirs(engine, unique):
+    """A container of the docker CLI with a shell on a terminal and 64 MiB of memory."""
+    name = unique()
+    id_ = engine.docker("run", "-dit", "--network", "none", "--memory", "64m", "--name", name, IMAGE, "sh")
+    yield id_
+    engine.docker("rm", "-f", id_)
+
+
+async def select(app, pilot, id_):
+    def there():
+        return [one.ref for one in app.fleet.sandboxes.values() if one.ref.id == id_]
+
+    await until(pilot, there)
+    app.main.table.move_to(there()[0])
+    await pilot.pause()
+
+
+async def fill(app, pilot, screen, text):
+    await until(pilot, lambda: isinstance(app.screen, screen) and app.screen.is_mounted)
+    app.screen.query_one(Input).value = text
+    await pilot.pause()
+    await pilot.press("enter")
+
+
+async def ends(app, *verbs):
+    found = {one.attempt.action: one.end and str(one.end.outcome) for one in await app.service.history(AuditQuery())}
+    assert {verb: found.get(verb) for verb in verbs} == dict.fromkeys(verbs, "ok")
+
+
+async def test_another_tools_container_by_keys(shown, theirs, engine, unique):
+    app, pilot = shown
+    name, image = unique(), f"{unique()}:1"
+    await select(app, pilot, theirs)
+    await pilot.press("F")
+    await fill(app, pilot, ConfirmScreen, theirs)
+    await until(pilot, lambda: isinstance(app.screen, AttachScreen))
+    view = app.screen.query_one(TerminalView)
+    await until(pilot, lambda: "#" in view.screen_text())
+    await pilot.press(*"stty size", "enter")
+    await until(pilot, lambda: f"{view.size.height} {view.size.width}" in view.screen_text())
+    await pilot.press("ctrl+right_square_bracket")
+    await until(pilot, lambda: app.screen is app.main and not app.service._operations)
+    assert engine.inspect(theirs)["State"]["Running"], "it was let go of"
+
+    await pilot.press("ctrl+r")
+    await fill(app, pilot, AskScreen, name)
+    await fill(app, pilot, ConfirmScreen, theirs)
+    await until(pilot, lambda: engine.inspect(theirs)["Name"] == f"/{name}" and not app.fleet.busy)
+    await pilot.press("O")
+    await fill(app, pilot, AskScreen, image)
+    await fill(app, pilot, ConfirmScreen, theirs)
+    try:
+        await until(pilot, lambda: engine.docker("images", "-q", image))
+        await until(pilot, lambda: not app.fleet.busy)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, FormScreen) and app.screen.is_mounted)
+        assert app.screen.query_one("#field-memory_mib", Input).value == "64M"
+        assert app.screen.query_one("#field-image", Input).disabled
+        app.screen.query_one("#field-pids", Input).value = "33"
+        await until(pilot, lambda: "● live" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await fill(app, pilot, ConfirmScreen, theirs)
+        await until(pilot, lambda: engine.inspect(theirs)["HostConfig"]["PidsLimit"] == 33)
+        assert engine.inspect(theirs)["HostConfig"]["Memory"] == 64 << 20
+        await until(pilot, lambda: app.screen is app.main and not app.service._operations and not app.fleet.busy)
+        await ends(app, "attach", "rename", "commit", "update")
+        await pilot.press("D")
+        await fill(app, pilot, AskScreen, "before")
+        await until(pilot, lambda: "need CRIU" in " ".join(text for _, _, text in app._told))
+    finally:
+        engine.docker("rmi", "-f", image)
+
+
+async def test_images_by_keys(shown, registry, engine, unique):
+    app, pilot = shown
+    helper = engine.docker("create", "--network", "none", IMAGE, "true")
+    local, nameless = f"{unique()}:1", f"{unique()}:2"
+    for name in (local, nameless, nameless):  # the second takes the first one's name
+        engine.docker("cp", "-", f"{helper}:/", stdin=_tar(os.urandom(300_000)))
+        engine.docker("commit", helper, name)
+    engine.docker("rm", helper)
+    reference = registry.push(local, f"team/{unique()}:1")
+    engine.docker("rmi", local)
+    try:
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(app.screen, ImagesScreen) and nameless in screen_text(app))
+        await pilot.press("p")
+        await fill(app, pilot, AskScreen, reference)
+        await until(pilot, lambda: [row for row in _rows(app) if row.key[2] == reference])
+        app.screen.query_one(FleetTable).move_to(next(row.key for row in _rows(app) if row.key[2] == reference))
+        await pilot.press("delete")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen) and app.screen.is_mounted)
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, ImagesScreen) and reference not in screen_text(app))
+        assert not engine.docker("images", "-q", reference)
+
+        before = engine.docker("images", "-q", "--filter", "dangling=true").split()
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(app.screen, MenuScreen) and "frees" in screen_text(app))
+        assert f"{len(before)} images, frees" in screen_text(app)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen) and app.screen.is_mounted)
+        await pilot.press("y")
+        await until(pilot, lambda: not engine.docker("images", "-q", "--filter", "dangling=true"))
+        await until(pilot, lambda: not app.service._operations)
+        assert engine.docker("images", "-q", nameless), "what has a name stays"
+        await ends(app, "pull", "remove-image", "prune-images")
+    finally:
+        engine.docker("rmi", "-f", nameless)
+
+
+def _rows(app):
+    return list(app.screen.query_one(FleetTable).rows) if isinstance(app.screen, ImagesScreen) else []
+
+
+def _tar(data):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo("added")
+        info.size = len(data)
+        tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
