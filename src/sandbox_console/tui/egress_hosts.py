@@ -17,12 +17,15 @@ from sandbox_console.tui.widgets.table import FleetTable
 if TYPE_CHECKING:
     from textual.widget import Widget
 
-HOST_KEYS: list[BindingType] = scoped("hosts", [
-    Binding("a", "allow", "Allow"),
-    Binding("d", "deny", "Deny"),
-    Binding("o", "denials", "Denials only/all"),
-    Binding("ctrl+e", "draft", "Draft"),
-])
+HOST_KEYS: list[BindingType] = scoped(
+    "hosts",
+    [
+        Binding("a", "allow", "Allow"),
+        Binding("d", "deny", "Deny"),
+        Binding("o", "denials", "Denials only/all"),
+        Binding("ctrl+e", "draft", "Draft"),
+    ],
+)
 
 
 class HostActions(MessagePump):
