@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from textual.binding import Binding, BindingType
 
-SCOPES = ("logs", "spec", "inspect", "files", "hosts", "columns", "form", "pulse", "results", "audit", "images",
-          "snapshots")  # fmt: skip
-_TABLES = {"files", "hosts", "results", "audit", "images", "snapshots"}
+SCOPES = ("logs", "spec", "inspect", "files", "hosts", "draft", "columns", "form", "pulse", "results", "audit",
+          "images", "snapshots")  # fmt: skip
+_TABLES = {"files", "hosts", "draft", "results", "audit", "images", "snapshots"}
 
 
 def scoped(scope: str, bindings: Iterable[BindingType]) -> list[BindingType]:
@@ -61,6 +61,10 @@ def bindings_of(scope: str) -> Sequence[BindingType]:
 
 def _of_screen(scope: str) -> Sequence[BindingType]:
     match scope:
+        case "draft":
+            from sandbox_console.tui.screens.egress_draft import EgressDraftScreen
+
+            return EgressDraftScreen.BINDINGS
         case "columns":
             from sandbox_console.tui.screens.columns import ColumnsScreen
 

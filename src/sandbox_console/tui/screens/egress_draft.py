@@ -31,6 +31,7 @@ from sandbox_console.tui.egress_draft_words import (
 from sandbox_console.tui.egress_flow import EgressFlow, patterns_of
 from sandbox_console.tui.egress_words import commands, note_lines
 from sandbox_console.tui.safety import plain
+from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put, put_note
@@ -58,16 +59,19 @@ class EgressDraftScreen(Screen[None]):
     EgressDraftScreen Footer { height: 1; }
     """
     AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "add('allow')", "Allow host"),
-        Binding("d", "add('deny')", "Deny host"),
-        Binding("o", "changes", "Changes only/all"),
-        Binding("ctrl+s", "apply", "Apply", priority=True),
-        Binding("ctrl+o", "commands", "As commands", priority=True),
-        Binding("ctrl+r", "reset", "Start over", priority=True),
-        Binding("escape", "close", "Back"),
-        Binding("question_mark,f1", "app.help", "Help"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "draft",
+        [
+            Binding("a", "add('allow')", "Allow host"),
+            Binding("d", "add('deny')", "Deny host"),
+            Binding("o", "changes", "Changes only/all"),
+            Binding("ctrl+s", "apply", "Apply", priority=True),
+            Binding("ctrl+o", "commands", "As commands", priority=True),
+            Binding("ctrl+r", "reset", "Start over", priority=True),
+            Binding("escape", "close", "Back"),
+            Binding("question_mark,f1", "app.help", "Help"),
+        ],
+    )
 
     def __init__(
         self, console: Console, flow: EgressFlow, clock: Callable[[], float], sandboxes: Sequence[Sandbox]
