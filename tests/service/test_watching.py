@@ -72,3 +72,18 @@ async def test_what_is_off_screen_is_sampled_now_and_then(box, home, monkeypatch
     assert {event.ref for event in told} == {box.ref, other.ref}
     assert sum(event.ref == box.ref for event in told) == 1
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_what_is_off_screen_is_sampled_at_once_when_its_samples_decide_what_is_on_screen(box, home, monkeypatch):
+    monkeypatch.setattr(sweep, "SAMPLE_S", 0.01)
+    monkeypatch.setattr(sweep, "SOON_EVERY_S", 0.05)
+    told: list[Sampled] = []
+    pump = watching.StatsPump(Fleet([FakeBackend([box])]), told.append, 1000.0, lambda: [box])
+    pump.show([])
+    pump.show([], rest_soon=True)
+    async with asyncio.timeout(30):
+        while len(told) < 2:
+            await asyncio.sleep(0.01)
+    pump.show([], rest_soon=False)
+    await pump.close()
+    assert len(asyncio.all_tasks()) == 1

@@ -9,69 +9,86 @@ from collections.abc import Iterator
 from sandbox_console.logs.pattern import Pattern
 from sandbox_console.logs.store import LineStore
 
+PIECE = 8192
+"""Lines that are looked at in one step: 3 ms where none matches, 15 ms where all do."""
+
 
 class LineIndex:
     """The numbers of the lines of a store that match, kept up as the store grows at either end and drops.
 
-    Matching goes chunk by chunk over raw bytes: ``advance()`` is a generator so that a caller on the event loop can
-    pause between chunks (1 MiB: 1 to 2 ms). A match is within one line.
+    Matching goes piece by piece over raw bytes: ``advance()`` is a generator so that a caller on the event loop can
+    pause between pieces. The newest lines are looked at first, as they are what a reader sees first. A match is within
+    one line.
     """
 
     def __init__(self, store: LineStore, pattern: Pattern) -> None:
         self.pattern = pattern
         self.lines = array("q")
         self._store = store
-        self._low = self._next = store.first
+        self._low = self._next = store.end
 
     @property
     def complete(self) -> bool:
         """Whether every whole line has been looked at."""
         return self._next >= self._store.end and self._low <= self._store.first
 
+    @property
+    def share(self) -> float:
+        """How much of the store has been looked at, from 0 to 1."""
+        return (self._next - self._low) / len(self._store) if len(self._store) else 1.0
+
     def advance(self) -> Iterator[int]:
-        """Look at the lines that are new, a chunk a step; yields how many were found so far."""
+        """Look at the lines that are new, a piece a step, then at older ones; yields how many were found so far."""
         self.forget()
-        for first, end, chunk in self._store.chunks(self._next):
-            self._match(self.lines, first, max(first, self._next), end, chunk)
-            self._next = end
+        while self._next < self._store.end:
+            start, end, found = self._next, *self._matches(self._next, self._store.end)
+            self._low, self._next = min(self._low, start), end
+            self.lines.extend(found)
             yield len(self.lines)
-        self._look_back()
+            self.forget()
+        while self._low > self._store.first:
+            self._low, found = self._matches_before(self._low)
+            self.lines = found + self.lines
+            yield len(self.lines)
+            self.forget()
 
     def update(self) -> None:
         """Look at all lines that are new, at once."""
         for _ in self.advance():
             pass
 
-    def _look_back(self) -> None:
-        """Look at lines that were put before the oldest; they come in small lots."""
-        if self._low <= self._store.first:
-            return
-        older = array("q")
-        for first, end, chunk in self._store.chunks(self._store.first):
-            if first >= self._low:
-                break
-            self._match(older, first, first, min(end, self._low), chunk)
-        self._low = self._store.first
-        self.lines = older + self.lines
+    def _matches(self, start: int, limit: int) -> tuple[int, array[int]]:
+        """Matches of a piece that begins with a line, and where the piece ends."""
+        _, end, chunk = self._store.chunk_of(start)
+        end = min(end, limit, start + PIECE)
+        return end, self._wanted(start, end, chunk)
 
-    def _match(self, found: array[int], first: int, start: int, end: int, chunk: bytearray) -> None:
-        if self.pattern.inverse:
-            hits = array("q")
-            self._hits(hits, first, start, end, chunk)
-            excluded = set(hits)
-            found.extend(number for number in range(start, end) if number not in excluded)
-        else:
-            self._hits(found, first, start, end, chunk)
+    def _matches_before(self, end: int) -> tuple[int, array[int]]:
+        """Where a piece begins that ends before a line, and its matches."""
+        first, _, chunk = self._store.chunk_of(end - 1)
+        start = max(first, end - PIECE)
+        return start, self._wanted(start, end, chunk)
 
-    def _hits(self, found: array[int], first: int, start: int, end: int, chunk: bytearray) -> None:
-        search, line_at = self.pattern.lines.search, self._store.line_at
-        at = self._store.start_of(start)
+    def _wanted(self, start: int, end: int, chunk: bytearray) -> array[int]:
+        hits = self._hits(start, end, chunk)
+        if not self.pattern.inverse:
+            return hits
+        excluded = set(hits)
+        return array("q", (number for number in range(start, end) if number not in excluded))
+
+    def _hits(self, start: int, end: int, chunk: bytearray) -> array[int]:
+        """The search goes on behind the line of each match: 1 us a match."""
+        found = array("q")
         size = self._store.stop_of(end - 1)
-        while at < size and (match := search(chunk, at, size)):
-            if match.start() >= size:  # an empty match behind the last newline
+        number_at, at = self._store.numbers(start, end), start
+        for match in self.pattern.rest_of_line.finditer(chunk, self._store.start_of(start), size):
+            if (place := match.start()) >= size:  # an empty match behind the last newline
                 break
-            number, at = line_at(first, end, match.start())
-            found.append(number)
+            number = number_at(place, at)
+            if number >= at:
+                found.append(number)
+                at = number + 1
+        return found
 
     def forget(self) -> None:
         """Let go of the lines that the store has dropped."""

@@ -18,11 +18,15 @@ MEMORY_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern: ``lines`` for raw chunks, where a match never crosses a line, ``shown`` for drawn text."""
+    """A compiled pattern: ``lines`` for raw chunks, where a match never crosses a line, ``shown`` for drawn text.
+
+    ``rest_of_line`` is ``lines`` where each match goes on to the end of its line: all that are found are one a line.
+    """
 
     text: str
     inverse: bool
     lines: Any
+    rest_of_line: Any
     shown: Any
 
     def matches(self, data: bytes) -> bool:
@@ -41,7 +45,12 @@ def compile_pattern(text: str, *, invertible: bool = False) -> Pattern:
         raw = body.encode()
     except UnicodeEncodeError:
         raise UsageError(f"{text!r} is not valid text", hint="type it anew") from None
-    return Pattern(text, inverse, _compiled(raw, text, never_nl=True), _compiled(body, text, never_nl=False))
+    lines = _compiled(raw, text, never_nl=True)
+    try:
+        rest_of_line = _compiled(b"(?:%s)[^\n]*" % raw, text, never_nl=True)
+    except UsageError:  # a \Q without its end takes what follows for text, too
+        rest_of_line = lines
+    return Pattern(text, inverse, lines, rest_of_line, _compiled(body, text, never_nl=False))
 
 
 def _compiled(body: bytes | str, text: str, *, never_nl: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
@@ -225,24 +225,25 @@ class LineStore:
         """The number of the first line at or after a time, taking times as rising."""
         return self.first + bisect_left(self._times, at_ns)
 
-    def chunks(self, start: int | None = None) -> Iterator[tuple[int, int, bytearray]]:
-        """Each chunk with the numbers of its first line and one past its last, from line ``start`` on.
+    def chunks(self) -> Iterator[bytearray]:
+        """Each chunk, the oldest first. The bytearrays are the store's own: read them before the next append."""
+        yield from self._chunks.values()
 
-        The bytearray is the store's own: read it before the next append.
+    def chunk_of(self, number: int) -> tuple[int, int, bytearray]:
+        """The chunk that a line is in, with the numbers of its first line and one past its last; the store's own."""
+        chunk_id = self._starts[number - self.first] >> _SPAN
+        first = self.first + bisect_left(self._starts, chunk_id << _SPAN)
+        end = self.first + bisect_left(self._starts, (chunk_id + 1) << _SPAN)
+        return first, end, self._chunks[chunk_id]
+
+    def numbers(self, start: int, end: int) -> Callable[[int, int], int]:
+        """Gives the number of the line that holds a byte of the chunk of these lines, from a line on; less if before.
+
+        It holds until the next append.
         """
-        for chunk_id in list(self._chunks):
-            if chunk_id not in self._chunks:
-                continue  # dropped while the caller paused between two chunks
-            first = self.first + bisect_left(self._starts, chunk_id << _SPAN)
-            end = self.first + bisect_left(self._starts, (chunk_id + 1) << _SPAN)
-            if end > max(first, first if start is None else start):
-                yield first, end, self._chunks[chunk_id]
-
-    def line_at(self, first: int, end: int, offset: int) -> tuple[int, int]:
-        """The number of the line that holds a byte of the chunk of lines first..end, and where that line ends."""
-        base = self._starts[first - self.first] >> _SPAN << _SPAN
-        at = bisect_right(self._starts, base | offset, first - self.first, end - self.first) - 1
-        return self.first + at, self._bounds(at)[1]
+        first, starts = self.first, self._starts
+        base, last = starts[start - first] >> _SPAN << _SPAN, end - first
+        return lambda offset, since: first + bisect_right(starts, base | offset, since - first, last) - 1
 
     def start_of(self, number: int) -> int:
         """Where a line begins in its chunk."""

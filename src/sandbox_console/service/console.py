@@ -119,9 +119,12 @@ class Console:
         self._watcher.start()
         return self.hub.subscribe()
 
-    def show_stats(self, refs: Iterable[SandboxRef]) -> None:
-        """Publish samples of just these sandboxes: the running ones on screen."""
-        self._stats.show(refs)
+    def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
+        """Publish samples of just these sandboxes: the running ones on screen; of all others now and then.
+
+        ``rest_soon``: the others too are sorted or filtered by their samples; service/sweep.py has the cost.
+        """
+        self._stats.show(refs, rest_soon=rest_soon)
 
     async def stats(self, ref: SandboxRef, interval_s: float = 1.0) -> AsyncIterator[Stats]:
         """Samples of one sandbox until it stops."""

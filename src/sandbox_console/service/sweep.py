@@ -12,8 +12,14 @@ from sandbox_console.service.fleet import Fleet
 
 EVERY_S = 30.0
 AT_ONCE = 4
+SOON_EVERY_S = 5.0
+SOON_AT_ONCE = 32
 SAMPLE_S = 1.0
-"""Two samples a second apart, as a share of CPU needs two: 100 sandboxes cost an engine 0.3 % of a core."""
+"""Two samples a second apart, as a share of CPU needs two: 100 sandboxes cost an engine 0.3 % of a core.
+
+While somebody sorts or filters by them, at most SOON_AT_ONCE a second, 3 % of a core: the figures of 100 sandboxes are
+then at most 10 s old, of 1,000 at most 40.
+"""
 
 PATIENCE_S = 10.0
 
@@ -33,11 +39,24 @@ class Sweep:
         self._sandboxes = sandboxes
         self._streamed = streamed
         self._task: asyncio.Task[None] | None = None
+        self._soon = asyncio.Event()
 
     def start(self) -> None:
         """Begin. A no-op when already going round."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._round())
+
+    def hurry(self, soon: bool) -> None:
+        """Go round without long pauses, from now on, or with them again."""
+        if soon == self._soon.is_set():
+            return
+        if not soon:
+            self._soon.clear()
+            return
+        self._soon.set()
+        if self._task is not None:  # a slow round of many sandboxes takes minutes
+            self._task.cancel()
+            self._task = asyncio.create_task(self._round(self._task))
 
     async def close(self) -> None:
         """Stop."""
@@ -45,10 +64,14 @@ class Sweep:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _round(self) -> None:
-        limit = asyncio.Semaphore(AT_ONCE)
+    async def _round(self, before: asyncio.Task[None] | None = None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
         while True:
-            await asyncio.sleep(EVERY_S)
+            if before is None:
+                await asyncio.sleep(SOON_EVERY_S if self._soon.is_set() else EVERY_S)
+            before = None
+            limit = asyncio.Semaphore(SOON_AT_ONCE if self._soon.is_set() else AT_ONCE)
             refs = [
                 one.ref for one in self._sandboxes() if one.status is Status.RUNNING and not self._streamed(one.ref)
             ]

@@ -75,9 +75,13 @@ class StatsPump:
         self._tasks: dict[SandboxRef, asyncio.Task[None]] = {}
         self._sweep = Sweep(fleet, publish, others, self._tasks.__contains__)
 
-    def show(self, refs: Iterable[SandboxRef]) -> None:
-        """Sample just these from now on; ended streams are started again when shown again."""
+    def show(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
+        """Sample just these from now on; ended streams are started again when shown again.
+
+        ``rest_soon``: the sweep of the others makes haste.
+        """
         self._sweep.start()
+        self._sweep.hurry(rest_soon)
         wanted = set(refs)
         for ref in self._tasks.keys() - wanted:
             self._tasks.pop(ref).cancel()

@@ -22,6 +22,9 @@ def run_tui(
 
     ``opener`` None is :func:`sandbox_console.service.open_console`. Raises ConfigError before anything is drawn.
     """
-    from sandbox_console.tui.run import run
+    from sandbox_console.tui.settling import settling
 
-    return asyncio.run(run(config_file=config_file, read_only=read_only, backend=backend, opener=opener))
+    with settling():
+        from sandbox_console.tui.run import run
+
+        return asyncio.run(run(config_file=config_file, read_only=read_only, backend=backend, opener=opener))

@@ -63,7 +63,7 @@ class ConsoleApp(SafeApp[None]):
 
     TITLE = "sandbox-console"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ConsoleCommands}
-    fleet: reactive[FleetState] = reactive(FleetState(), init=False)
+    fleet: reactive[FleetState] = reactive(FleetState(), init=False, repaint=False)
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__()

@@ -37,6 +37,8 @@ SORT_KEYS = {
     "T": "net", "W": "egress", "E": "secrets", "R": "restarts", "A": "age", "X": "exit",
 }  # fmt: skip
 """Shift and a letter sorts by a column."""
+SAMPLED_COLUMNS = frozenset({"cpu", "memory", "net"})
+"""Columns whose values are samples."""
 ALIASES = {"why": "exit", "mem": "memory", "network": "net", "status": "state", "secr": "secrets", "label": "labels"}
 
 

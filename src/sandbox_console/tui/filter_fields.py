@@ -84,6 +84,8 @@ ALIASES = {"memory": "mem", "status": "state", "exit_code": "exit", "denials": "
 NAMES = (*TEXTS, *NUMBERS, *YES_NO, "egress", "label.KEY")
 MOVING = frozenset({"cpu", "mem", "pids", "rx", "tx", "age", "up", "ended", "denied"})
 """Fields whose value changes while the sandbox itself does not."""
+SAMPLED = frozenset({"cpu", "mem", "pids", "rx", "tx"})
+"""Those of them that come from samples."""
 
 
 def field_test(word: Word) -> tuple[str, Test] | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 from sandbox_console.errors import UsageError
 from sandbox_console.model.check import parse_duration_s
@@ -70,34 +73,66 @@ def _word(line: str, start: int) -> tuple[Word, int]:
     return Word("".join(text), start, quoted), at
 
 
-def searcher(text: str, at: int) -> Search:
-    """Whether a text holds this text or regular expression; in lower case it ignores case. Raises FilterError.
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Searches many texts: ``flags`` tells for each whether it is found there. Unless ``cased`` they are in lower case.
+
+    ``plain``: with more letters it finds less.
+    """
+
+    flags: Callable[[Sequence[str]], Iterable[object]]
+    cased: bool
+    plain: bool = False
+
+
+def finder(text: str, at: int, *, literal: bool = False) -> Finder:
+    """A text or regular expression to search for; in lower case it ignores case. Raises FilterError.
 
     Plain text is searched as such: 10,000 names in 0.6 ms. An expression that repeats something may take for ever in
-    Python's own engine, and the names are the sandboxes': RE2 searches those, 10,000 in 21 ms.
+    Python's own engine, and the names are the sandboxes': RE2 searches those, all in one, 10,000 in at most 20 ms.
     """
-    if not _META.intersection(text):
-        if any(map(str.isupper, text)):
-            return lambda found: text in found
-        return lambda found: text in found.lower()
-    flags = re.MULTILINE | (0 if any(map(str.isupper, text)) else re.IGNORECASE)
+    cased = any(map(str.isupper, text))
+    if literal or not _META.intersection(text):
+        return Finder(lambda texts: [text in one for one in texts], cased, plain=True)
+    flags = re.MULTILINE | (0 if cased else re.IGNORECASE)
     try:
-        own = re.compile(text, flags)
+        own = re.compile(text, flags).search
     except re.error as error:
         raise FilterError(f"{error.msg}; in quotes it is plain text", at + (error.pos or 0)) from None
     except (OverflowError, RecursionError):
         raise FilterError("this expression is too large", at) from None
-    return own.search if not _REPEATS.intersection(text) else _linear(text, at)
+    return Finder((lambda texts: map(own, texts)) if not _REPEATS.intersection(text) else _linear(text, at), cased)
 
 
-def _linear(text: str, at: int) -> Search:
+def searcher(text: str, at: int) -> Search:
+    """The same for one text at a time."""
+    found = finder(text, at)
+    if found.cased:
+        return lambda one: any(found.flags([one]))
+    return lambda one: any(found.flags([one.lower()]))
+
+
+def _linear(text: str, at: int) -> Callable[[Sequence[str]], Iterable[object]]:
     from sandbox_console.logs.pattern import compile_pattern  # 57 ms of CPU, for the engine
 
     try:
-        found: Search = compile_pattern(text).shown.search
+        search = compile_pattern(text).lines.search
     except UsageError as error:
         raise FilterError(error.message.partition(": ")[2] or error.message, at) from None
-    return found
+    return lambda texts: _flagged(search, texts)
+
+
+def _flagged(search: Callable[[bytes, int], Any], texts: Sequence[str]) -> bytearray:
+    """Searched as lines of one text: what finds nothing costs next to nothing, as each call costs 2 us."""
+    encoded = [one.encode("utf-8", "replace") for one in texts]
+    ends = list(accumulate(len(one) + 1 for one in encoded))
+    whole, flags, at = b"\n".join(encoded), bytearray(len(texts)), 0
+    while at < len(texts) and (match := search(whole, ends[at - 1] if at else 0)):
+        at = bisect_right(ends, match.start(), at)
+        if at < len(texts):
+            flags[at] = 1
+        at += 1
+    return flags
 
 
 def number(text: str, at: int) -> float:

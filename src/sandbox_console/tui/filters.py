@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.tui.filter_fields import MOVING, NAMES, Test, field_test
-from sandbox_console.tui.filter_words import FilterError, Search, Word, searcher, words
+from sandbox_console.tui.filter_fields import MOVING, NAMES, SAMPLED, Test, field_test
+from sandbox_console.tui.filter_texts import found_in, text_of
+from sandbox_console.tui.filter_words import FilterError, Word, finder, words
+from sandbox_console.tui.narrowing import Narrower, Part
 from sandbox_console.tui.state import FleetState
 
 _NOTHING_KNOWN = FleetState()
-_TEXTS_MOST = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +28,36 @@ class Filter:
     """
 
     text: str
-    tests: tuple[Test, ...] = ()
+    parts: tuple[Part, ...] = ()
     note: str = ""
-    moving: bool = False
     begun: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.tests)
+        return bool(self.parts)
+
+    @property
+    def moving(self) -> bool:
+        """Whether samples or time change what it shows."""
+        return any(part.moving for part in self.parts)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether samples change what it shows."""
+        return any(part.sampled for part in self.parts)
 
     def matches(self, sandbox: Sandbox, state: FleetState = _NOTHING_KNOWN, now: float = 0.0) -> bool:
         """Whether every word holds for a sandbox, with the samples of ``state`` and the time."""
-        return all(test(sandbox, state, now) for test in self.tests)
+        return all(part.test(sandbox, state, now) for part in self.parts)
 
     def select(self, sandboxes: Sequence[Sandbox], state: FleetState, now: float) -> Sequence[Sandbox]:
         """Those for which every word holds; where that is none and the last word is only begun, every other word."""
-        before = sandboxes
-        for test in self.tests:
-            before, sandboxes = sandboxes, [one for one in sandboxes if test(one, state, now)]
-        return sandboxes or before if self.begun else sandboxes
+        return Narrower().select(self.parts, sandboxes, state, now, begun=self.begun)
 
 
 def parse_filter(line: str) -> Filter:
     """Understand a line. Raises FilterError, which says where it cannot be understood."""
-    tests: list[Test] = []
-    note, moving, begun = "", False, False
+    parts: list[Part] = []
+    note, begun = "", False
     rest = iter(list(words(line)))
     for word in rest:
         bare = word.text.lstrip("!") if word.quoted != 0 else word.text
@@ -59,59 +66,40 @@ def parse_filter(line: str) -> Filter:
         inner = Word(bare, word.at + signs, None if word.quoted is None else word.quoted - signs)
         if bare in ("-l", "-f") and word.quoted is None:
             value = next(rest, None)
-            test = None if value is None else _labels(value.text) if bare == "-l" else _fuzzy(value.text)
-            note = note if test else f"{bare} needs {'key=value' if bare == '-l' else 'letters'}"
+            part = None if value is None else _labels(value.text) if bare == "-l" else _fuzzy(value.text)
+            note = note if part else f"{bare} needs {'key=value' if bare == '-l' else 'letters'}"
         elif bare:
-            name, test = field_test(inner) or ("", _text(inner))
-            moving = moving or name in MOVING
+            part = _field(inner) or _text(inner)
         else:
-            test = None
-        if test is not None:
-            tests.append(_inverse(test) if signs % 2 else test)
-    return Filter(line.strip(), tuple(tests), note, moving, begun)
+            part = None
+        if part is not None:
+            parts.append(part.inverse() if signs % 2 else part)
+    return Filter(line.strip(), tuple(parts), note, begun)
 
 
 def _begins_field(text: str) -> bool:
     return len(text) > 1 and any(name.startswith(text.lower()) for name in NAMES)
 
 
-def _inverse(test: Test) -> Test:
-    return lambda sandbox, state, now: not test(sandbox, state, now)
+def _field(word: Word) -> Part | None:
+    found = field_test(word)
+    if found is None:
+        return None
+    name, test = found
+    return Part(("field", word.text, word.quoted), test, moving=name in MOVING, sampled=name in SAMPLED)
 
 
-class _Texts:
-    """What is searched of each sandbox, made once: the key is the object, which the entry keeps alive."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, tuple[Sandbox, str]] = {}
-
-    def of(self, sandbox: Sandbox) -> str:
-        entry = self._made.get(id(sandbox))
-        if entry is None:
-            if len(self._made) >= _TEXTS_MOST:
-                self._made.clear()
-            ref = sandbox.ref
-            parts = (sandbox.name, sandbox.image, sandbox.status, ref.backend, ref.host, ref.id, sandbox.maker)
-            entry = self._made[id(sandbox)] = (sandbox, "\n".join(parts))
-        return entry[1]
+def _text(word: Word) -> Part:
+    found = finder(word.text, word.at, literal=word.quoted is not None)
+    return Part(
+        ("text", word.text, word.quoted),
+        lambda sandbox, *_: any(found.flags([text_of(sandbox, cased=found.cased)])),
+        letters=word.text if found.plain else "",
+        many=lambda sandboxes: found_in(sandboxes, found),
+    )
 
 
-_texts = _Texts()
-
-
-def _text(word: Word) -> Test:
-    found: Search = searcher(word.text, word.at) if word.quoted is None else _literal(word.text)
-    text_of = _texts.of
-    return lambda sandbox, *_: bool(found(text_of(sandbox)))
-
-
-def _literal(text: str) -> Search:
-    if any(map(str.isupper, text)):
-        return lambda found: text in found
-    return lambda found: text in found.lower()
-
-
-def _labels(text: str) -> Test:
+def _labels(text: str) -> Part:
     """``key`` is there, ``key=value`` is equal; several with commas must all hold."""
     wanted = [part.partition("=") for part in text.split(",") if part]
 
@@ -121,13 +109,14 @@ def _labels(text: str) -> Test:
             for key, equals, value in wanted
         )
 
-    return holds
+    return Part(("labels", text, None), holds)
 
 
-def _fuzzy(text: str) -> Test:
+def _fuzzy(text: str) -> Part:
     """The characters in this order, whatever stands between."""
     found = re.compile("".join(f"[^{re.escape(char)}]*{re.escape(char)}" for char in text.lower()))
-    return lambda sandbox, *_: found.match(sandbox.name.lower()) is not None
+    test: Test = lambda sandbox, *_: found.match(sandbox.name.lower()) is not None  # noqa: E731
+    return Part(("fuzzy", text, None), test, letters=text.lower())
 
 
 __all__ = ["Filter", "FilterError", "parse_filter"]

@@ -81,17 +81,17 @@ class _Draft:
         self.missed = state.missed
 
     def take(self, event: News) -> None:  # noqa: C901, PLR0912 - one case an event
-        match event:
-            case Listed(backend, host, sandboxes):
-                self._list(backend, host, sandboxes)
+        match event:  # the most frequent first: they are tried one after the other
+            case Sampled(ref, stats):
+                self._sample(ref, stats)
             case Changed(sandbox):
                 self._put(sandbox)
+            case Listed(backend, host, sandboxes):
+                self._list(backend, host, sandboxes)
             case Removed(ref):
                 self._drop(ref)
             case HealthChanged(health):
                 self.health.put((health.backend, health.host), health)
-            case Sampled(ref, stats):
-                self._sample(ref, stats)
             case Refused():
                 self._refuse(event)
             case Acted():
@@ -134,10 +134,11 @@ class _Draft:
     def _sample(self, ref: SandboxRef, stats: Stats) -> None:
         sandbox = self.sandboxes.now.get(ref)
         if sandbox is not None and sandbox.status is Status.RUNNING:  # a late sample of one that ended tells nothing
-            self.stats.put(ref, stats)
-            kept = self.history.now.get(ref, ())
+            self.stats.change()[ref] = stats
+            history = self.history.change()
+            kept = history.get(ref, ())
             if not kept or kept[-1].at != stats.at:  # a row that came back into view may be told its last one again
-                self.history.put(ref, (*kept[1 - SAMPLES_KEPT :], stats))
+                history[ref] = (*kept[1 - SAMPLES_KEPT :], stats)
 
     def _refuse(self, news: Refused) -> None:
         if news.ref in self.sandboxes.now:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sandbox_console.service import open_console
 from sandbox_console.tui import Opener
-from sandbox_console.tui.app import ConsoleApp
+from sandbox_console.tui.settling import settle_soon
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.app import ConsoleApp
 
 
 async def run(*, config_file: Path | None, read_only: bool, backend: str, opener: Opener | None) -> int:
     """What :func:`sandbox_console.tui.run_tui` does, on a running loop."""
     opened = (opener or open_console)(config_file=config_file, read_only=read_only, only_backend=backend)
     async with opened as console:
+        console.watch().close()  # the backends answer while the app is imported: its thread leaves the loop free
         console.shipper.start()
-        app = ConsoleApp(console)
-        await app.run_async()
+        app = (await asyncio.to_thread(_app_class))(console)
+        settling = settle_soon()
+        try:
+            await app.run_async()
+        finally:
+            settling.cancel()
         return app.return_code or 0
+
+
+def _app_class() -> type[ConsoleApp]:
+    from sandbox_console.tui.app import ConsoleApp
+
+    return ConsoleApp

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
@@ -16,7 +16,7 @@ from sandbox_console.errors import UsageError
 from sandbox_console.service.config import TuiOptions, ViewOptions
 from sandbox_console.tui.arrange import Arranged, Arranger, Hidden, Wanted
 from sandbox_console.tui.column_choice import ColumnChoice
-from sandbox_console.tui.columns import Chosen, choose, column_key
+from sandbox_console.tui.columns import SAMPLED_COLUMNS, Chosen, choose, column_key
 from sandbox_console.tui.command_words import Known
 from sandbox_console.tui.commanding import known_of
 from sandbox_console.tui.filters import Filter, parse_filter
@@ -67,6 +67,21 @@ class FleetList(Vertical):
         yield MarkBar()
 
     @property
+    def typing(self) -> bool:
+        """Whether the filter is being typed."""
+        return self.filter_line.input.has_focus
+
+    @property
+    def by_samples(self) -> bool:
+        """Whether samples decide which sandboxes are in view."""
+        return self.table.sort_column in SAMPLED_COLUMNS or self.wanted.shown.sampled
+
+    @property
+    def newest_at(self) -> float:
+        """When the youngest sandbox was made; 0 where that is not known."""
+        return self._arranger.newest_at
+
+    @property
     def shown(self) -> Filter:
         """The filter in force."""
         return self.wanted.shown
@@ -98,6 +113,11 @@ class FleetList(Vertical):
     def _filtered(self, event: FilterLine.Changed) -> None:
         event.stop()
         self._want(dataclasses.replace(self.wanted, shown=event.shown), view=self.view_name)
+
+    @on(events.DescendantFocus, "#filter")
+    @on(events.DescendantBlur, "#filter")
+    def _typing_changed(self) -> None:
+        self.post_message(self.Rearranged())
 
     def set_filter(self, text: str) -> None:
         """Filter by a text. Raises FilterError."""

@@ -10,7 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
@@ -23,6 +25,12 @@ _MARK = 3
 """Cells before what is typed."""
 _REMEMBERED = 50
 _OFFERED = 8
+
+
+class LineInput(Input):
+    """An input whose place does not go by what is typed in it: Textual lays the whole screen out at every key."""
+
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 
 
 class FilterLine(Vertical):
@@ -54,7 +62,7 @@ class FilterLine(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
-        self.input = Input(id="filter", compact=True)
+        self.input = LineInput(id="filter", compact=True)
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -90,12 +98,17 @@ class FilterLine(Vertical):
         try:
             found = parse_filter(text)
         except FilterError as error:
-            self.add_class("-wrong", "-on")
             place = _MARK + min(error.position, len(text)) - round(self.input.scroll_x)
-            self.query_one("#filter-error", Static).update(pointed(error.message, place, self.size.width))
+            self._refuse(pointed(error.message, place, self.size.width))
             return
         self.remove_class("-wrong")
         self.post_message(self.Changed(found))
+
+    def _refuse(self, why: Content) -> None:
+        line = self.query_one("#filter-error", Static)
+        one_row = why.cell_length <= self.size.width and line.size.height == 1
+        say(line, why, fixed=self.has_class("-wrong") and one_row)
+        self.add_class("-wrong", "-on")
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -122,7 +135,7 @@ class _Completed(Suggester):
         return next((line for line in completions(value, self._known()) if line != value), None)
 
 
-class CommandInput(Input):
+class CommandInput(LineInput):
     """Tab and Right take what is suggested, Up and Down go through what was said before."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from textual.app import ComposeResult
@@ -98,9 +99,8 @@ class LogsPane(Vertical):
 
     def _leave(self, sandbox: Sandbox) -> None:
         self._stop()
-        if self._merged is None and self._gone is None:
-            read_to = self._feed.read_to if self._feed else {}
-            self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), self.view.store, read_to))
+        if self._feed is not None and self._merged is None and self._gone is None:  # else the view shows another's
+            self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), self.view.store, self._feed.read_to))
         self._merged = self._gone = self._feed = None
 
     def _enter(self, sandbox: Sandbox) -> None:
@@ -126,10 +126,10 @@ class LogsPane(Vertical):
     def _begin(self) -> None:
         self._stop()
         if self._merged is not None:
-            self._worker = self.run_worker(self._merged.follow(), group="logs")
+            self._worker = self.run_worker(self._merged.follow, group="logs")
         elif self._feed is not None and self._sandbox is not None and self._gone is None:
             self._feed.sandbox = self._sandbox
-            self._worker = self.run_worker(self._follow(self._feed), group="logs")
+            self._worker = self.run_worker(partial(self._follow, self._feed), group="logs")
 
     async def _follow(self, feed: Feed) -> None:
         feed.read_again(self.view.store)

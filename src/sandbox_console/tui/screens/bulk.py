@@ -25,12 +25,12 @@ from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put
 from sandbox_console.tui.widgets.table import FleetTable, Row
-from sandbox_console.tui.widgets.table_layout import Column
+from sandbox_console.tui.widgets.table_layout import Column, natural_widths
 from sandbox_console.tui.words import STATUS, place, short_id, shown_name, span
 
 LOOK_S = 0.1
-ROW_S = 1e-4
-"""Added for each row: making all 10,000 anew costs 60 ms."""
+ROW_S = 2e-5
+"""Added for each row: to look what is new of 10,000 takes 6 ms."""
 SIGNS = {
     Fate.WAITING: ("○", "dim"),
     Fate.RUNNING: ("↻", "accent"),
@@ -162,6 +162,9 @@ class BulkScreen(Screen[None]):
         self._service = console
         self._again = again
         self._seen = -1
+        self._told: list[tuple[object, ...]] = [()] * len(run.items)
+        self._rows: list[Row] = [_ended_row(at, item) for at, item in enumerate(run.items)]
+        self._natural = natural_widths(_ENDED, [row.cells for row in self._rows])
 
     def compose(self) -> ComposeResult:
         yield Static(id="bulk-title", markup=False)
@@ -179,10 +182,23 @@ class BulkScreen(Screen[None]):
         if run.version == self._seen:
             return
         self._seen = run.version
+        self._remake()
         for table in self.query(FleetTable):
-            table.set_rows([_ended_row(at, item) for at, item in enumerate(run.items)])
+            table.set_rows(self._rows, self._natural)
         put(self, "#bulk-title", title_words(run))
         self._note()
+
+    def _remake(self) -> None:
+        """The rows of those of which something new is known."""
+        changed: list[Row] = []
+        for at, item in enumerate(self.run_shown.items):
+            known = (item.fate, item.took_s, item.audit_id, item.cause)
+            if known != self._told[at]:
+                self._told[at] = known
+                self._rows[at] = row = _ended_row(at, item)
+                changed.append(row)
+        if changed:
+            self._natural = list(map(max, self._natural, natural_widths(_ENDED, [row.cells for row in changed])))
 
     def on_fleet_table_moved(self) -> None:
         self._note()
@@ -250,8 +266,9 @@ def title_words(run: BulkRun) -> Content:
     over = "done" if run.done else f"{len(run.with_fate(Fate.WAITING, Fate.RUNNING))} to go"
     parts = [(f"{run.verb.label} {many(len(run.items))}", "bold $primary"), (f"  {over}  ", "$dim")]
     styles = {"ok": "$text-success", "error": "$text-error", "warn": "$text-warning", "accent": "$text-accent"}
+    counts = run.counts
     for fate, (sign, style) in SIGNS.items():
-        if count := run.counts[fate]:
+        if count := counts[fate]:
             parts.append((f"  {sign} {count} {fate}", styles.get(style, "$dim")))
     return Content.assemble(*parts)
 

@@ -10,7 +10,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.css.query import NoMatches
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
@@ -32,6 +32,7 @@ from sandbox_console.tui.panes.split import Split
 from sandbox_console.tui.panes.together import compare, merge_logs
 from sandbox_console.tui.screens.list_actions import ListActions
 from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.showing import say
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
@@ -68,6 +69,7 @@ class MainScreen(ListActions, Screen[None]):
     MainScreen FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
     MainScreen Footer { height: 1; }
     """
+    AUTO_FOCUS: ClassVar[str] = "#fleet"
     BINDINGS: ClassVar[list[BindingType]] = MAIN_KEYS
 
     def __init__(self, console: Console, publish: Callable[[News], None], clock: Callable[[], float]) -> None:
@@ -80,7 +82,7 @@ class MainScreen(ListActions, Screen[None]):
         self._stats_asked = False
         self._look: Timer | None = None
         self._looked_at: Hashable | None = None
-        self._empty = False
+        self._empty = self._alone = self._late = False
         self.compared: Sandbox | None = None
         folder = find_paths().state
         self.split = Split(folder)
@@ -144,43 +146,65 @@ class MainScreen(ListActions, Screen[None]):
 
     def _tick(self) -> None:
         self._ticks += 1
-        newest = max((one.created_at or 0 for one in self.state.sandboxes.values()), default=0)
-        if self._clock() - newest < YOUNG_S or self._ticks % SELDOM == 0:
+        if self._clock() - self.fleet.newest_at < YOUNG_S or self._ticks % SELDOM == 0:
             self._draw()
 
     def _draw(self) -> None:
         if not self.is_mounted or not self.children:  # news may come while the app is ending
             return
+        self._late = self._covered
+        if self._late:
+            return
         state = self.state
         found = self.fleet.show(state, self._clock())
         shown, wanted = found.sandboxes, self.fleet.wanted
-        self._note_empty(not shown)
+        typing = self.fleet.typing
+        self._note_empty(not shown, typing=typing)
         self.table.keep_marks(state.sandboxes)
         self._show_marks()
         if self._awaited is not None and self.table.move_to(self._awaited):
             self._awaited = None
         header = self.query_one(HeaderBar)
         header.show(state, read_only=self.service.read_only, width=self.size.width)
-        header.show_view(wanted, found.hidden, len(state.sandboxes), self.fleet.view_name)
+        header.show_view(wanted, found.hidden, len(state.sandboxes), self.fleet.view_name, typing=typing)
         if not shown:
             words = empty_words(state, wanted, read_only=self.service.read_only)
-            self.query_one("#empty", Static).update(words)
-        self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown else 0)
+            say(self.query_one("#empty", Static), words, fixed=True)
+        self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown or typing else 0)
         self._look_soon()
         self._ask_stats()
 
+    @property
+    def _covered(self) -> bool:
+        """Whether another screen hides this one: to draw thousands of rows unseen took most of a bulk action's time."""
+        stack = self.app.screen_stack
+        above = stack[stack.index(self) + 1 :] if self in stack else ()
+        return any(not isinstance(screen, ModalScreen) for screen in above)
+
+    def on_screen_resume(self) -> None:
+        if self._late:
+            self._draw()
+
     @on(MarkedTable.MarksChanged)
     def _show_marks(self) -> None:
-        shown = {row.key for row in self.table.rows} if self.table.marks else set()
-        self.query_one(MarkBar).show(self.marked, sum(one.ref not in shown for one in self.marked))
+        marked, table = self.marked, self.table
+        every = not self.fleet.hidden.total and not self.fleet.wanted.group
+        shown = set() if every or not marked else {row.key for row in table.rows}
+        self.query_one(MarkBar).show(marked, 0 if every else sum(one.ref not in shown for one in marked))
 
-    def _note_empty(self, empty: bool) -> None:
-        """By hand: a class on the screen has all its widgets styled anew, which takes 60 ms of a keystroke."""
-        if empty == self._empty:
+    def _note_empty(self, empty: bool, *, typing: bool) -> None:
+        """By hand: a class on the screen has all its widgets styled anew, which takes 60 ms of a keystroke.
+
+        While a filter is typed the detail stays where it is: it would come and go with the letters.
+        """
+        if empty != self._empty:
+            self._empty = empty
+            self.fleet.show_empty(empty)
+        alone = empty and not typing
+        if alone == self._alone:
             return
-        self._empty = empty
-        self.fleet.show_empty(empty)
-        if empty:
+        self._alone = alone
+        if alone:
             self.detail.styles.display = "none"
         else:
             self.detail.styles.clear_rule("display")
@@ -215,12 +239,13 @@ class MainScreen(ListActions, Screen[None]):
         page = self.table.rows[top : top + max(0, self.table.size.height - HEADER_ROWS)]
         found = [self.state.sandboxes.get(row.key) for row in page if isinstance(row.key, SandboxRef)]
         there = [one for one in found if one is not None]
-        self.service.show_stats(one.ref for one in there if one.status is Status.RUNNING)
+        running = [one.ref for one in there if one.status is Status.RUNNING]
+        self.service.show_stats(running, rest_soon=self.fleet.by_samples)
         self._denials.show(there)
 
     def on_resize(self, event: events.Resize) -> None:
         wide = event.size.width >= WIDE[0] and event.size.height >= WIDE[1]
-        if not wide and self.has_class("-wide") and self.detail.has_focus_within:
+        if not wide and self.has_class("-wide") and self.detail.has_focus_within and not self.has_class("-detail"):
             self.add_class("-detail", "-for-lack-of-room")  # what is looked at stays in view
         elif wide and self.has_class("-for-lack-of-room"):
             self.remove_class("-detail", "-for-lack-of-room")
@@ -248,10 +273,11 @@ class MainScreen(ListActions, Screen[None]):
         if not self.has_class("-wide"):
             self.add_class("-detail", "-for-lack-of-room")
         self._show_detail()
-        self.call_after_refresh(self.detail.focus_tab)
+        self.detail.focus_soon()
 
     def focus_list(self) -> None:
         """Go to the rows."""
+        self.detail.leave()
         self.table.focus()
         self.call_after_refresh(self._draw)
 

@@ -8,7 +8,6 @@ from typing import ClassVar
 from rich.style import Style
 from textual import events
 from textual.geometry import Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from sandbox_console.logs.store import DEFAULT_CAP, LineStore
@@ -17,6 +16,7 @@ from sandbox_console.tui.widgets.log_line import Rule
 from sandbox_console.tui.widgets.log_lines import ShownLines
 from sandbox_console.tui.widgets.log_page import COLOURS, LogPage, Look
 from sandbox_console.tui.widgets.log_status import status_segments
+from sandbox_console.tui.widgets.scrolling import LineScroll
 
 TICK_S = 0.05
 SCAN_S = 0.01
@@ -27,7 +27,7 @@ _PARTS = (
 )
 
 
-class LogCanvas(ScrollView):
+class LogCanvas(LineScroll):
     """Draws lines of a store. Scrolling up pauses; `LogView` adds the keys."""
 
     DEFAULT_CSS = """

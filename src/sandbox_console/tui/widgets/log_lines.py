@@ -48,6 +48,11 @@ class ShownLines:
         return True
 
     @property
+    def looked_through(self) -> float:
+        """How much has been looked through by the filter and the search, from 0 to 1."""
+        return min((index.share for index in (self.filter, self.search) if index is not None), default=1.0)
+
+    @property
     def shown(self) -> int:
         """How many lines there are to scroll through."""
         return len(self.filter.lines) if self.filter else self.total
@@ -79,5 +84,5 @@ class ShownLines:
             lines = [store.line(number) for number in range(store.first, store.end)]
             parts = [line.data for line in lines if not line.marked]
         else:
-            parts = [bytes(chunk) for _, _, chunk in store.chunks()]
+            parts = [bytes(chunk) for chunk in store.chunks()]
         return parts + [line.data for line in store.partials()]

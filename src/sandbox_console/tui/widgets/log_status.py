@@ -18,6 +18,8 @@ def status_segments(
     word, style = ("FOLLOWING", "following") if follow else ("PAUSED", "paused")
     store = lines.store
     parts = [f" [{last:,}/{lines.shown:,}]"]
+    if (share := lines.looked_through) < 1:
+        parts.append(f"looking {share:.0%}…")
     if lines.filter:
         parts.append(f"filtered from {lines.total:,}")
     if lines.search:

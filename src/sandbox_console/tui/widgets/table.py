@@ -12,9 +12,9 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from sandbox_console.tui.widgets.scrolling import LineScroll
 from sandbox_console.tui.widgets.table_layout import (
     GAP,
     Cell,
@@ -32,7 +32,7 @@ HEADER_ROWS = 1
 _CURSOR_MARK = "▸"
 
 
-class FleetTable(ScrollView, can_focus=True):
+class FleetTable(LineScroll, can_focus=True):
     """A table of rows with keys, a cursor that stays on its key, and a sort order.
 
     ::

@@ -1,0 +1,34 @@
+"""The garbage collector kept out of the way of keys: the app's own objects, which live as long as it does, are its."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Iterator
+
+SETTLE_S = 2.0
+"""After so long the first screen and the first list are there."""
+
+
+@contextlib.contextmanager
+def settling() -> Iterator[None]:
+    """No collections from here until :func:`settle` is called: those of a start take a tenth of its CPU."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def settle_soon() -> asyncio.TimerHandle:
+    """Call :func:`settle` once the app has started. To be cancelled at the end."""
+    return asyncio.get_running_loop().call_later(SETTLE_S, settle)
+
+
+def settle() -> None:
+    """Collect from now on, but never again look at what is there: 85,000 objects, 70 ms of a key under a log flood."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
