@@ -37,9 +37,7 @@ class SandboxRef:
     id: str
 
     def __hash__(self) -> int:
-        return hash(
-            self.id
-        )  # an id hardly ever stands for two: half the time of hashing all three, 10,000 times a tick
+        return hash(self.id)  # hardly ever that of two; to hash all three takes twice as long, 10,000 times a tick
 
     def __str__(self) -> str:
         return f"{self.backend}/{self.host}/{self.id}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from textual.content import Content
 from textual.widgets import Static
 
@@ -34,7 +36,7 @@ class WhyBar(Static):
         wanted = (sandbox, version)
         if wanted != self._shown:
             self._shown = wanted
-            self.run_worker(self._judge(sandbox), exclusive=True, group="why")
+            self.run_worker(partial(self._judge, sandbox), exclusive=True, group="why")
 
     async def _judge(self, sandbox: Sandbox | None) -> None:
         found = None
