@@ -45,6 +45,8 @@ class Detail(Vertical):
         self._sandbox: Sandbox | None = None
         self._state = FleetState()
         self._on_screen = False
+        self.going_in = False
+        """Whether the tab shall have the keys as soon as it is there."""
         self._panes: dict[str, Pane] = {}
 
     def compose(self) -> ComposeResult:
@@ -89,16 +91,28 @@ class Detail(Vertical):
         ids = [tab.id for tab in TABS]
         self.pick(ids[(ids.index(self.tab) + by) % len(ids)])
 
-    def focus_tab(self) -> None:
+    def leave(self) -> None:
+        """The keys are for the list now: a pane that comes late does not take them."""
+        self.going_in = False
+
+    def focus_soon(self) -> None:
         """Give the keys to what the tab shows, once it is there."""
+        self.going_in = True
+        self.call_after_refresh(self._focus_tab)
+
+    def _focus_tab(self) -> None:
+        if not self.going_in:
+            return
         if self.tab == "shell":
             current = self.shells.query_one(ContentSwitcher).visible_content
             if current is not None:
                 current.focus()
+            self.going_in = False
         elif (pane := self._panes.get(self.tab)) is not None and not pane.is_mounted:
-            pane.call_later(self.focus_tab)
+            pane.call_later(self._focus_tab)
         else:
             self.query_one(next(tab.focus for tab in TABS if tab.id == self.tab)).focus()
+            self.going_in = False
 
     def _refresh_tab(self) -> None:
         def active(tab: str) -> bool:
@@ -127,7 +141,7 @@ class Detail(Vertical):
     def on_tab_bar_picked(self, event: TabBar.Picked) -> None:
         event.stop()
         self.pick(event.tab)
-        self.focus_tab()
+        self.focus_soon()
 
 
 def identity(sandbox: Sandbox | None, width: int) -> Content:

@@ -79,7 +79,7 @@ class EventsPane(Vertical):
 
     def _none_yet(self) -> None:
         if not self._found and self._worker is not None and not self._worker.is_finished:
-            self._note("Nothing happened that the backend remembers; what comes is shown.")
+            self._note("Nothing is told yet; what happens is shown as it comes.")
 
     def _schedule(self) -> None:
         if not self._drawing:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from sandbox_console.tui.panes.spec import SpecPane
     from sandbox_console.tui.panes.stats import StatsPane
 
-    Pane: TypeAlias = AuditPane | EgressPane | EventsPane | FilesPane | InspectPane | ProcessesPane | SpecPane | StatsPane
+    Pane: TypeAlias = (
+        AuditPane | EgressPane | EventsPane | FilesPane | InspectPane | ProcessesPane | SpecPane | StatsPane
+    )
 
 
 def make_pane(tab: str, console: Console, consent: Asking) -> Pane:

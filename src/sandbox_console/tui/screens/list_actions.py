@@ -28,11 +28,13 @@ class ListActions(MessagePump):
     def action_filter(self) -> None:
         """Type a filter."""
         self._main.remove_class("-detail")
+        self._main.detail.leave()
         self._main.fleet.filter_line.open()
 
     def action_command(self) -> None:
         """Type a command."""
         self._main.remove_class("-detail")
+        self._main.detail.leave()
         self._main.fleet.command_line.open()
 
     @on(CommandLine.Said)

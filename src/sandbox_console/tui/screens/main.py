@@ -289,7 +289,8 @@ class MainScreen(ListActions, Screen[None]):
         if self.fleet.command_line.input.has_focus:
             self.fleet.command_line.close()
             return
-        if not typing and (self.has_class("-detail") or self.detail.has_focus_within):
+        near = self.has_class("-detail") or self.detail.has_focus_within or self.detail.going_in
+        if not typing and near:
             self.remove_class("-detail", "-for-lack-of-room")
             self.focus_list()
         elif self.table.marks and not typing:

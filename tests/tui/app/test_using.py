@@ -1,0 +1,84 @@
+"""What a person does in a hurry: keys faster than what they lead to, a terminal that changes, sandboxes that go."""
+
+from __future__ import annotations
+
+import pytest
+from tests.tui.app.scene import ref, screen_text, until
+
+from sandbox_console.tui.groups import GroupKey
+from sandbox_console.tui.panes.logs import LogsPane
+from sandbox_console.tui.panes.tabs import TABS
+
+AGENT, BUILDER = ref("aaaaaaaaaaaa"), ref("bbbbbbbbbbbb")
+
+
+async def test_a_log_is_never_taken_for_that_of_a_sandbox_that_was_passed_on_another_tab(run_app):
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: "step 8 of 9" in screen_text(app))
+        await pilot.press("5", "escape")
+        for _ in range(2):
+            await pilot.press("j")
+            await until(pilot, lambda: app.main.query_one(LogsPane)._sandbox.ref == app.main.selected.ref)
+        await pilot.press("k")
+        await until(pilot, lambda: app.main.query_one(LogsPane)._sandbox.ref == BUILDER)
+        await pilot.press("l")
+        await until(pilot, lambda: "builder" in screen_text(app).split("WHY")[1].split("1 Logs")[0])
+        await until(pilot, lambda: "[0/0]" in screen_text(app))
+        assert "step" not in screen_text(app)
+
+
+async def test_space_and_enter_close_and_open_a_group(run_app):
+    async with run_app() as (app, pilot):
+        app.main.fleet.set_group("state")
+        await until(pilot, lambda: any(row.head for row in app.main.table.rows))
+        app.main.table.move_to(GroupKey("state", "running"))
+        for key in ("space", "enter"):
+            await pilot.press(key)
+            await until(pilot, lambda: "▸ running" in screen_text(app))
+            assert app.main.table.cursor_key == GroupKey("state", "running")
+            await pilot.press(key)
+            await until(pilot, lambda: "▾ running" in screen_text(app))
+        assert not app.main.table.marked
+
+
+@pytest.mark.parametrize("start", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+async def test_tabs_opened_and_left_at_once(run_app, start):
+    """Each is made when it is first looked at: another key comes before it is."""
+    async with run_app(size=start) as (app, pilot):
+        for _ in range(2):
+            for _ in TABS:
+                app.main.action_step(1)
+        await pilot.pause()
+        await until(pilot, lambda: app.main.detail.tab == "logs" and app.main.query_one(LogsPane).has_focus_within)
+        for tab in ("inspect", "files", "processes", "spec"):
+            app.main.action_tab(tab)
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "spec")
+        app.main.action_tab("events")
+        app.main.action_back()
+        app.main.action_tab("audit")
+        app.main.action_filter()
+        await until(pilot, lambda: app.focused is app.main.fleet.filter_line.input)
+        await pilot.pause(0.1)
+        assert app.focused is app.main.fleet.filter_line.input, "what is typed is the filter"
+        await pilot.press("escape")
+        await until(pilot, lambda: app.focused is app.main.table)
+        app.main.action_tab("inspect")
+        app.main.action_back()
+        await until(pilot, lambda: app.focused is app.main.table)
+        await pilot.pause(0.1)
+        assert app.focused is app.main.table, "a pane that came late takes no keys away"
+
+
+async def test_a_terminal_that_gets_small_keeps_what_is_looked_at(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("y")
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "spec")
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "ASKED" in screen_text(app))
+        assert app.focused.id == "spec"
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, lambda: "STATE" in screen_text(app) and "ASKED" in screen_text(app))
+        await pilot.press("f")
+        await pilot.resize_terminal(80, 24)
+        await pilot.resize_terminal(130, 40)
+        await until(pilot, lambda: "STATE" not in screen_text(app))
