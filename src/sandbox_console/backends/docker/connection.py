@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ class Connection:
         self._engine: Engine | None = None
         self._lock = asyncio.Lock()
         self._answered = False
+        self._read_at = -math.inf
 
     @property
     def local(self) -> bool:
@@ -52,11 +55,12 @@ class Connection:
         if engine is not None:
             await engine.close()
 
-    async def health(self) -> BackendHealth:
-        """Whether the engine answers now, with the reason where not."""
+    async def health(self, recent_s: float = 0.0) -> BackendHealth:
+        """Whether the engine answers now, with the reason where not; what it said so many seconds ago will do."""
         try:
-            async with asyncio.timeout(PROBE_S):
-                await self.refresh()
+            if time.monotonic() - self._read_at > recent_s:
+                async with asyncio.timeout(PROBE_S):
+                    await self.refresh()
         except TimeoutError:
             return self._down(
                 HealthState.UNREACHABLE, f"no answer in {PROBE_S:g} s", "see that the engine is not stuck"
@@ -70,9 +74,11 @@ class Connection:
     async def refresh(self) -> None:
         """Read the engine's version and abilities. Raises as :meth:`engine` and Engine.call do."""
         engine = await self.engine()
-        self.version = await engine.call("GET", "version", timeout_s=PROBE_S)
-        self.info = await engine.call("GET", "info", timeout_s=PROBE_S)
+        self.version, self.info = await asyncio.gather(
+            engine.call("GET", "version", timeout_s=PROBE_S), engine.call("GET", "info", timeout_s=PROBE_S)
+        )
         self._answered = True
+        self._read_at = time.monotonic()
 
     def down(self, error: ConsoleError) -> BackendHealth:
         """The health that an error tells: an engine that nobody asked for and never was is unavailable, not broken."""

@@ -17,6 +17,8 @@ from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 
+JUST_NOW_S = 1.0
+"""To open a backend asks the engine what it is: not again for the first list, which waits for it."""
 QUIET_S = 10.0
 """Without an event for so long the engine is asked whether it still answers: a frozen one keeps its sockets open."""
 
@@ -56,7 +58,7 @@ async def _connected(connection: Connection, lists: Lists, inspect: Inspect) -> 
     engine = await connection.engine()
     # Subscribed first, listed second: `events?since` of an engine gave 256 events at most, so gaps cannot be asked for.
     async with engine.stream("events", _PARAMS) as chunks:
-        health = await connection.health()
+        health = await connection.health(JUST_NOW_S)
         if not health.ok:
             raise Lost(health.reason, hint=health.hint)
         first = True
