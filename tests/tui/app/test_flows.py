@@ -460,14 +460,6 @@ async def test_a_failed_recreate_leaves_the_old_one_and_says_so(run_app, fake):
         assert fake.sandboxes["aaaaaaaaaaaa"].image == "python:3.12"
 
 
-async def test_what_others_made_cannot_be_edited(run_app):
-    async with run_app() as (app, pilot):
-        await select(app, pilot, "eeeeeeeeeeee")
-        await pilot.press("e")
-        await until(pilot, lambda: "was not made by this console" in screen_text(app))
-        assert app.screen is app.main
-
-
 async def test_a_policy_that_asks_is_answered_in_a_dialog(run_app, fake):
     async with run_app(config=Config(backend="fake", policy=Rules(ask=("create",)))) as (app, pilot):
         await pilot.press("n")

@@ -153,7 +153,7 @@ async def test_lazydocker_habits(run_app):
 
 async def test_help_tells_what_does_not_work_here_and_why(run_app, fake):
     fake._capabilities = Capabilities(frozenset(Capability) - {Capability.PAUSE}, {Capability.PAUSE: "no freezer here"})
-    async with run_app(size=(120, 80)) as (app, pilot):
+    async with run_app(size=(120, 110)) as (app, pilot):
         await pilot.press("question_mark")
         await until(pilot, on(app, TextScreen))
         text = screen_text(app)
