@@ -130,10 +130,11 @@ class EgressDraftScreen(Screen[None]):
         try:
             await draft.load()
         except ConsoleError as error:
-            self._say_error(error)
+            self._say([(f"✕ {clean(error.message, cap=300)}  Ctrl+R reads anew.", PROBLEM)])
             return
         self._loaded = True
         self._area.load_text(draft.text)
+        self._area.move_cursor(self._area.document.end)
         self._area.disabled = False
         if self.focused is None:
             self._area.focus()
@@ -191,9 +192,6 @@ class EgressDraftScreen(Screen[None]):
             self._say([(f"✕ {what}; if applied it is refused, and on record all the same.", PROBLEM)])
         else:
             self._say([("Ctrl+S applies it, after a question.", "$dim"), *note_lines(draft.notes(action))])
-
-    def _say_error(self, error: ConsoleError) -> None:
-        self._say([(f"✕ {clean(error.message, cap=300)}  Ctrl+R reads anew.", PROBLEM)])
 
     def _say(self, parts: Sequence[Part]) -> None:
         put(self, "#draft-status", Content.assemble(*parts))
@@ -304,7 +302,7 @@ class EgressDraftScreen(Screen[None]):
                 if self.is_current:
                     self.dismiss()
         except ConsoleError as error:
-            self._say_error(error)
+            self._say([(f"✕ {clean(error.message, cap=300)}", PROBLEM)])
         finally:
             self._applying = False
 
