@@ -63,6 +63,7 @@ def test_the_screen_lists_follows_and_enters_a_microvm(there: Outside) -> None:
         screen.press("/agent-microvm\r")
         screen.sees("tick-")
         screen.press("\x1b")
+        screen.sees(*ALL)  # else Esc and s are one key
         screen.press("s")
         screen.sees("~ #")
         screen.press("echo $((6 * 7))-from-$(uname -s)\r")

@@ -1,4 +1,4 @@
-"""A connection on stdin and stdout, as QEMU gives it, to a Unix socket or a local port. Standard library only."""
+"""In the machine: stdin and stdout to a port of its loopback. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ import sys
 import threading
 
 
-def main(where: str) -> None:
-    if where.isdigit():
-        there = socket.create_connection(("127.0.0.1", int(where)))
-    else:
-        there = socket.socket(socket.AF_UNIX)
-        there.connect(where)
+def main(port: int) -> None:
+    there = socket.create_connection(("127.0.0.1", port))
     threading.Thread(target=send, args=(there,), daemon=True).start()
     with contextlib.suppress(OSError):
         while data := there.recv(65536):
@@ -30,4 +26,4 @@ def send(there: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(int(sys.argv[1]))

@@ -23,7 +23,6 @@ from tests.support.microvm.part import ROOT
 
 from sandbox_console.tui.widgets.ghostty import GhosttyEmulator
 
-DOCKER = "10.0.2.100:2375"
 HOME = "/rw/outside"
 SIZE = (36, 130)
 PATIENCE_S = 120.0
@@ -38,7 +37,7 @@ sys.exit(main())
 """
 COMMAND = (sys.executable, "-c", CONSOLE)
 ENVIRONMENT = {
-    "SANDBOX_CONSOLE_HOME": HOME, "MSB_HOME": "/rw/msb", "DOCKER_HOST": f"tcp://{DOCKER}", "COLORTERM": "truecolor",
+    "SANDBOX_CONSOLE_HOME": HOME, "MSB_HOME": "/rw/msb", "COLORTERM": "truecolor",
     "TERM": "xterm-256color", "LANG": "C.UTF-8", "TEXTUAL_ANIMATIONS": "none", "PYTHONDONTWRITEBYTECODE": "1",
 }  # fmt: skip
 
@@ -46,8 +45,9 @@ ENVIRONMENT = {
 class Outside:
     """A console's machine, seen from this host."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, engine_port: int) -> None:
         self.machine = machine
+        self._environment = ENVIRONMENT | {"DOCKER_HOST": f"tcp://10.0.2.2:{engine_port}"}
 
     def cli(self, *words: str) -> tuple[int, str, str]:
         """The command line inside; gives exit code, stdout and stderr."""
@@ -56,7 +56,9 @@ class Outside:
         def take(kind: bytes, data: bytes) -> None:
             said[kind] += data
 
-        code = self.machine.run([*COMMAND, *words], env=ENVIRONMENT, cwd=str(ROOT), timeout_s=PATIENCE_S * 2, sink=take)
+        code = self.machine.run(
+            [*COMMAND, *words], env=self._environment, cwd=str(ROOT), timeout_s=PATIENCE_S * 2, sink=take
+        )
         return code, said[b"o"].decode(), said[b"e"].decode()
 
     def states(self) -> dict[str, str]:
@@ -68,16 +70,22 @@ class Outside:
     @contextlib.contextmanager
     def screen(self) -> Iterator[Screen]:
         """The app on a terminal."""
-        with self.machine.connect(COMMAND, env=ENVIRONMENT, cwd=str(ROOT), timeout_s=30, tty=SIZE) as door:
+        with self.machine.connect(COMMAND, env=self._environment, cwd=str(ROOT), timeout_s=30, tty=SIZE) as door:
             door.settimeout(None)
-            yield Screen(door)
+            try:
+                yield Screen(door)
+            finally:
+                door.shutdown(socket.SHUT_RDWR)  # the reader holds it open, and with it the app
 
     @contextlib.contextmanager
     def browser(self) -> Iterator[str]:
         """The browser server; gives the link that it prints. Its port is the same here and there."""
         port = free_port()
         words = [*COMMAND, "serve", "--port", str(port)]
-        with self.machine.connect(words, env=ENVIRONMENT, cwd=str(ROOT), timeout_s=30) as door, self._tunnel(port):
+        with (
+            self.machine.connect(words, env=self._environment, cwd=str(ROOT), timeout_s=30) as door,
+            self._tunnel(port),
+        ):
             door.settimeout(PATIENCE_S)
             said = b""
             while b"http://" not in said or not said.endswith(b"\n"):
@@ -145,14 +153,36 @@ class Screen:
 @contextlib.contextmanager
 def outside(engine: DockerEngine) -> Iterator[Outside]:
     """A machine with the test image loaded and an engine of this host to reach. Raises MachineError."""
-    machine = Machine(f"outside-{os.getpid()}", {DOCKER: engine.socket})
+    machine = Machine(f"outside-{os.getpid()}", sees_host=True)
+    port = free_port()
+    relay = threading.Thread(
+        target=relayed, args=(socket.create_server(("127.0.0.1", port)), engine.socket), daemon=True
+    )
+    relay.start()
     try:
         machine.up()
         (machine.share / "image.tar").write_bytes(archive())
         assert machine.run([sys.executable, "-c", LOAD, "/share/image.tar"], env=ENVIRONMENT, timeout_s=PATIENCE_S) == 0
-        yield Outside(machine)
+        yield Outside(machine, port)
     finally:
         machine.remove()
+
+
+def relayed(server: socket.socket, path: Path) -> None:
+    """Pass each connection on to a Unix socket, until the process ends."""
+    while True:
+        here, _ = server.accept()
+        there = socket.socket(socket.AF_UNIX)
+        there.connect(str(path))
+        for one, other in ((here, there), (there, here)):
+            threading.Thread(target=passed, args=(one, other), daemon=True).start()
+
+
+def passed(one: socket.socket, other: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := one.recv(65536):
+            other.sendall(data)
+        other.shutdown(socket.SHUT_WR)
 
 
 def microvm(name: str, script: str) -> tuple[str, ...]:
