@@ -132,10 +132,13 @@ def _signed(anchor: Anchor, key: bytes) -> Anchor:
     return Anchor(**fields, mac=hmac.new(key, text, hashlib.sha256).hexdigest())
 
 
-def sign(fields: dict[str, Any], anchors: Anchors) -> str:
-    """A signature by the anchors' key over other data: a manifest."""
+def sign(fields: dict[str, Any], anchors: Anchors, *, make: bool = False) -> str:
+    """A signature by the anchors' key over other data: a manifest. ``make``: a key where there is none.
+
+    Raises OSError.
+    """
     text = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
-    return hmac.new(anchors._key(make=True), text, hashlib.sha256).hexdigest()  # noqa: SLF001 - the same module's key
+    return hmac.new(anchors._key(make=make), text, hashlib.sha256).hexdigest()  # noqa: SLF001 - the same module's key
 
 
 def _end_of_lines(fd: int) -> int:

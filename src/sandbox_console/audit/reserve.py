@@ -13,6 +13,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from sandbox_console.audit import schema
+
 BYTES = 8 * 1024 * 1024
 """About 20,000 rows."""
 
@@ -123,6 +125,7 @@ class Reserve:
 def _parsed(line: bytes) -> Row | None:
     try:
         columns = json.loads(line)["row"]
-    except (ValueError, KeyError):
+        row = (*columns[:-2], bytes.fromhex(columns[-2]), bytes.fromhex(columns[-1]))
+    except (ValueError, KeyError, TypeError, IndexError):
         return None
-    return (*columns[:-2], bytes.fromhex(columns[-2]), bytes.fromhex(columns[-1]))
+    return row if len(row) == len(schema.COLUMNS) and isinstance(row[0], int) else None

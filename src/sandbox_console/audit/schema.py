@@ -73,6 +73,14 @@ CREATE TRIGGER sealed BEFORE INSERT ON record
 BEGIN SELECT RAISE(ABORT, 'this segment of the audit log is sealed'); END
 """
 
+# As version 1 had it.
+_OLD_ONLY_NEXT = (
+    "CREATE TRIGGER only_next BEFORE INSERT ON record WHEN NEW.seq IS NOT "
+    "(SELECT coalesce(max(seq), 0) + 1 FROM record) OR lower(hex(NEW.prev)) IS NOT coalesce( "
+    "(SELECT lower(hex(hash)) FROM record ORDER BY seq DESC LIMIT 1), (SELECT value FROM meta WHERE key = 'genesis')) "
+    "BEGIN SELECT RAISE(ABORT, 'the audit log takes only its next row'); END"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -102,12 +110,6 @@ def prepare(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-
-
-def is_new(connection: sqlite3.Connection) -> bool:
-    """Whether the file has no tables yet."""
-    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return found == 0
 
 
 def create(connection: sqlite3.Connection, head: Head) -> None:
@@ -143,6 +145,25 @@ def sealed(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sealed'").fetchone() is not None
 
 
+def version(connection: sqlite3.Connection) -> int:
+    """Of a file's schema. A console of version 1 signed nothing."""
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+def unguarded(connection: sqlite3.Connection, *, closed: bool) -> str:
+    """The trigger that is gone or another; empty where all stand. ``closed``: whether the segment must be sealed."""
+    made = dict(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall())
+    guards = [_plain(statement) for statement in (*_statements(), _SEAL) if "CREATE TRIGGER" in statement]
+    for guard in guards:
+        name = guard.split()[2]
+        if name == "sealed" and not closed:
+            continue
+        if _plain(made.get(name) or "") not in (guard, _OLD_ONLY_NEXT if name == "only_next" else guard):
+            return name
+    return ""
+
+
 def open_attempts(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
     """Attempts without an end: (seq, session, action, backend, target, request_id), those carried over first."""
     columns = "seq, session, action, backend, target, request_id"
@@ -168,6 +189,10 @@ def refuse_newer(connection: sqlite3.Connection) -> None:
         raise AuditUnavailable(
             f"the audit log has schema {found}; this console knows {VERSION}", hint="use the newer sandbox-console"
         )
+
+
+def _plain(statement: str) -> str:
+    return " ".join(statement.split()).removesuffix(";")
 
 
 def _statements() -> list[str]:

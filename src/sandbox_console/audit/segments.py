@@ -108,7 +108,7 @@ def damage(db: sqlite3.Connection) -> str:
 def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
     """Write a manifest, signed by the anchors' key, whole or not at all."""
     fresh = path.with_name(path.name + ".new")
-    text = json.dumps(told | {"mac": sign(told, anchors)}, indent=1) + "\n"
+    text = json.dumps(told | {"mac": sign(told, anchors, make=True)}, indent=1) + "\n"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "w") as file:
         file.write(text)
@@ -123,11 +123,12 @@ def read_signed(path: Path, anchors: Anchors) -> tuple[dict[str, Any] | None, st
     try:
         told = json.loads(path.read_text())
         mac = told.pop("mac", "")
+        made = sign(told, anchors)
     except FileNotFoundError:
-        return None, ""
+        return None, f"{path.name} cannot be checked: the anchors' key is missing" if path.exists() else ""
     except (OSError, ValueError, AttributeError):
         return None, f"{path.name} cannot be read"
-    if sign(told, anchors) != mac:
+    if made != mac:
         return None, f"{path.name} was changed: its signature does not hold"
     return told, ""
 

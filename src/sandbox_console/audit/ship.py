@@ -62,7 +62,7 @@ async def ship(path: Path, dsn: str) -> int:
         return 0
     sent = 0
     with _alone(layout.cursor):
-        after = _cursor(layout.cursor, console)
+        after = cursor(layout.cursor, console)
         async with _Server(dsn) as server:
             async for rows in export.blocks(path, AuditSelection(after_seq=after)):
                 await server.execute(_INSERT, console, *_columns(rows))
@@ -118,7 +118,7 @@ async def _console(layout: Layout) -> str:
         return "" if db is None else (await unit(db, schema.head_of, db._conn)).console  # noqa: SLF001
 
 
-def _cursor(path: Path, console: str) -> int:
+def cursor(path: Path, console: str) -> int:
     """The last seq that was sent; a lost or foreign cursor begins anew, which sends nothing twice into the table."""
     try:
         told = json.loads(path.read_text())

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from sandbox_console.audit import rows, schema, segments, sessions
 from sandbox_console.audit.anchors import Anchors
@@ -21,6 +22,9 @@ from sandbox_console.model.audit import Kind, Outcome
 
 CHECKPOINT_EVERY = 500  # appends; a WAL of about 2 MiB
 ANCHOR_EVERY, ANCHOR_S = 100, 60.0
+CHANGED, UNANCHORED = "log-changed", "anchors-missing"
+"""What a checkpoint tells that no later verification could see by itself."""
+
 _ROOM = 2 * 1024 * 1024  # less free space than this is a full disk
 _SQLITE_IOERR, _SQLITE_FULL, _SQLITE_CANTOPEN = 10, 13, 14
 
@@ -46,11 +50,13 @@ class Store:
         self._frozen = False
         self._index = 0
         self._identity = (0, 0)
+        self._mine: rows.Place | None = None  # of the last row that this process committed
         try:
             with self._lock.held():
                 self._open()
                 self._mend()
                 self._reserve.fill()
+                self._miss_anchors()
                 with suppress(OSError):  # a full disk: the next one to write has it
                     self._anchors.prepare()
                     if self._anchors.last() is None:
@@ -120,6 +126,7 @@ class Store:
             self._follow()
             self._thaw()
             self._drain()
+            self._compare()
             made = rows.chained(drafts, rows.head(self._there()))
             self._commit(made)
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -176,6 +183,29 @@ class Store:
             with suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
+        self._mine = (made[-1][0], made[-1][-1])
+
+    def _compare(self) -> None:
+        """Put on record that the last row this process wrote here is gone or another: later rows would hide a cut."""
+        if self._mine is None:
+            return
+        db, (seq, digest) = self._there(), self._mine
+        [found] = db.execute("SELECT hash FROM record WHERE seq = ?", (seq,)).fetchone() or [None]
+        if found == digest or seq < schema.head_of(db).first_seq:
+            return
+        self._tell(CHANGED, {"wrote": seq, "hash": digest.hex(), "found": rows.head(db)[0]})
+
+    def _tell(self, action: str, body: dict[str, Any]) -> None:
+        draft = Draft(Kind.CHECKPOINT, self._actor, self._session, action, body=body)
+        self._commit(rows.chained([draft], rows.head(self._there())))
+
+    def _miss_anchors(self) -> None:
+        """Put on record that the anchors of a log are gone: new ones would hide it."""
+        seq, _ = rows.head(self._there())
+        gone = [path.name for path in (self._layout.key, self._layout.anchors) if not path.exists()]
+        if gone and seq and schema.version(self._there()) > 1:
+            told = {"missing": gone, "rows": seq}
+            self._append([Draft(Kind.CHECKPOINT, self._actor, self._session, UNANCHORED, body=told)])
 
     def _keep_up(self, last: Row) -> None:
         """What follows a commit: its rows are safe by now, so that no trouble here may reach the caller."""
@@ -191,9 +221,11 @@ class Store:
 
     def _anchor(self, why: str) -> None:
         self._anchored_at = time.monotonic()
-        seq, digest = rows.head(self._there())
         last = self._anchors.last()
-        self._anchored = max(last.seq if last else 0, 0)
+        before, self._anchored = self._anchored, last.seq if last else 0
+        if self._anchored < before:
+            self._tell(UNANCHORED, {"missing": [self._layout.anchors.name], "rows": before})
+        seq, digest = rows.head(self._there())
         if seq > self._anchored and seq > 0:
             self._anchors.add(schema.head_of(self._there()).console, self._index, seq, digest, why)
             self._anchored = seq
@@ -262,6 +294,7 @@ class Store:
             self._leave(problem)
 
     def _leave(self, problem: str) -> None:
+        self._mine = None
         self._let_go()
         try:
             segments.leave_damaged(self._layout, self._index, problem, self._anchors)

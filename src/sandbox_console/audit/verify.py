@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.audit import chain, schema, segments
+from sandbox_console.audit import chain, schema, segments, ship
 from sandbox_console.audit.anchors import Anchor, Anchors
 from sandbox_console.audit.chain import Walk
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reading import reading
 from sandbox_console.audit.reserve import Reserve
-from sandbox_console.audit.store import ANCHOR_EVERY
+from sandbox_console.audit.store import ANCHOR_EVERY, CHANGED, UNANCHORED
 from sandbox_console.audit.thread import unit
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Verification
@@ -24,6 +24,7 @@ from sandbox_console.model.audit import Verification
 LIMITS = (
     "whoever can read anchor.key can rewrite log and anchors together; only a copy in journald or elsewhere shows it",
     "rows behind the last anchor can be cut off unseen",
+    "an older copy of log and anchors together looks whole; only a copy in journald or elsewhere shows what is missing",
     "what was done past this console is in no row",
 )
 _COLUMNS = ", ".join(schema.COLUMNS)
@@ -44,6 +45,9 @@ class _Found:
     segments: int = 0
     warnings: list[str] = field(default_factory=list)
     retired: set[int] = field(default_factory=set)
+    console: str = ""
+    signs: bool = False  # written by a console that signs
+    altered: list[str] = field(default_factory=list)  # what is wrong beside the rows
 
     def fail(self, problem: str, bad: int | None = None) -> None:
         """Keep the first problem."""
@@ -72,7 +76,10 @@ async def verify(path: Path) -> Verification:
     if gone and gone not in found.retired and not layout.quarantine(gone).exists():
         found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
     _against_anchors(layout, signed, found)
+    _against_cursor(layout, found)
     _reserve(layout, found)
+    for other in found.altered:
+        found.fail(other)
     head = found.head.hex() if found.rows else ""
     return Verification(not found.problem, found.rows, head, found.first_bad, found.problem,
                         max(0, found.attempts - found.ends), found.unknown, (*found.warnings, *LIMITS),
@@ -108,6 +115,26 @@ async def _segment(
         found.fail(walked.problem, walked.bad)
     if told["damage"]:
         found.fail(f"segment {index} is damaged: {told['damage']}")
+    _note_altered(layout, index, anchors, told, walked, found)
+
+
+def _note_altered(
+    layout: Layout, index: int, anchors: Anchors, told: Mapping[str, Any], walked: Walk, found: _Found
+) -> None:
+    if told["unguarded"]:
+        found.altered.append(
+            f"segment {index} was opened to be changed: its trigger {told['unguarded']} is not as made"
+        )
+    if layout.segment(index + 1).exists():
+        found.altered += _against_manifest(layout, index, anchors, told["rows"], walked)
+
+
+def _against_manifest(layout: Layout, index: int, anchors: Anchors, count: int, walked: Walk) -> list[str]:
+    told, problem = segments.read_signed(layout.manifest(index), anchors)
+    if told is None:
+        return [problem or f"the manifest of segment {index} is missing"]
+    same = (told["rows"], told["last_seq"], told["last_hash"]) == (count, walked.last, walked.head.hex())
+    return [] if same else [f"segment {index} is not as its manifest tells"]
 
 
 def _walk(
@@ -119,11 +146,14 @@ def _walk(
         if problem := _link(layout, index, head, anchors, found):
             found.fail(problem, head.first_seq)
         told: dict[str, Any] = {"damage": segments.damage(db), "rows": 0, "attempts": 0, "ends": 0, "unknown": 0}
+        told["unguarded"] = schema.unguarded(db, closed=layout.segment(index + 1).exists())
+        found.signs = found.signs or schema.version(db) > 1
         rows = db.execute(f"SELECT {_COLUMNS} FROM record ORDER BY seq")  # noqa: S608
         try:
             walked = chain.walk(head.genesis, head.first_seq - 1, rows, signed)
             told |= _counts(db)
             found.retired |= _retired(db)
+            found.altered += _told_by_consoles(db)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             walked = Walk(head.first_seq - 1, head.genesis, None, f"segment {index} cannot be read: {error}")
         return told, walked
@@ -146,8 +176,19 @@ def _retired(db: sqlite3.Connection) -> set[int]:
     return set()
 
 
+def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
+    """What consoles saw and put on record."""
+    sql = "SELECT seq, action FROM record WHERE action IN (?, ?) AND kind = 'checkpoint' ORDER BY seq"
+    words = {CHANGED: "rows that a console had written before it were gone or others",
+             UNANCHORED: "the anchors or their key were gone, and were begun anew"}  # fmt: skip
+    return [f"row {seq} tells: {words[action]}" for seq, action in db.execute(sql, (CHANGED, UNANCHORED)).fetchall()]
+
+
 def _link(layout: Layout, index: int, head: schema.Head, anchors: Anchors, found: _Found) -> str:
     """What is wrong with how a segment follows the one before it; empty where nothing is."""
+    if head.index != index:
+        return f"the file of segment {index} is that of segment {head.index}"
+    before, found.console = found.console, head.console
     if index == 1:
         return "" if head.genesis == chain.genesis(head.console) else "the log's beginning was changed"
     left, problem = segments.read_signed(layout.quarantine(index - 1), anchors)
@@ -156,6 +197,8 @@ def _link(layout: Layout, index: int, head: schema.Head, anchors: Anchors, found
     if left is not None:
         return _after_damage(layout, index, head, left, found)
     if layout.segment(index - 1).exists():
+        if before and before != head.console and not found.problem:
+            return f"segment {index} says that it is of another log than segment {index - 1}"
         follows = (found.last + 1, found.head) == (head.first_seq, head.genesis)
         return "" if follows or found.problem else f"segment {index} does not follow segment {index - 1}"
     told, problem = segments.read_signed(layout.manifest(index - 1), anchors)
@@ -184,11 +227,19 @@ def _against_anchors(layout: Layout, signed: list[Anchor], found: _Found) -> Non
         found.fail(
             f"the tail was cut: row {last.seq} was anchored, and the log ends at row {found.last}", found.last + 1
         )
+    if not signed and found.rows and found.signs and not layout.key.exists():
+        found.fail("the anchors and their key are missing, though this log has been anchored")
     gone = layout.key.exists() and (not layout.anchors.exists() or found.rows > 2 * ANCHOR_EVERY)
     if not signed and gone:
         found.fail("the anchors are missing, though this log has been anchored")
     elif not signed and found.rows:
         found.warnings.append("no anchors: a cut tail is not seen")
+
+
+def _against_cursor(layout: Layout, found: _Found) -> None:
+    shipped = ship.cursor(layout.cursor, found.console)
+    if shipped > found.last:
+        found.fail(f"the tail was cut: row {shipped} was shipped, and the log ends at row {found.last}", found.last + 1)
 
 
 def _reserve(layout: Layout, found: _Found) -> None:
