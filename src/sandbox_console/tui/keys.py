@@ -40,6 +40,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("stop", "x", "verb('stop')", "Stop"),
     _key("restart", "r", "verb('restart')", "Restart"),
     _key("pause", "p", "pause", "Pause, resume"),
+    _key("changes", "U", "changes", "Changed files"),
     _key("attach", "F", "attach", "Attach"),
     _key("rename", "ctrl+r", "name('rename')", "Rename"),
     _key("commit", "O", "name('commit')", "Commit to an image"),

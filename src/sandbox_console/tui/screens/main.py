@@ -391,6 +391,10 @@ class MainScreen(ListActions, Screen[None]):
         """Ask for something that takes a word: rename, commit, snapshot, fork."""
         asking.ask_name(self, NAMINGS[name])
 
+    def action_changes(self) -> None:
+        """How its files differ from its image."""
+        asking.ask_changes(self)
+
     def action_attach(self) -> None:
         """Watch and feed the main process."""
         asking.ask_attach(self)
