@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.audit import export, query, rows, segments, verify
-from sandbox_console.audit.anchors import Anchors
-from sandbox_console.audit.journal import Journal
+from sandbox_console.audit import export, query, rows, verify
+from sandbox_console.audit.journal import Journal, summarised
 from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.retention import Keep
 from sandbox_console.audit.rows import Draft
+from sandbox_console.audit.store import Store
 from sandbox_console.model.audit import AuditQuery, AuditSelection, Kind, Outcome
 
 ROWS = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
@@ -40,23 +41,25 @@ def pair(number: int) -> list[Draft]:
 
 
 def fill(path: Path) -> None:
+    """By the store itself, with its rotation, in transactions of 5,000 rows."""
     layout = Layout(path)
-    anchors = Anchors(layout.anchors, layout.key)
-    db = segments.connect(layout.segment(1))
-    console = rows.schema.head_of(db).console
     begun = time.perf_counter()
-    for start in range(0, ROWS // 2, 5000):
-        place = rows.head(db)
-        made: list[rows.Row] = []
-        for number in range(start, min(start + 5000, ROWS // 2)):
-            made += rows.chained(pair(number), (made[-1][0], made[-1][-1]) if made else place)
-        db.execute("BEGIN IMMEDIATE")
-        rows.insert(db, made)
-        db.execute("COMMIT")
-        anchors.add(console, 1, made[-1][0], made[-1][-1], "count")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    db.close()
-    print(f"{'filled':44} {ROWS:,} rows in {time.perf_counter() - begun:.1f} s")
+    store = Store(layout, Keep(), "bench", "s0")
+    for start in range(0, ROWS // 2, 2500):
+        with store._lock.held():
+            store._follow()
+            made: list[rows.Row] = []
+            for number in range(start, min(start + 2500, ROWS // 2)):
+                place = (made[-1][0], made[-1][-1]) if made else rows.head(store._there())
+                made += rows.chained(pair(number), place)
+            store._commit(made)
+            store._keep_up(made[-1])
+    store.close()
+    print(f"{'filled':44} {ROWS:,} rows in {time.perf_counter() - begun:.1f} s, {len(layout.indices())} segments")
+    begun, cpu = time.perf_counter(), time.process_time()
+    done = summarised(layout, layout.indices()[:-1])
+    took, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    print(f"{'summaries, beside the appends':44} {len(done)} segments, {took:.1f} s   CPU {cpu:.1f} s")
 
 
 async def timed(call: Callable[[], Coroutine[Any, Any, list[Any]]]) -> str:
@@ -92,7 +95,9 @@ async def pages(path: Path) -> None:
         "--until": AuditQuery(until=middle),
         "--since and --until": AuditQuery(since=middle - 1, until=middle),
         "text that many have": AuditQuery(text="agent-77"),
-        "text that none has (a scan)": AuditQuery(text="no such text anywhere"),
+        "text that one has": AuditQuery(text="print(4999)"),
+        "text that none has": AuditQuery(text="no such text anywhere"),
+        "text of two that none has": AuditQuery(text="zq"),
     }
     for name, one in asked.items():
         told = await timed(lambda one=one: query.entries(path, one))  # type: ignore[misc]
@@ -124,8 +129,10 @@ async def measure(folder: Path) -> None:
     print(f"{'verify':44} {took:8.1f} s   CPU {cpu:.1f} s")
     for form in export.formats():
         await exported(path, form)
-    size = sum(file.stat().st_size for file in folder.glob("audit*.db"))
-    print(f"{'bytes a row, indexes and all':44} {size / found.rows:8.0f} B   (SQLite {sqlite3.sqlite_version})")
+    size = sum(file.stat().st_size for file in folder.glob("audit[.-]*"))
+    print(
+        f"{'bytes a row, indexes, summaries and all':44} {size / found.rows:8.0f} B   (SQLite {sqlite3.sqlite_version})"
+    )
 
 
 def main() -> None:
