@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 from pathlib import Path
 
 from textual.screen import Screen
+
+from sandbox_console.tui.keeping import keep, read_kept
 
 STEP, LEAST, MOST = 5, 20, 80
 _BESIDE = 50
@@ -20,13 +20,10 @@ class Split:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "layout.json"
-        self.side = False
-        self.share: int | None = None
-        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-            kept = json.loads(self._file.read_text())
-            share = kept.get("share")
-            self.side = bool(kept.get("side"))
-            self.share = min(MOST, max(LEAST, int(share))) if share is not None else None
+        kept = read_kept(self._file)
+        share = kept.get("share")
+        self.side = bool(kept.get("side"))
+        self.share: int | None = min(MOST, max(LEAST, int(share))) if isinstance(share, int) else None
 
     def turn(self) -> None:
         """Beside, or under."""
@@ -39,13 +36,9 @@ class Split:
         self._keep()
 
     def _keep(self) -> None:
-        """60 bytes, on a key: not worth a thread. A disk that fails costs the memory of the layout alone."""
+        """A disk that fails costs the memory of the layout alone."""
         with contextlib.suppress(OSError):
-            part = self._file.with_suffix(".part")
-            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "w") as file:
-                json.dump({"side": self.side, "share": self.share}, file)
-            part.replace(self._file)
+            keep(self._file, {"side": self.side, "share": self.share})
 
     def apply(self, screen: Screen[None], rows: int) -> None:
         """Lay the screen out for a list of so many rows."""
