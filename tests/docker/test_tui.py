@@ -87,6 +87,10 @@ async def test_another_tools_container_by_keys(shown, theirs, engine, unique):
     await pilot.press("ctrl+right_square_bracket")
     await until(pilot, lambda: app.screen is app.main and not app.service._operations)
     assert engine.inspect(theirs)["State"]["Running"], "it was let go of"
+    engine.docker("exec", theirs, "touch", "/made")
+    await pilot.press("U")
+    await until(pilot, lambda: "A /made" in screen_text(app))
+    await pilot.press("escape")
 
     await pilot.press("ctrl+r")
     await fill(app, pilot, AskScreen, name)

@@ -53,6 +53,14 @@ def ask_attach(screen: MainScreen) -> None:
         screen.app.run_worker(screen.console_app.flows.attach(sandbox))
 
 
+def ask_changes(screen: MainScreen) -> None:
+    """Ask how the selected sandbox's files differ from its image."""
+    if screen.selected is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    else:
+        screen.app.run_worker(screen.console_app.flows.changes(screen.selected))
+
+
 def ask_edit(screen: MainScreen) -> None:
     """Ask for the form of the selected sandbox."""
     if screen.selected is None:
@@ -143,7 +151,10 @@ def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
             yield Choice(command, naming.label, "", told=command)
 
 
-_OF_ONE = (("Show", ["show"]), ("Shell", ["shell"]), ("Attach", ["attach"]), ("Egress", ["egress", "show"]))
+_OF_ONE = (
+    ("Show", ["show"]), ("Shell", ["shell"]), ("Attach", ["attach"]), ("Changes", ["diff"]),
+    ("Egress", ["egress", "show"]),
+)  # fmt: skip
 
 
 def _read(label: str, words: Sequence[str], refs: Sequence[str]) -> Choice:

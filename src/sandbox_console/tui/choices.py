@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Attach, OpenShell, Update
+from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.service import Console, Deny, fixed_fields, spec_of
 from sandbox_console.tui.keymap import Keymap
@@ -37,6 +38,7 @@ async def _entering(console: Console, sandbox: Sandbox, keys: Keymap) -> list[Ch
         Choice("shell", "Shell", keys.first("shell"), shell),
         Choice("attach", "Attach", keys.first("attach"), attach),
         Choice("edit", "Edit", keys.first("edit"), await not_editable(console, sandbox)),
+        Choice("changes", "Changes", keys.first("changes"), await _lacks(console, sandbox, Capability.DIFF)),
     ]
 
 
@@ -51,6 +53,14 @@ async def not_editable(console: Console, sandbox: Sandbox) -> str:
     if all(field in fixed for field in LIVE):
         return f"another tool made it, and here nothing of it changes live: {fixed[LIVE[0]]}"
     return await _denied(console, Update(sandbox.ref, spec_of(sandbox)), sandbox)
+
+
+async def _lacks(console: Console, sandbox: Sandbox, capability: Capability) -> str:
+    try:
+        can = await console.capabilities(sandbox.ref.backend, sandbox.ref.host)
+    except ConsoleError as error:
+        return error.message
+    return "" if can.has(capability) else f"{capability} is unsupported here: {can.reason(capability)}"
 
 
 async def _denied(console: Console, action: Action, sandbox: Sandbox) -> str:

@@ -42,7 +42,7 @@ _TOLD = {
     "help": ("Help", "The keys that work here"),
     "quit": ("Quit", "Leave; sandboxes live on"),
 }
-_ELSEWHERE = {"shell", "attach", "edit", *VERBS, *NAMINGS, "back"}
+_ELSEWHERE = {"shell", "attach", "changes", "edit", *VERBS, *NAMINGS, "back"}
 """Actions that are offered with the selected sandbox's name, or that mean nothing in a palette."""
 
 

@@ -14,7 +14,9 @@ from sandbox_console.tui.command_lines import command_line
 from sandbox_console.tui.messages import ConsentAsked, ShellAsked
 from sandbox_console.tui.offers import VERBS, Naming, accepted, must_type
 from sandbox_console.tui.panes.shell import ShellPane
+from sandbox_console.tui.path_changes import change_words
 from sandbox_console.tui.screens.confirm import ConfirmScreen
+from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.words import SHORT_ID, STATUS, place, shown_name
 from sandbox_console.tui.work import Work
 
@@ -66,6 +68,16 @@ class Flows:
                 self._app.notify(error.message, title="edit", severity="error")
                 return
         self._app.push_screen(FormScreen(self._console, self._work, self, sandbox, fixed))
+
+    async def changes(self, sandbox: Sandbox) -> None:
+        """Show how its files differ from its image."""
+        try:
+            found = await self._console.inside.changes(sandbox.ref)
+        except ConsoleError as error:
+            self._app.notify(error.message, title="changes", severity="warning")
+            return
+        words = change_words(found, f"sandbox-console diff {sandbox.ref}")
+        self._app.push_screen(TextScreen(f"Changed in {shown_name(sandbox)} since its image", words))
 
     async def attach(self, sandbox: Sandbox) -> None:
         """Put the main process's streams on the screen."""
