@@ -6,6 +6,7 @@ from functools import partial
 
 from textual.content import Content
 from textual.widgets import Static
+from textual.worker import Worker
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import AuditQuery
@@ -36,7 +37,7 @@ class WhyBar(Static):
         wanted = (sandbox, version)
         if wanted != self._shown:
             self._shown = wanted
-            self.run_worker(partial(self._judge, sandbox), exclusive=True, group="why")
+            _: Worker[None] = self.run_worker(partial(self._judge, sandbox), exclusive=True, group="why")
 
     async def _judge(self, sandbox: Sandbox | None) -> None:
         found = None
