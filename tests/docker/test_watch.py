@@ -8,7 +8,9 @@ import pytest
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
+from sandbox_console.backends.docker import watch
 from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.errors import BackendUnreachable
 from sandbox_console.model.event import Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.log import LogGap, LogQuery
@@ -193,3 +195,26 @@ async def test_closing_after_a_crash_leaks_nothing(engine, recwarn):
     await asyncio.to_thread(engine.start)
     assert len(list(Path("/proc/self/fd").iterdir())) < before
     assert not [warning for warning in recwarn if "nclosed" in str(warning.message)]
+
+
+async def test_the_first_list_waits_for_one_look_at_the_engine(engine, monkeypatch):
+    looks = []
+    refresh = Connection.refresh
+
+    async def counted(connection):
+        looks.append(connection)
+        await refresh(connection)
+
+    monkeypatch.setattr(Connection, "refresh", counted)
+    monkeypatch.setattr(watch, "JUST_NOW_S", 60.0)
+    backend = DockerBackend("default")
+    await backend.open()
+    watcher = Watcher(backend)
+    try:
+        await watcher.until(lambda event: isinstance(event, Listed))
+        assert len(looks) == 1
+        assert (await backend.health()).ok
+        assert len(looks) == 2, "who asks for the health now gets that of now"
+    finally:
+        await watcher.close()
+        await backend.close()
