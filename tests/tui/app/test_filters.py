@@ -13,6 +13,7 @@ from sandbox_console.model.sandbox import Exit, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.tui.filter_fields import NAMES
 from sandbox_console.tui.filters import FilterError, parse_filter
+from sandbox_console.tui.narrowing import Narrower
 from sandbox_console.tui.state import Denial, FleetState
 
 FLEET = [
@@ -110,6 +111,16 @@ def test_a_field_that_is_only_begun_hides_nothing_yet():
     assert not parse_filter("cpu ").select(FLEET, STATE, NOW)
     assert not parse_filter('"cpu"').select(FLEET, STATE, NOW)
     assert not parse_filter("zz").select(FLEET, STATE, NOW)
+
+
+def test_what_is_kept_of_the_letters_before_changes_nothing_that_is_found():
+    narrower = Narrower()
+    for line in ("running bu", "-f bdr cpu>80", "!crashed !-l team", "a.*t$ state=running", "AGENT", '"n:3"', "web"):
+        for typed in [*(line[:end] for end in range(len(line) + 1)), line[:-2], f"age<1h {line}", line]:
+            if (found := understood(typed)[0]) is not None:
+                got = narrower.select(found.parts, FLEET, STATE, NOW, begun=found.begun)
+                assert got == found.select(FLEET, STATE, NOW), typed
+                assert found.begun or got == [one for one in FLEET if found.matches(one, STATE, NOW)], typed
 
 
 def test_a_hostile_name_cannot_hold_the_screen_up():

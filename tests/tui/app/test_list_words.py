@@ -254,6 +254,22 @@ def test_rows_are_the_same_while_their_sandbox_is():
     assert len(same) == len(FLEET) - 1
 
 
+def test_what_changed_came_and_went_is_arranged_as_if_it_had_been_so_from_the_start():
+    arranger, wanted = Arranger(Showing()), Wanted(parse_filter("!zzz"), managed=True)
+    younger = dataclasses.replace(FLEET[1], name="younger", created_at=NOW)
+    steps = [
+        [Changed(dataclasses.replace(FLEET[0], status=Status.PAUSED))], [Changed(younger)], [Removed(FLEET[2].ref)],
+        [Removed(FLEET[3].ref), Changed(FLEET[2])], [Changed(dataclasses.replace(FLEET[0], managed=False))],
+    ]  # fmt: skip
+    state = STATE
+    for news in steps:
+        arranger.arrange(state, wanted, NOW)
+        state = reduce(state, news)
+        found, fresh = arranger.arrange(state, wanted, NOW), arranged(wanted, state)
+        assert [row.sandbox for row in found.rows] == [row.sandbox for row in fresh.rows] == list(fresh.sandboxes)
+        assert found.hidden == fresh.hidden
+
+
 def test_a_filter_on_samples_follows_them():
     arranger, wanted = Arranger(Showing()), Wanted(parse_filter("cpu>80"))
     assert not arranger.arrange(STATE, wanted, NOW).rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox_console.logs.index import LineIndex
+from sandbox_console.logs.index import PIECE, LineIndex
 from sandbox_console.logs.pattern import compile_pattern
 from sandbox_console.logs.store import CHUNK_BYTES, MARK, LineStore
 from sandbox_console.model.log import LogGap, LogRecord, Stream
@@ -46,6 +46,20 @@ def test_an_index_finds_what_came_at_either_end():
     expected = [number for number in range(store.first, store.end) if store.line(number).data.endswith(b"7\n")]
     assert list(index.lines) == expected
     assert index.complete
+
+
+def test_the_newest_lines_are_looked_at_first_and_in_pieces():
+    store = LineStore()
+    store.append(numbered(0, 3 * PIECE))
+    index = LineIndex(store, compile_pattern("line"))
+    steps = index.advance()
+    next(steps)
+    assert index.lines[-1] == store.end - 1
+    assert 0 < len(index.lines) <= PIECE
+    assert 0 < index.share < 1
+    index.update()
+    assert list(index.lines) == list(range(store.end))
+    assert index.share == 1
 
 
 def test_nothing_is_dropped_up_to_twice_the_cap_while_it_is_read():

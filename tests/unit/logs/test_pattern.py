@@ -55,6 +55,12 @@ def test_a_match_never_crosses_a_line():
     assert list(index.lines) == []
 
 
+def test_a_quotation_without_its_end_is_searched_as_it_stands():
+    index = LineIndex(store_of(b"a(b a(b\n", b"ab\n"), compile_pattern(r"\Qa(b"))
+    index.update()
+    assert list(index.lines) == [0]
+
+
 def test_bytes_that_are_no_text_do_not_hide_a_match():
     index = LineIndex(store_of(b"\xff\xfe needle \x80\n"), compile_pattern("needle"))
     index.update()
