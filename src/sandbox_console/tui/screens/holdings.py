@@ -128,13 +128,15 @@ class HoldingsScreen(Screen[None], Generic[Held]):
         self.run_worker(self._ask_all(), group="holdings", exclusive=True)
 
     async def _ask_all(self) -> None:
-        health = self.console_app.fleet.health
-        self._waiting = set(health)
+        places = list(self.console_app.fleet.health)
+        if not places:  # opened before any of them said a word
+            places = [(one.backend, one.host) for one in await self._service.health()]
+        self._waiting = set(places)
         for gone in set(self._found) - self._waiting:
             del self._found[gone]
         self._reasons = {}
         self.draw()
-        await asyncio.gather(*(self._ask(place) for place in health))
+        await asyncio.gather(*(self._ask(place) for place in places))
 
     async def _ask(self, place: Place) -> None:
         try:
@@ -142,8 +144,8 @@ class HoldingsScreen(Screen[None], Generic[Held]):
             if can.has(self.CAPABILITY):
                 self._found[place] = await self.fetch(place)
             else:
-                health = self.console_app.fleet.health[place]
-                why = can.reason(self.CAPABILITY) if health.ok else health.reason
+                health = self.console_app.fleet.health.get(place)
+                why = can.reason(self.CAPABILITY) if health is None or health.ok else health.reason
                 self._lacks(place, why or can.reason(self.CAPABILITY), "–", "$dim")
         except ConsoleError as error:
             hint = f" ({error.hint})" if error.hint else ""
