@@ -14,7 +14,6 @@ from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console, Operation, has_gateway, same_template
-from sandbox_console.tui.egress_draft_words import impact_words
 from sandbox_console.tui.egress_words import commands, diff_lines, note_lines
 from sandbox_console.tui.flows import Flows
 from sandbox_console.tui.messages import EgressAsked
@@ -65,6 +64,8 @@ class EgressFlow:
 
     async def apply(self, action: ChangeEgress, draft: Draft) -> Operation | None:
         """Ask whether a draft is to take the place of the rules, and begin it; None where that was not agreed to."""
+        from sandbox_console.tui.egress_draft_words import impact_words
+
         sandbox, now = draft.sandbox, self._clock()
         parts = [
             *diff_lines(draft.rules, draft.after(action), now, most=6),
