@@ -89,10 +89,16 @@ class EgressDraftScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="draft-title", markup=False)
         if len(self._drafts) > 1:
-            names = [
-                (plain(f"{shown_name(one.sandbox)}   {place(one.sandbox)}"), ref) for ref, one in self._drafts.items()
-            ]
-            yield Select(names, value=self._draft.sandbox.ref, allow_blank=False, compact=True, id="draft-of")
+            yield Select(
+                [
+                    (plain(f"{shown_name(one.sandbox)}   {place(one.sandbox)}"), ref)
+                    for ref, one in self._drafts.items()
+                ],
+                value=self._draft.sandbox.ref,
+                allow_blank=False,
+                compact=True,
+                id="draft-of",
+            )
         with Horizontal(id="draft"):
             yield TextArea(soft_wrap=False, show_line_numbers=True, compact=True, disabled=True, id="draft-text")
             yield Static(id="draft-marks", markup=False)
