@@ -67,7 +67,13 @@ class Anchors:
     def prepare(self) -> None:
         """Make the key and the file, so that a missing one is known to have been taken. Raises OSError."""
         self._key(make=True)
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(fd).st_size == 0:  # no row comes before both survive a power cut: none is missed in error
+                os.fsync(fd)
+                sync_folder(self._path.parent)
+        finally:
+            os.close(fd)
 
     def key(self) -> bytes:
         """The key that is there. Raises OSError, ValueError for one that is none."""
@@ -139,6 +145,15 @@ def sign(fields: dict[str, Any], anchors: Anchors, *, make: bool = False) -> str
     """
     text = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
     return hmac.new(anchors._key(make=make), text, hashlib.sha256).hexdigest()  # noqa: SLF001 - the same module's key
+
+
+def sync_folder(folder: Path) -> None:
+    """Have a rename or a new name survive a power cut. Raises OSError."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _end_of_lines(fd: int) -> int:

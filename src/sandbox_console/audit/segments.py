@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sandbox_console.audit import rows, schema
-from sandbox_console.audit.anchors import Anchors, sign
+from sandbox_console.audit.anchors import Anchors, sign, sync_folder
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.rows import Place
 
@@ -54,15 +54,6 @@ def make(path: Path, head: schema.Head) -> None:
         schema.create(db, head)
     fresh.rename(path)
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Have a rename survive a power cut."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def follow_on(db: sqlite3.Connection, layout: Layout, index: int, anchors: Anchors) -> None:
