@@ -14,10 +14,11 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, SandboxRef
 from sandbox_console.service import Feed
 from sandbox_console.tui import asking, bulk, pulse
 from sandbox_console.tui.chain import chain_words
+from sandbox_console.tui.command_lines import bulk_command
 from sandbox_console.tui.egress_words import host_row
 from sandbox_console.tui.flows import confirmation
 from sandbox_console.tui.helptext import _reasons
-from sandbox_console.tui.offers import VERBS, bulk_command
+from sandbox_console.tui.offers import VERBS
 from sandbox_console.tui.panes.audit import entry_words
 from sandbox_console.tui.panes.marks import mark_words
 from sandbox_console.tui.screens import audit as audit_screen
