@@ -62,6 +62,7 @@ class ConsoleApp(SafeApp[None]):
     """The console on a terminal, or in a browser by way of textual-serve."""
 
     TITLE = "sandbox-console"
+    CSS = "Footer.-compact FooterKey.-command-palette { margin-right: 0; padding-right: 1; }"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ConsoleCommands}
     fleet: reactive[FleetState] = reactive(FleetState(), init=False, repaint=False)
 

@@ -61,7 +61,8 @@ class FilesPane(Vertical):
     FilesPane > #files-path { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
     FilesPane > #files-note { height: auto; padding: 0 1; color: $text-muted; display: none; }
     FilesPane > #files-note.-on { display: block; }
-    FilesPane > Input { display: none; height: 3; border: round $primary; }
+    FilesPane > Input { display: none; height: 3; }
+    FilesPane > Input, FilesPane > Input:focus { border: round $primary; background: $background; }
     FilesPane > Input.-asking { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = scoped(

@@ -39,7 +39,10 @@ class InspectPane(Vertical):
     InspectPane > ContentSwitcher { height: 1fr; }
     InspectPane Tree { padding: 0 1; background: $background; scrollbar-size-vertical: 1; }
     InspectPane TextArea { border: none; padding: 0 1; scrollbar-size-vertical: 1; }
-    InspectPane > Input { display: none; height: 3; border: round $primary; }
+    InspectPane Tree:focus, InspectPane TextArea:focus { background-tint: transparent; }
+    InspectPane TextArea { background: $background; }
+    InspectPane > Input { display: none; height: 3; }
+    InspectPane > Input, InspectPane > Input:focus { border: round $primary; background: $background; }
     InspectPane > Input.-asking { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = scoped(
@@ -65,7 +68,9 @@ class InspectPane(Vertical):
         with ContentSwitcher(initial="inspect-tree"):
             yield Tree[str](Text(""), id="inspect-tree")
             yield TextArea(read_only=True, show_line_numbers=False, soft_wrap=False, id="inspect-raw")
-        yield Input(id="inspect-search", placeholder="text of a key or a value")
+        search = Input(id="inspect-search", placeholder="text of a key or a value")
+        search.border_title = "Search"
+        yield search
 
     def show(self, look: Look) -> None:
         """Ask about a sandbox; again when it has changed."""
@@ -118,14 +123,15 @@ class InspectPane(Vertical):
     def action_ask_search(self) -> None:
         """Type what to look for."""
         self.query_one(ContentSwitcher).current = "inspect-tree"
-        self.query_one(Input).add_class("-asking").focus()
+        search = self.query_one(Input)
+        search.border_subtitle = "Enter goes to it, Esc leaves"
+        search.add_class("-asking").focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         wanted = event.value.casefold()
         self._matches = [node for node in _nodes(self._tree.root) if wanted and wanted in (node.data or "").casefold()]
         self._at = -1
-        event.input.border_title = plain(f"{len(self._matches)} found") if wanted else ""
         if self._matches:
             self._close()
             self.action_next(1)

@@ -94,11 +94,12 @@ class StatsPane(VerticalScroll, can_focus=True):
         if sandbox is None or not active:
             return
         self._draw(sandbox)
+        self.query_one(Grid).display = sandbox.status is Status.RUNNING or bool(self._history.get(sandbox.ref))
         if sandbox.status is Status.RUNNING:
             self._note("")
             self._worker = self.run_worker(self._sample(sandbox), group="stats")
         else:
-            kept = " Its last figures stand here." if self._history.get(sandbox.ref) else ""
+            kept = " Its last figures stand here." if self._history.get(sandbox.ref) else " Start it to see its use."
             self._note(f"It is {sandbox.status}: nothing is measured.{kept}")
 
     async def _sample(self, sandbox: Sandbox) -> None:
