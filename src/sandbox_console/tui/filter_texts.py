@@ -34,6 +34,8 @@ class _Texts:
         if self._last[0] is not sandboxes or self._last[1] != at:
             get = self._made.get
             found: list[str] = [(get(id(one)) or self.make(one))[at] for one in sandboxes]  # type: ignore[misc]
+            if len(found) < len(self._last[2]):  # the whole fleet is asked for again with the next word
+                return found
             self._last = (sandboxes, at, found)
         return self._last[2]
 
