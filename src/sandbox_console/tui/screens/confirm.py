@@ -38,7 +38,7 @@ class ConfirmScreen(ModalScreen[bool]):
     ConfirmScreen Input { margin-bottom: 1; height: 1; border: none; padding: 0 1; background: $panel; }
     ConfirmScreen Horizontal { height: auto; align-horizontal: right; }
     ConfirmScreen Button { margin-left: 2; min-width: 12; height: 1; border: none; line-pad: 1; }
-    ConfirmScreen Button:focus { text-style: bold; background: $foreground; color: $background; }
+    ConfirmScreen Button:focus { text-style: bold reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "dismiss(False)", "Cancel"),
