@@ -221,16 +221,22 @@ class Store:
 
     def _anchor(self, why: str) -> None:
         self._anchored_at = time.monotonic()
-        last = self._anchors.last()
-        before, self._anchored = self._anchored, last.seq if last else 0
-        if self._anchored < before:
-            self._tell(UNANCHORED, {"missing": [self._layout.anchors.name], "rows": before})
+        self._miss_newest_anchor()
         seq, digest = rows.head(self._there())
         if seq > self._anchored and seq > 0:
             self._anchors.add(schema.head_of(self._there()).console, self._index, seq, digest, why)
             self._anchored = seq
 
+    def _miss_newest_anchor(self) -> None:
+        """As `_miss_anchors`, of what went while this process writes."""
+        last = self._anchors.last()
+        signed = last.seq if last else 0
+        if signed < self._anchored:
+            self._tell(UNANCHORED, {"missing": [self._layout.anchors.name], "rows": self._anchored})
+        self._anchored = signed
+
     def _rotate(self) -> None:
+        self._miss_newest_anchor()  # a sealed segment takes no row that tells of it
         db = self._there()
         draft = Draft(Kind.ROTATE, self._actor, self._session, "rotate", body={"next": self._index + 1})
         try:
