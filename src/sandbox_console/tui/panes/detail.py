@@ -118,8 +118,9 @@ class Detail(Vertical):
         def active(tab: str) -> bool:
             return self._on_screen and self.tab == tab
 
-        self.query_one(LogsPane).note_live(self._is_there)
-        self.query_one(LogsPane).show(self._sandbox, active=active("logs"))
+        logs = self.query_one(LogsPane)
+        logs.show(self._sandbox, active=active("logs"))
+        logs.note_live(self._is_there)  # after: what is left may be gone itself
         version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
         for tab, pane in self._panes.items():
             if pane.is_mounted:
