@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.tui.app.scene import NOW, fleet, log_lines, make_console, samples, until
+from tests.tui.app.sheet import Sheets
 
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
@@ -37,3 +38,11 @@ def run_app(fake):
                 yield app, pilot
 
     return run
+
+
+@pytest.fixture
+def sheets(snapshot):
+    """``await sheets(app, pilot, "name")``: what is on screen at three sizes in two themes looks as it did."""
+    found = Sheets(snapshot)
+    yield found
+    found.finish()

@@ -1,240 +1,188 @@
-"""How the screens look, at the smallest common terminal and at a roomy one."""
+"""How the list and the dialogs over it look: each in three sizes and two themes (`sheet`)."""
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
-from pytest_textual_snapshot import SVGImageExtension
-from tests.tui.app.scene import NOW, NS, ref, sandbox, screen_text, until
+from tests.tui.app.scene import NOW, NS, fleet, log_lines, ref, samples, sandbox, screen_text, until
+from tests.tui.app.sheet import MIDDLE, SMALL
 from textual.widgets import Input
 
-from sandbox_console.errors import BackendError
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Status
 from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.tui.groups import GroupKey
+from sandbox_console.tui.screens.columns import ColumnsScreen
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.form import FormScreen
 from sandbox_console.tui.screens.menu import MenuScreen
 from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
-from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.themes import CONTRAST, DARK, MONOCHROME
 
-SIZES = [(80, 24), (120, 40)]
-both = pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40"])
 HOSTILE = "[@click=app.quit]x[/]\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202eevil\u200b"
+DEAD = "connection refused at /run/docker.sock"
 
-
-@pytest.fixture
-def looks(snapshot):
-    async def check(app, pilot):
-        app.screen.set_focus(app.focused) if app.focused else None
-        for widget in app.screen.query(Input):
-            widget.cursor_blink = False
-        await pilot.pause(0.1)
-        assert snapshot.use_extension(SVGImageExtension) == app.export_screenshot(title="sandbox-console")
-
-    return check
+pytestmark = pytest.mark.timeout(600)
+"""Many pictures of one app: 15 s on a quiet machine."""
 
 
 async def sampled(app, pilot):
     await until(pilot, lambda: len(app.fleet.stats) == 3)
 
 
-def on(app, kind):
-    return lambda: isinstance(app.screen, kind)
+def logs_there(app):
+    return lambda: app.size.width < 100 or "step 8 of 9" in screen_text(app)
 
 
-@both
-async def test_main(run_app, looks, size):
-    async with run_app(size=size) as (app, pilot):
-        await sampled(app, pilot)
-        if size == (120, 40):
-            await until(pilot, lambda: "step 8 of 9" in screen_text(app))
-        await looks(app, pilot)
+def says(app, *texts):
+    return lambda: all(text in screen_text(app) for text in texts)
 
 
-async def test_main_in_light(run_app, looks):
+async def dialog(pilot, key, kind):
+    await pilot.press(key)
+    await until(pilot, lambda: isinstance(pilot.app.screen, kind))
+
+
+async def test_the_list(run_app, sheets):
     async with run_app() as (app, pilot):
         await sampled(app, pilot)
-        app.action_light()
-        await until(pilot, lambda: "step 8 of 9" in screen_text(app))
-        await looks(app, pilot)
+        await sheets(app, pilot, "rows", ready=logs_there(app))
+        await pilot.press("space", "j", "j", "space", "j")
+        await sheets(app, pilot, "marks", themes=(MONOCHROME, CONTRAST))
+        await pilot.press("escape", "g")
+        app.main.fleet.set_group("state")
+        await until(pilot, lambda: any(row.head for row in app.main.table.rows))
+        app.main.fleet.fold(GroupKey("state", "lost"))
+        await sheets(app, pilot, "groups", ready=says(app, "▸ lost"))
+        app.main.fleet.reset()
+        await pilot.press("w")
+        await sheets(app, pilot, "every-column")
+        await pilot.press("w", "vertical_line")
+        await sheets(app, pilot, "side-by-side", sizes=[MIDDLE, (200, 60)])
 
 
-@both
-async def test_logs(run_app, looks, size):
-    async with run_app(size=size) as (app, pilot):
+async def test_the_lists_lines(run_app, sheets):
+    async with run_app() as (app, pilot):
         await sampled(app, pilot)
-        await pilot.press("l")
-        await until(pilot, lambda: "step 8 of 9" in screen_text(app))
-        await looks(app, pilot)
+        await pilot.press("9", "escape")
+        await pilot.press("z", "a", "slash", *"exit>3")
+        await sheets(app, pilot, "filter-and-faults", ready=says(app, "1 of 6"))
+        app.main.fleet.filter_line.input.value = "exit>3 stat=exited"
+        await sheets(app, pilot, "filter-not-understood", ready=says(app, "did you mean state?"))
+        app.main.fleet.set_filter("nowhere")
+        await sheets(app, pilot, "nothing-left", ready=says(app, "Nothing matches"))
+        await pilot.press("escape", "z", "a")
+        await pilot.press("colon", *"exitd", "enter")
+        await sheets(app, pilot, "command-refused", ready=says(app, "did you mean :exited?"))
 
 
-@both
-async def test_shell(run_app, looks, size):
-    async with run_app(size=size) as (app, pilot):
+async def test_no_sandboxes(run_app, sheets):
+    async with run_app(FakeBackend(), ready=False) as (app, pilot):
+        await sheets(app, pilot, "empty", ready=says(app, "Press n to create one"))
+        await dialog(pilot, "v", TextScreen)
+        await sheets(app, pilot, "no-messages")
+        await pilot.press("escape", "colon", *"views", "enter")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await sheets(app, pilot, "no-views")
+
+
+async def test_backends_that_do_not_answer(run_app, fake, sheets):
+    dead = FakeBackend(name="docker", dead=True, reason=DEAD)
+    async with run_app(fake, dead) as (app, pilot):
         await sampled(app, pilot)
-        await pilot.press("s")
-        await until(pilot, lambda: isinstance(app.focused, TerminalView))
-        await pilot.press(*"hello")
-        await until(pilot, lambda: "hello" in app.focused.screen_text())
-        await looks(app, pilot)
+        await sheets(app, pilot, "one", ready=lambda: says(app, DEAD)() and logs_there(app)())
+        await dialog(pilot, "b", TextScreen)
+        await sheets(app, pilot, "backends", ready=says(app, "revive it"))
+    async with run_app(dead, ready=False) as (app, pilot):
+        await sheets(app, pilot, "all", ready=says(app, "No backend answers"))
+    slow = FakeBackend(faults={"open": 3600.0})
+    async with run_app(slow, ready=False) as (app, pilot):
+        await sheets(app, pilot, "connecting", ready=says(app, "Asking"))
 
 
-@both
-async def test_spec(run_app, fake, looks, size):
-    fake._capabilities = Capabilities(
-        frozenset(Capability) - {Capability.SNAPSHOT, Capability.FORK},
-        {Capability.SNAPSHOT: "its files are the host's"},
-    )
-    async with run_app(size=size) as (app, pilot):
-        await sampled(app, pilot)
-        await pilot.press("y")
-        await until(pilot, lambda: "not enforced" in screen_text(app))
-        await looks(app, pilot)
+async def test_more_than_fits(run_app, sheets):
+    long = "a-very-long-name-of-a-sandbox-that-some-tool-made-without-thinking-of-who-reads-it"
+    label = {f"example.com/label-{at}": "x" * 60 for at in range(8)}
+    rows = [
+        sandbox(f"{at:012x}", f"{long}-{at}", list(Status)[at % len(Status)], image=f"registry.example.com/{long}:{at}",
+                labels=label, detail=f"its supervisor went away: {long} " * 3)
+        for at in range(300)
+    ]  # fmt: skip
+    async with run_app(FakeBackend(rows, clock=lambda: NOW)) as (app, pilot):
+        await pilot.press("S", "g")
+        await sheets(app, pilot, ready=lambda: app.size.width < 100 or says(app, "It wrote nothing")())
 
 
-@both
-async def test_audit(run_app, fake, looks, size):
-    fake.faults.verbs["kill"] = BackendError("the engine is busy")
-    async with run_app(size=size) as (app, pilot):
-        await sampled(app, pilot)
-        real = app.service.history
-
-        async def at_one_time(query):
-            def fixed(row):
-                return row and dataclasses.replace(row, at_ns=int(NOW * NS), dur_us=1000)
-
-            return [dataclasses.replace(e, attempt=fixed(e.attempt), end=fixed(e.end)) for e in await real(query)]
-
-        app.service.history = at_one_time
-        await pilot.press("ctrl+k")
-        await until(pilot, on(app, ConfirmScreen))
-        app.screen.query_one(Input).value = "aaaaaaaaaaaa"
-        await pilot.pause()
-        await pilot.press("enter")
-        await until(pilot, lambda: app.fleet.acted)
-        await pilot.press("x")
-        await until(pilot, on(app, ConfirmScreen))
-        await pilot.press("y")
-        await until(pilot, lambda: len(app.fleet.acted) == 2)
-        await pilot.press("9")
-        await until(pilot, lambda: "✕ failed" in screen_text(app))
-        app.clear_notifications()
-        await looks(app, pilot)
-
-
-@both
-async def test_form_with_errors(run_app, looks, size):
-    async with run_app(size=size) as (app, pilot):
-        await pilot.press("n")
-        await until(pilot, on(app, FormScreen))
-        wrong = {"name": "bad name!", "memory_mib": "512 apples", "cpus": "0", "egress": "https://x.io/y"}
-        for name, text in wrong.items():
-            app.screen.query_one(f"#field-{name}", Input).value = text
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: len(app.screen.query("FormRow.-wrong")) == 4)
-        await looks(app, pilot)
-
-
-@both
-async def test_edit_plan(run_app, fake, looks, size):
-    fake._capabilities = Capabilities(
-        frozenset(Capability) - {Capability.EGRESS_ALLOWLIST}, {Capability.EGRESS_ALLOWLIST: "there is no gateway yet"}
-    )
-    async with run_app(size=size) as (app, pilot):
-        await pilot.press("e")
-        await until(pilot, on(app, FormScreen))
-        for name, text in {"cpus": "2", "image": "python:3.13", "egress": "example.org"}.items():
-            app.screen.query_one(f"#field-{name}", Input).value = text
-        await until(pilot, lambda: len(app.screen.query("FormRow.-wrong")) == 1)
-        app.screen.query_one("#plan").scroll_visible(animate=False)
-        await looks(app, pilot)
-
-
-@both
-async def test_confirm_kill(run_app, looks, size):
-    async with run_app(size=size) as (app, pilot):
-        await sampled(app, pilot)
-        await pilot.press("ctrl+k")
-        await until(pilot, on(app, ConfirmScreen))
-        await looks(app, pilot)
-
-
-async def test_confirm_stop(run_app, looks):
-    async with run_app(size=(80, 24)) as (app, pilot):
-        await sampled(app, pilot)
-        await pilot.press("x")
-        await until(pilot, on(app, ConfirmScreen))
-        await looks(app, pilot)
-
-
-async def test_menu(run_app, fake, looks):
-    fake._capabilities = Capabilities(frozenset(Capability) - {Capability.PAUSE}, {Capability.PAUSE: "no freezer here"})
-    async with run_app(size=(80, 24)) as (app, pilot):
-        await sampled(app, pilot)
-        await pilot.press("m")
-        await until(pilot, on(app, MenuScreen))
-        await looks(app, pilot)
-
-
-@both
-async def test_help(run_app, looks, size):
-    async with run_app(size=size) as (app, pilot):
-        await sampled(app, pilot)
-        await pilot.press("question_mark")
-        await until(pilot, on(app, TextScreen))
-        await looks(app, pilot)
-
-
-@both
-async def test_empty(run_app, looks, size):
-    async with run_app(FakeBackend(), size=size, ready=False) as (app, pilot):
-        await until(pilot, lambda: "Press n to create one" in screen_text(app))
-        await looks(app, pilot)
-
-
-@both
-async def test_dead_backend(run_app, fake, looks, size):
-    dead = FakeBackend(name="docker", dead=True, reason="connection refused at /run/docker.sock")
-    async with run_app(fake, dead, size=size) as (app, pilot):
-        await sampled(app, pilot)
-        await until(pilot, lambda: "connection refused" in screen_text(app))
-        await looks(app, pilot)
-
-
-async def test_audit_unwritable_and_read_only(run_app, looks):
-    async with run_app(size=(80, 24), read_only=True) as (app, pilot):
+async def test_read_only_and_audit_unwritable(run_app, sheets):
+    async with run_app(read_only=True) as (app, pilot):
         await sampled(app, pilot)
         app.service.trail.note_problem("the audit log /x/audit.db cannot be written: no space left on device")
-        await until(pilot, lambda: "AUDIT LOG UNWRITABLE" in screen_text(app))
-        await looks(app, pilot)
+        await sheets(app, pilot, ready=lambda: says(app, "AUDIT LOG UNWRITABLE")() and logs_there(app)())
 
 
-async def test_filter(run_app, looks):
-    async with run_app(size=(80, 24)) as (app, pilot):
-        await sampled(app, pilot)
-        await pilot.press("slash", *"!running")
-        await until(pilot, lambda: "3 of 6" in screen_text(app))
-        await looks(app, pilot)
-
-
-async def test_too_small(run_app, looks):
-    async with run_app(size=(50, 12)) as (app, pilot):
-        await until(pilot, on(app, TooSmallScreen))
-        await looks(app, pilot)
-
-
-@both
-async def test_hostile_text(run_app, looks, size):
+async def test_hostile_text(run_app, sheets):
     bad = sandbox("0123456789abcdef", HOSTILE, managed=False, image=HOSTILE, labels={HOSTILE: HOSTILE}, maker=HOSTILE)
     gone = sandbox("abcdef\u202e\x1b[2J", "рayments", Status.LOST, detail=HOSTILE)
     logs = {"0123456789abcdef": [LogRecord(int(NOW * NS), Stream.STDOUT, HOSTILE.encode() + b"\n")]}
     fake = FakeBackend([bad, gone], logs=logs, clock=lambda: NOW)
-    async with run_app(fake, size=size) as (app, pilot):
+    async with run_app(fake) as (app, pilot):
         await until(pilot, lambda: app.fleet.stats)
         await pilot.press("l")
-        await until(pilot, lambda: "[@click=app.quit]x[/]␛" in screen_text(app).split("Audit")[-1])
         assert app.main.selected.ref == ref("0123456789abcdef")
-        await looks(app, pilot)
+        await sheets(app, pilot, ready=lambda: "[@click=app.quit]x[/]␛" in screen_text(app).split("Audit")[-1])
+
+
+async def test_too_small(run_app, sheets):
+    async with run_app(size=(50, 12)) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, TooSmallScreen))
+        await sheets(app, pilot, sizes=[(50, 12)])
+
+
+async def test_dialogs(run_app, fake, sheets):
+    fake._capabilities = Capabilities(frozenset(Capability) - {Capability.PAUSE}, {Capability.PAUSE: "no freezer here"})
+    async with run_app() as (app, pilot):
+        await sampled(app, pilot)
+        await until(pilot, logs_there(app))
+        for name, key, kind in (
+            ("menu", "m", MenuScreen), ("kill", "ctrl+k", ConfirmScreen), ("stop", "x", ConfirmScreen),
+            ("columns", "comma", ColumnsScreen), ("help", "question_mark", TextScreen),
+        ):  # fmt: skip
+            await dialog(pilot, key, kind)
+            await sheets(app, pilot, name, ready=logs_there(app) if name in ("menu", "kill", "stop") else lambda: True)
+            await pilot.press("escape")
+        await pilot.press("l")
+        await dialog(pilot, "question_mark", TextScreen)
+        await sheets(app, pilot, "help-in-logs", sizes=[SMALL, MIDDLE], themes=[DARK])
+        await pilot.press("escape", "escape")
+        app.main.table.marks.add([ref("aaaaaaaaaaaa"), ref("cccccccccccc")])
+        await dialog(pilot, "equals_sign", TextScreen)
+        await sheets(app, pilot, "compare", ready=says(app, "Differs"))
+
+
+async def test_form(run_app, sheets):
+    async with run_app() as (app, pilot):
+        await dialog(pilot, "n", FormScreen)
+        await sheets(app, pilot, "new")
+        wrong = {"name": "bad name!", "memory_mib": "512 apples", "cpus": "0", "egress": "https://x.io/y"}
+        for name, text in wrong.items():
+            app.screen.query_one(f"#field-{name}", Input).value = text
+        await pilot.press("ctrl+s")
+        await sheets(app, pilot, "errors", ready=lambda: len(app.screen.query("FormRow.-wrong")) == 4)
+
+
+async def test_edit(run_app, fake, sheets):
+    fake._capabilities = Capabilities(
+        frozenset(Capability) - {Capability.EGRESS_ALLOWLIST}, {Capability.EGRESS_ALLOWLIST: "there is no gateway yet"}
+    )
+    async with run_app() as (app, pilot):
+        await dialog(pilot, "e", FormScreen)
+        for name, text in {"cpus": "2", "image": "python:3.13", "egress": "example.org"}.items():
+            app.screen.query_one(f"#field-{name}", Input).value = text
+        await until(pilot, lambda: len(app.screen.query("FormRow.-wrong")) == 1)
+        app.screen.query_one("#plan").scroll_visible(animate=False)
+        await sheets(app, pilot)
+
+
+@pytest.fixture
+def fake():
+    return FakeBackend(fleet(), logs=log_lines(), stats=samples(), clock=lambda: NOW)
