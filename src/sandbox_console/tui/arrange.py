@@ -105,13 +105,17 @@ class Arranger:
         in_place = {id(old): new for old, new in zip(gone, come, strict=False) if _same_place(old, new)}
         if len(in_place) == len(gone) == len(come):
             self._newest = [in_place.get(id(one), one) for one in self._newest]
+            pairs = zip(gone, come, strict=True)
+            others = [new for old, new in pairs if old.image != new.image or old.maker != new.maker]
         else:
             self._newest = newest_first(sandboxes.values())
+            others = list(come)
         for one in gone:
             self._made.pop(id(one), None)
         forget_texts(gone)
         for one in come:
             self._made[id(one)] = SandboxRow(one, self.showing)
+        for one in others:
             measure(one, self._natural)
         self._of, self._base, self._last = sandboxes, None, None
 

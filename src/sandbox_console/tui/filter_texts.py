@@ -41,8 +41,9 @@ class _Texts:
 
     def forget(self, sandboxes: Iterable[Sandbox]) -> None:
         self._last = ((), 0, [])
-        for one in sandboxes:
-            self._made.pop(id(one), None)
+        if self._made:
+            for one in sandboxes:
+                self._made.pop(id(one), None)
 
 
 _texts = _Texts()
