@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from tests.tui.app.scene import ref, screen_text, until
 
+from sandbox_console.model.sandbox import BackendHealth, HealthState
+from sandbox_console.tui.arrange import Hidden, Wanted
+from sandbox_console.tui.command_words import COMMANDS
 from sandbox_console.tui.groups import GroupKey
+from sandbox_console.tui.near import nearest
+from sandbox_console.tui.panes.header import backends_line, view_line
 from sandbox_console.tui.panes.logs import LogsPane
 from sandbox_console.tui.panes.tabs import TABS
 
@@ -82,3 +89,24 @@ async def test_a_terminal_that_gets_small_keeps_what_is_looked_at(run_app):
         await pilot.resize_terminal(80, 24)
         await pilot.resize_terminal(130, 40)
         await until(pilot, lambda: "STATE" not in screen_text(app))
+
+
+def test_the_nearest_word_counts_letters_that_changed_places_as_one_slip():
+    assert nearest("hsot", COMMANDS) == "host"
+    assert nearest("exitd", ["exit", "exited"]) == "exit"
+    assert nearest("eg", COMMANDS) == "egress"
+    assert nearest("zzzz", COMMANDS) == nearest("", COMMANDS) == ""
+
+
+def test_the_header_tells_what_hides_and_where_a_reason_stands_whole():
+    both = view_line(Wanted(faults=True), Hidden(0, 0, 2), 6).plain
+    assert "hidden: 2 by the filter" in both
+    assert "0 by" not in both
+    assert view_line(Wanted(faults=True), Hidden(), 0).plain.strip() == "0 of 0"
+    health = BackendHealth("microsandbox", "local", HealthState.UNAVAILABLE, "no guest can run here " * 9)
+    assert backends_line([health], key="f9").plain.endswith("…   f9 tells all")
+    short = dataclasses.replace(health, reason="no socket")
+    assert "tells all" not in backends_line([short], 80).plain
+    narrow = backends_line([short], 32).plain
+    assert narrow.endswith("b tells all")
+    assert len(narrow) <= 32
