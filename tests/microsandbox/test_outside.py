@@ -19,7 +19,7 @@ __all__ = ["page"]
 
 pytestmark = [requires("machine"), requires("chromium"), requires("docker"), pytest.mark.timeout(900)]
 
-TICK = "i=0; while :; do i=$((i+1)); echo tick-$i; sleep 1; done"
+TICK = "i=0; while :; do i=$((i+1)); echo tick-$i; sleep 3; done"
 PICTURE = os.environ.get("PICTURE")
 
 

@@ -9,8 +9,8 @@ from sandbox_console.model.action import Kill, Remove, Update
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.tui import words
-from sandbox_console.tui.formdata import parse, texts_of
 from sandbox_console.tui.command_lines import command_line
+from sandbox_console.tui.formdata import parse, texts_of
 from sandbox_console.tui.offers import VERBS, accepted, must_type, unfit
 
 
