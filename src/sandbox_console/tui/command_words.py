@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -135,13 +136,17 @@ def completions(line: str, known: Known) -> list[str]:
     ]
 
 
+_BEFORE_QUOTE = re.compile(r'(\\+)("|\Z)')
+"""Only these backslashes are doubled: elsewhere one is itself, as regular expressions need it."""
+
+
 def quoted(value: str) -> str:
     """A value as it stands in a filter."""
     try:
         plain = [word.text for word in words(value)] == [value] and not set('"*?,').intersection(value)
     except FilterError:
         plain = False
-    return value if plain else '"' + value.replace('"', '\\"') + '"'
+    return value if plain else '"' + _BEFORE_QUOTE.sub(r"\1\1\2", value).replace('"', '\\"') + '"'
 
 
 def filter_of(command: Command) -> str:

@@ -17,6 +17,7 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([bkmgt]?)(?:i?b)?(?:/s)?", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)%?", re.ASCII)
 _META = frozenset("\\^$.|?*+()[]{}")
+_BACKSLASHES = re.compile(r'(\\+)(?=")')
 _REPEATS = frozenset("*+?{")
 
 
@@ -42,6 +43,8 @@ class Word:
 def words(line: str) -> Iterator[Word]:
     """The words, parted by spaces; ``"…"`` keeps spaces and signs as they are, a backslash before a quote keeps it.
 
+    Two backslashes before a quote are one, and the quote ends there; elsewhere a backslash is itself.
+
     Raises FilterError for a quote that is not closed.
     """
     at = 0
@@ -62,9 +65,10 @@ def _word(line: str, start: int) -> tuple[Word, int]:
         if line[at] == '"':
             quoted = len(text) if quoted is None else quoted
             opened = -1 if opened >= 0 else at
-        elif opened >= 0 and line.startswith('\\"', at):
-            at += 1
-            text.append('"')
+        elif opened >= 0 and (kept := _BACKSLASHES.match(line, at)):
+            count = len(kept[1])
+            text.append("\\" * (count // 2) + '"' * (count % 2))
+            at += count - 1 + count % 2
         else:
             text.append(line[at])
         at += 1

@@ -25,7 +25,7 @@ from sandbox_console.tui.widgets.ghostty import GhosttyEmulator
 
 HOME = "/rw/outside"
 SIZE = (36, 130)
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 # The console with more patience: emulated, an answer may take longer than a backend is given.
 CONSOLE = """
 import sys

@@ -59,8 +59,14 @@ def _outside(words: Sequence[str], deadline: float) -> int:
     """The tests that drive a machine's consoles from this host."""
     command = [sys.executable, "-m", "pytest", *OPTIONS, *words, OUTSIDE]
     environment = {**os.environ, "REQUIRE": f"{os.environ.get('REQUIRE', '')},machine"}
-    left = deadline - time.monotonic()
-    return subprocess.run(command, env=environment, cwd=ROOT, timeout=left, check=False).returncode
+    for turn in ("", "those that failed run once more\n"):
+        sys.stderr.write(turn)
+        again = ["--last-failed", "--last-failed-no-failures", "none"] if turn else []
+        left = max(1.0, deadline - time.monotonic())
+        code = subprocess.run([*command, *again], env=environment, cwd=ROOT, timeout=left, check=False).returncode
+        if code == 0:
+            break
+    return code
 
 
 def _inside(tests: Sequence[str], deadline: float) -> int:

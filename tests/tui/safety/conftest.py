@@ -26,7 +26,16 @@ class PtyRun:
     restored: bool
 
 
-def _run(script: str, *args: str, size: tuple[int, int], send: dict[bytes, bytes], limit_s: float) -> PtyRun:
+AGAIN_S = 1.0
+Seen = bytes | tuple[bytes, ...]
+"""What is waited for: one text, or all of some."""
+
+
+def _has(output: bytes, seen: Seen) -> bool:
+    return seen in output if isinstance(seen, bytes) else all(one in output for one in seen)
+
+
+def _run(script: str, *args: str, size: tuple[int, int], send: dict[Seen, bytes], limit_s: float) -> PtyRun:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     before = termios.tcgetattr(slave)
@@ -36,6 +45,7 @@ def _run(script: str, *args: str, size: tuple[int, int], send: dict[bytes, bytes
         env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "TEXTUAL_ANIMATIONS": "none"},
     )  # fmt: skip
     output, waiting, deadline = b"", dict(send), time.monotonic() + limit_s
+    last, at = b"", 0.0
     try:
         while time.monotonic() < deadline:
             ended = process.poll() is not None
@@ -43,8 +53,12 @@ def _run(script: str, *args: str, size: tuple[int, int], send: dict[bytes, bytes
                 output += os.read(master, 65536)
             elif ended:
                 break
-            for seen in [seen for seen in waiting if seen in output]:
-                os.write(master, waiting.pop(seen))
+            for seen in [seen for seen in waiting if _has(output, seen)]:
+                os.write(master, last := waiting.pop(seen))
+                at = time.monotonic()
+            if last and not waiting and not ended and time.monotonic() - at > AGAIN_S:
+                os.write(master, last)  # a screen that was still coming up did not take it
+                at = time.monotonic()
         restored = termios.tcgetattr(slave) == before
     finally:
         process.kill()

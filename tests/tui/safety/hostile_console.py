@@ -53,8 +53,7 @@ class Led(ConsoleApp):
     def action_pwned(self):
         self.fired += 1
 
-    async def on_mount(self):
-        await super().on_mount()
+    def on_mount(self):  # beside the app's own, which Textual calls too
         self.run_worker(self.lead())
 
     async def lead(self):

@@ -12,12 +12,12 @@ _spec = importlib.util.spec_from_file_location("hostile_app", Path(__file__).par
 hostile_app = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(hostile_app)
 
-STEPS = {  # when this is seen, that is sent: the mouse over the header, F7, F8, Ctrl+Q (of an unsafe toast only the title is)
+STEPS = {  # when this is seen, that is sent: the mouse over the header, F7, F8
     "static": b"\x1b[<35;80;1M\x1b[<35;81;1M",
     "tooltip": b"\x1b[18~",
     "notify-title": b"\x1b[19~",
-    "palette": b"\x11",
 }
+QUIT = b"\x11"
 HOSTILE = {
     "OSC 0": b"\x1b]0;pwn",
     "OSC 52": b"\x1b]52;",
@@ -26,6 +26,14 @@ HOSTILE = {
     "title report": b"\x1b[21t",
 }
 C1 = re.compile(rb"\xc2[\x80-\x9f]")
+
+
+def steps(never):
+    """The keys in turn; the last when all is on the terminal but what never comes."""
+    token = {name: hostile_app.token(name).encode() for name in hostile_app.NAMES}
+    return {token[name]: keys for name, keys in STEPS.items()} | {
+        tuple(token[name] for name in token if name not in never): QUIT
+    }
 
 
 @pytest.fixture

@@ -99,7 +99,6 @@ class BulkConfirm(ConfirmScreen):
         yield Static(id="touched-note", markup=False)
 
     def on_mount(self) -> None:
-        super().on_mount()
         table = self.query_one(FleetTable)
         table.can_focus = False
         table.set_rows([_asked_row(at, item, self._verb_name) for at, item in enumerate(self._items)])

@@ -54,7 +54,6 @@ class ImagesScreen(HoldingsScreen[Image]):
     )
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.set_interval(TICK_S, self._show_pulls)
 
     async def fetch(self, place: Place) -> Sequence[Image]:
