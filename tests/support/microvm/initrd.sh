@@ -24,8 +24,9 @@ mount -t devpts devpts dev/pts
 mount -t tmpfs shm dev/shm
 mount -t tmpfs run run
 mount --bind /rw rw
-mount --bind /rw/tmp tmp # the overlay's is on 9p below; microVMs need user xattrs
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288 share share
+mount --bind /rw/tmp tmp # the overlay's is on 9p below; microVMs need user xattrs
+while read -r folder; do mkdir -p "$folder" && mount --bind "/lower/$folder" "$folder"; done < share/under-tmp
 cp /modules/*kvm* /modules/*irqbypass* /modules/*ccp* modules/ 2>/dev/null
 umount /proc
 exec switch_root /root /bin/bash /share/init.sh

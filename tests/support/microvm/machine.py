@@ -120,6 +120,7 @@ class Machine:
         python = self.share / "python"
         python.unlink(missing_ok=True)
         python.symlink_to(Path(sys.executable).resolve())
+        (self.share / "under-tmp").write_text("".join(f"{folder}\n" for folder in _under_tmp()))
         (self.share / "token").touch(0o600)
         (self.share / "token").write_text(secrets.token_hex(16))
         (self.folder / "port").write_text(str(port))
@@ -201,6 +202,12 @@ class Machine:
             if deadline is not None and time.monotonic() > deadline:
                 return b""
         return data
+
+
+def _under_tmp() -> list[str]:
+    """What the tests need of this host's /tmp, which the machine has not: the repository and its Python."""
+    folders = {str(Path(folder).resolve()) for folder in (Path.cwd(), sys.prefix, sys.base_prefix)}
+    return sorted(folder.lstrip("/") for folder in folders if folder.startswith("/tmp/"))
 
 
 def _feed(door: socket.socket) -> None:
