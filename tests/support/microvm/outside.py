@@ -31,7 +31,8 @@ CONSOLE = """
 import sys
 from sandbox_console.backends.docker import connection
 from sandbox_console.service import fleet
-connection.PROBE_S = fleet.ANSWER_S = 100.0
+from sandbox_console.web import process
+connection.PROBE_S = fleet.ANSWER_S = process.START_S = 200.0
 from sandbox_console.__main__ import main
 sys.exit(main())
 """

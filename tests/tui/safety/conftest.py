@@ -39,10 +39,11 @@ def _run(script: str, *args: str, size: tuple[int, int], send: dict[Seen, bytes]
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     before = termios.tcgetattr(slave)
+    sizeless = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}  # of a worker
     process = subprocess.Popen(
         [sys.executable, str(HERE / script), *args],
         stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-        env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "TEXTUAL_ANIMATIONS": "none"},
+        env=sizeless | {"TERM": "xterm-256color", "COLORTERM": "truecolor", "TEXTUAL_ANIMATIONS": "none"},
     )  # fmt: skip
     output, waiting, deadline = b"", dict(send), time.monotonic() + limit_s
     last, at = b"", 0.0
