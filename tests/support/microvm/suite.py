@@ -43,7 +43,7 @@ def main(words: list[str]) -> int:
     named = any((ROOT / word.partition("::")[0]).exists() for word in words)
     tests = words if named else [*words, *TESTS]
     code = _here(tests) if kvm.problem() is None else _inside(tests, began + LIMIT_S)
-    if code == 0 and not named:
+    if code == 0 and not named and "machine" in os.environ.get("REQUIRE", "").split(","):
         code = _outside(words, began + LIMIT_S)
     sys.stderr.write(f"microVM tests: exit {code} after {time.monotonic() - began:.0f} s\n")
     return code
@@ -58,12 +58,11 @@ def _here(tests: Sequence[str]) -> int:
 def _outside(words: Sequence[str], deadline: float) -> int:
     """The tests that drive a machine's consoles from this host."""
     command = [sys.executable, "-m", "pytest", *OPTIONS, *words, OUTSIDE]
-    environment = {**os.environ, "REQUIRE": f"{os.environ.get('REQUIRE', '')},machine"}
     for turn in ("", "those that failed run once more\n"):
         sys.stderr.write(turn)
         again = ["--last-failed", "--last-failed-no-failures", "none"] if turn else []
         left = max(1.0, deadline - time.monotonic())
-        code = subprocess.run([*command, *again], env=environment, cwd=ROOT, timeout=left, check=False).returncode
+        code = subprocess.run([*command, *again], cwd=ROOT, timeout=left, check=False).returncode
         if code == 0:
             break
     return code
