@@ -21,7 +21,7 @@ class Keep:
     ``archive`` is a folder that old segments are moved to; without one they are removed.
     """
 
-    segment_bytes: int = 64 * MIB
+    segment_bytes: int = 32 * MIB
     days: float | None = None
     segments: int | None = None
     archive: Path | None = None

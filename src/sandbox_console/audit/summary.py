@@ -72,7 +72,7 @@ def there(layout: Layout, index: int) -> bool:
 
 
 def build(layout: Layout, index: int, stop: Callable[[], bool] = lambda: False) -> bool:
-    """Summarise a sealed segment, 1 s for 64 MiB; whether it was. ``stop`` ends it between two blocks.
+    """Summarise a sealed segment, half a second for 32 MiB; whether it was. ``stop`` ends it between two blocks.
 
     No writer is held up: a sealed segment does not change. Where two build the same, one leaves it to the other.
     Raises OSError, sqlite3.Error.

@@ -91,7 +91,7 @@ class ShipOptions:
 class AuditOptions:
     """The ``[audit]`` table: when a segment is sealed, and how many and how long they are kept (unset: all)."""
 
-    segment_mib: AtLeastOne = 64
+    segment_mib: AtLeastOne = 32
     keep_segments: AtLeastOne | None = None
     keep_days: Positive | None = None
     archive: str = ""
