@@ -9,7 +9,6 @@ a pty (benchmarks/first_paint.py). Goals: a filter keystroke p95 < 50 ms, a full
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import gc
 import os
 import random
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import process_time
 
+from msgspec import structs
 from textual.pilot import Pilot
 
 from sandbox_console.model.event import Changed, Event, Sampled
@@ -83,7 +83,7 @@ class Bench:
 
     def changes(self, some: list[Sandbox]) -> list[Event]:
         flip = {Status.RUNNING: Status.PAUSED, Status.PAUSED: Status.RUNNING}
-        return [Changed(dataclasses.replace(one, status=flip.get(one.status, one.status))) for one in some]
+        return [Changed(structs.replace(one, status=flip.get(one.status, one.status))) for one in some]
 
     def news(self, events: list[Event]) -> Callable[[], object]:
         return lambda: self.app.on_arrived(Arrived(events))

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 from tests.bubblewrap.conftest import Make, until
 
 from sandbox_console.errors import ConfigError, Unsupported
@@ -55,16 +54,16 @@ async def test_best_effort_memory_holds_each_process(make: Make, backend) -> Non
 async def test_limits_and_labels_change_while_it_runs(make: Make, backend, permit) -> None:
     box = await make(labels={"a": "1"})
     spec = (await box.show()).spec
-    await backend.update(await permit("update"), box.ref, dataclasses.replace(spec, labels={"b": "2"}))
+    await backend.update(await permit("update"), box.ref, structs.replace(spec, labels={"b": "2"}))
     assert (await box.show()).labels == {"b": "2"}
     if backend.capabilities().has(Capability.UPDATE_MEMORY):
-        grown = dataclasses.replace(spec, memory_mib=128, cpus=0.5, pids=70)
+        grown = structs.replace(spec, memory_mib=128, cpus=0.5, pids=70)
         await backend.update(await permit("update"), box.ref, grown)
         folder = box.raw["cgroups"]
         assert open(f"{folder['memory']}/memory.limit_in_bytes").read().strip() == str(128 << 20)
         assert open(f"{folder['pids']}/pids.max").read().strip() == "70"
-        await backend.update(await permit("update"), box.ref, dataclasses.replace(spec, memory_mib=64))
-        await backend.update(await permit("update"), box.ref, dataclasses.replace(spec, memory_mib=256))
+        await backend.update(await permit("update"), box.ref, structs.replace(spec, memory_mib=64))
+        await backend.update(await permit("update"), box.ref, structs.replace(spec, memory_mib=256))
 
 
 async def test_stats_tell_a_busy_sandbox_from_an_idle_one(make: Make, backend) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.cli.golden import Golden, fleet
 
 from sandbox_console.model.capability import Capabilities, Capability
@@ -58,7 +58,7 @@ def test_show() -> None:
 
 
 def test_names_that_are_not_unique_list_the_candidates() -> None:
-    twins = FakeBackend([dataclasses.replace(one, name="web") for one in fleet()[0].sandboxes.values()])  # type: ignore[attr-defined]
+    twins = FakeBackend([structs.replace(one, name="web") for one in fleet()[0].sandboxes.values()])  # type: ignore[attr-defined]
     golden = Golden([twins])
     both(golden, "show web")
     golden("show fake/local/aaaaaaaaaaa1")

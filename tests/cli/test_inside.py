@@ -27,7 +27,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fake() -> FakeBackend:
-    import dataclasses
+    from msgspec import structs
 
     hostile = "\x1b]52;c;AAAA\x07/bin/\u202eevil"
     within = Within(
@@ -49,7 +49,7 @@ def fake() -> FakeBackend:
     )  # fmt: skip
     found = sandboxes()
     ports = (Fact("port 80/tcp", "127.0.0.1:8080"), Fact("port 443/tcp", "0.0.0.0:8443", note="open to every network"))
-    found[0] = dataclasses.replace(found[0], effective=ports)
+    found[0] = structs.replace(found[0], effective=ports)
     return FakeBackend(found, within=within, clock=lambda: NOW)
 
 

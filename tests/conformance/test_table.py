@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 
+from msgspec import structs
 from tests.conformance.table import DOCUMENT, stored, table, written
 
 from sandbox_console.backends import abilities
@@ -35,7 +35,7 @@ def test_the_suite_is_as_large_as_it_says() -> None:
 
 def test_the_document_names_every_field_and_ability() -> None:
     text = DOCUMENT.read_text()
-    assert all(f"`{one.name}`" in text for one in dataclasses.fields(Profile))
+    assert all(f"`{one.name}`" in text for one in structs.fields(Profile))
     names = [
         name
         for name, one in vars(abilities).items()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
@@ -35,7 +34,7 @@ async def theirs(engine, console, unique):
 
 async def updated(console, sandbox, **fields):
     now = await console.inspect(sandbox.ref)
-    wanted = Update(sandbox.ref, dataclasses.replace(spec_of(now), **fields))
+    wanted = Update(sandbox.ref, structs.replace(spec_of(now), **fields))
     return await console.perform(wanted, consent=Consent(yes=True, confirm=sandbox.ref.id)).result()
 
 
@@ -57,7 +56,7 @@ async def test_its_limits_and_name_change_while_it_lives(console, engine, theirs
 async def test_nothing_of_it_changes_without_its_id(console, engine, theirs):
     state = engine.inspect(theirs.ref.id)["State"]
     actions = [
-        Update(theirs.ref, dataclasses.replace(spec_of(theirs), memory_mib=96)),
+        Update(theirs.ref, structs.replace(spec_of(theirs), memory_mib=96)),
         Stop(theirs.ref),
         Kill(theirs.ref),
         Remove(theirs.ref, force=True),
@@ -72,7 +71,7 @@ async def test_nothing_of_it_changes_without_its_id(console, engine, theirs):
 
 async def test_it_is_never_replaced(console, engine, theirs):
     for field, value in (("image", "alpine"), ("env", {"A": "1"}), ("workdir", "/tmp"), ("memory_mib", None)):
-        wanted = dataclasses.replace(spec_of(theirs), **{field: value})
+        wanted = structs.replace(spec_of(theirs), **{field: value})
         plan = await console.plan(theirs, wanted)
         assert [(change.field, change.how) for change in plan.changes] == [(field, How.UNSUPPORTED)]
         with pytest.raises(Unsupported, match=f"{field} cannot be changed: .*another tool made"):

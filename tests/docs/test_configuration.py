@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
 from pathlib import Path
+
+from msgspec import structs
 
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
@@ -27,7 +28,7 @@ ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.
 def _defaults(kind: type, prefix: str) -> dict[str, object]:
     made = kind(source="env:X") if kind is SecretSource else kind()
     names = {"source": "from"}
-    return {prefix + names.get(item.name, item.name): getattr(made, item.name) for item in dataclasses.fields(kind)}
+    return {prefix + names.get(item.name, item.name): getattr(made, item.name) for item in structs.fields(kind)}
 
 
 def test_every_key_is_listed_with_its_default() -> None:
@@ -35,7 +36,7 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= {key: value for key, value in _defaults(TuiOptions, "tui.").items() if key != "tui.views"}
     known |= _defaults(ViewOptions, "tui.views.NAME.")
     known |= {key: value for key, value in _defaults(LogOptions, "logs.").items() if key != "logs.highlight"}
-    known |= {f"logs.highlight.NAME.{item.name}": item.default for item in dataclasses.fields(HighlightRule)}
+    known |= {f"logs.highlight.NAME.{item.name}": item.default for item in structs.fields(HighlightRule)}
     known |= {key: value for key, value in _defaults(AuditOptions, "audit.").items() if key != "audit.ship"}
     known |= _defaults(ShipOptions, "audit.ship.") | _defaults(RecordingOptions, "recording.")
     known |= {"backend": Config().backend, "backends.NAME.enabled": True}
@@ -52,4 +53,4 @@ def test_every_key_is_listed_with_its_default() -> None:
 
 
 def test_top_level_tables_are_the_ones_described() -> None:
-    assert {item.name for item in dataclasses.fields(Config)} == {key.split(".")[0] for key in ROWS}
+    assert {item.name for item in structs.fields(Config)} == {key.split(".")[0] for key in ROWS}

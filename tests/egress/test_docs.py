@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
 import re
 import time
 from pathlib import Path
+
+from msgspec import structs
 
 from sandbox_console.backends.bubblewrap.options import Options as OfBubblewrap
 from sandbox_console.backends.docker.egress import Options as OfDocker
@@ -25,7 +26,7 @@ def test_every_reason_is_told_with_its_meaning_and_status() -> None:
 
 def test_every_option_is_told_with_its_default() -> None:
     told = dict(re.findall(r"^\| `backends\.([a-z_.]+)` \| `?([^|`]+)`? \|", TEXT, re.MULTILINE))
-    known = {f"docker.{item.name}": item.default or "none" for item in dataclasses.fields(OfDocker)}
+    known = {f"docker.{item.name}": item.default or "none" for item in structs.fields(OfDocker)}
     known["bubblewrap.egress_hosts"] = OfBubblewrap().egress_hosts or "none"
     assert {key: value.strip() for key, value in told.items()} == known
 

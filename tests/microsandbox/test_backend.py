@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import signal
 import subprocess
@@ -12,7 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec import structs
 from tests.support import msb_home
 from tests.support.permits import permit
 
@@ -87,7 +88,7 @@ def local_root(tmp_path):
 
 
 def everything(sandbox):
-    return repr(dataclasses.asdict(sandbox))
+    return repr(msgspec.to_builtins(sandbox))
 
 
 async def test_a_sandbox_is_shown_and_nothing_secret_of_it(backend, used_home):
@@ -168,7 +169,7 @@ async def test_a_sandbox_waits_for_its_first_start(empty, permit, tmp_path):
         await another.create(await permit("create"), spec, (), lambda _: None)
     await another.rename(await permit("rename"), ref, "two")
     assert (await empty.inspect(ref)).spec.name == "two"
-    changed = dataclasses.replace(spec, name="two", labels={"k": "v"})
+    changed = structs.replace(spec, name="two", labels={"k": "v"})
     await empty.update(await permit("update"), ref, changed)
     assert (await another.inspect(ref)).labels == {"k": "v"}
     with pytest.raises(Conflict):

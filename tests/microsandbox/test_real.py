@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import io
 import os
 import signal
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.support.microimage import IMAGE, archive, layer_with
 from tests.support.micronet import World
 from tests.support.microregistry import Registry
@@ -133,7 +133,7 @@ async def test_it_grows_live_is_found_by_the_next_console_and_a_crash_is_shown(f
     backend = console(folder)
     spec = SandboxSpec("web", image=IMAGE, memory_mib=128, command=("sh", "-c", "echo up; sleep 1000"))
     ref = await make(backend, spec)
-    await backend.update(await permit("update"), ref, dataclasses.replace(spec, memory_mib=256))
+    await backend.update(await permit("update"), ref, structs.replace(spec, memory_mib=256))
 
     async def grown():
         total = (await run(backend, permit, ref, "grep MemTotal /proc/meminfo"))[1].split()[1]
@@ -141,7 +141,7 @@ async def test_it_grows_live_is_found_by_the_next_console_and_a_crash_is_shown(f
 
     await until(grown, "the guest did not get more memory")
     with pytest.raises(Conflict, match="memory requires restart"):
-        await backend.update(await permit("update"), ref, dataclasses.replace(spec, memory_mib=8192))
+        await backend.update(await permit("update"), ref, structs.replace(spec, memory_mib=8192))
     with pytest.raises(Conflict, match="main process runs"):
         await backend.fork(await permit("fork"), ref, "copy", ())
     with pytest.raises(Unsupported, match="cannot change the network"):

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.service.conftest import REF
 
 from sandbox_console.errors import (
@@ -253,7 +253,7 @@ async def test_a_question_needs_its_answer(home, box):
 
 
 async def test_a_foreign_sandbox_needs_its_id(home, box):
-    backend = FakeBackend([dataclasses.replace(box, managed=False)])
+    backend = FakeBackend([structs.replace(box, managed=False)])
     async with open_console(Config(), backends=[backend]) as console:
         for consent in (Consent(), Consent(yes=True), Consent(confirm="box")):
             with pytest.raises(NeedsConfirmation) as caught:
@@ -276,7 +276,7 @@ async def test_a_missing_capability_is_named(home, box):
 
 async def test_no_secret_gets_into_a_row_an_error_or_a_message(home, db, box, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", VALUE)
-    box = dataclasses.replace(box, spec=dataclasses.replace(box.spec, secrets=("TOKEN",)))
+    box = structs.replace(box, spec=structs.replace(box.spec, secrets=("TOKEN",)))
     backend = FakeBackend([box], faults={"stop": Conflict(f"it said {VALUE}", hint=VALUE)})
     config = Config(secrets={"TOKEN": SecretSource(source="env:MY_TOKEN")})
     async with open_console(config, backends=[backend]) as console:
@@ -296,7 +296,7 @@ async def test_no_secret_gets_into_a_row_an_error_or_a_message(home, db, box, mo
 
 async def test_a_secret_that_cannot_be_read_is_a_failed_action(home, box, monkeypatch):
     monkeypatch.delenv("MY_TOKEN", raising=False)
-    box = dataclasses.replace(box, spec=dataclasses.replace(box.spec, secrets=("TOKEN",)))
+    box = structs.replace(box, spec=structs.replace(box.spec, secrets=("TOKEN",)))
     backend = FakeBackend([box])
     async with open_console(
         Config(secrets={"TOKEN": SecretSource(source="env:MY_TOKEN")}), backends=[backend]
@@ -332,7 +332,7 @@ async def test_a_failed_recreate_leaves_the_old_one_running_and_alone(home, box,
     backend = Failing([box], fail=fail, faults=faults)
     async with open_console(Config(), backends=[backend]) as console:
         with pytest.raises(BackendError):
-            await console.perform(Update(REF, dataclasses.replace(box.spec, image="y"))).result()
+            await console.perform(Update(REF, structs.replace(box.spec, image="y"))).result()
         [left] = backend.sandboxes.values()
         assert (left.ref, left.name, left.status, left.image) == (REF, "box", Status.RUNNING, "x")
         assert await outcomes(console) == [("update", "failed")]
@@ -341,7 +341,7 @@ async def test_a_failed_recreate_leaves_the_old_one_running_and_alone(home, box,
 async def test_a_recreate_takes_the_name_and_removes_the_old(home, box):
     backend = FakeBackend([box])
     async with open_console(Config(), backends=[backend]) as console:
-        result = await console.perform(Update(REF, dataclasses.replace(box.spec, image="y"))).result()
+        result = await console.perform(Update(REF, structs.replace(box.spec, image="y"))).result()
         [left] = backend.sandboxes.values()
         assert (left.ref, left.name, left.status, left.image) == (result.ref, "box", Status.RUNNING, "y")
         assert result.ref != REF
@@ -352,7 +352,7 @@ async def test_a_cancelled_recreate_leaves_exactly_one(home, box, delay):
     slow = dict.fromkeys(("create", "stop", "start", "rename", "remove"), 0.01)
     backend = FakeBackend([box], faults=slow)
     async with open_console(Config(), backends=[backend]) as console:
-        operation = console.perform(Update(REF, dataclasses.replace(box.spec, image="y")))
+        operation = console.perform(Update(REF, structs.replace(box.spec, image="y")))
         await permits(backend, 1)
         await asyncio.sleep(delay)
         operation.cancel()
@@ -365,10 +365,10 @@ async def test_labels_are_changed_live_and_an_unsupported_change_is_refused(home
     capabilities = Capabilities(frozenset(Capability) - {Capability.READ_ONLY_ROOT})
     backend = FakeBackend([box], capabilities=capabilities)
     async with open_console(Config(), backends=[backend]) as console:
-        await console.perform(Update(REF, dataclasses.replace(box.spec, labels={"a": "b"}))).result()
+        await console.perform(Update(REF, structs.replace(box.spec, labels={"a": "b"}))).result()
         assert dict(backend.sandboxes[REF.id].labels) == {"a": "b"}
         with pytest.raises(Unsupported, match="read_only_root"):
-            await console.perform(Update(REF, dataclasses.replace(box.spec, read_only_root=True))).result()
+            await console.perform(Update(REF, structs.replace(box.spec, read_only_root=True))).result()
 
 
 # Shells

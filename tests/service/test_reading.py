@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
 import pytest
+from msgspec import structs
 from tests.service.conftest import REF
 
 from sandbox_console.errors import Ambiguous, BackendUnreachable, ConfigError, NotFound, UsageError
@@ -105,7 +105,7 @@ async def test_states_coalesce_and_the_latest_stands_last(box):
     view = hub.subscribe()
     await view.batch()
     for number in range(1000):
-        hub.publish(Changed(dataclasses.replace(box, detail=str(number))))
+        hub.publish(Changed(structs.replace(box, detail=str(number))))
         hub.publish(Sampled(REF, Stats(number)))
     events = await view.batch()
     assert [type(event) for event in events] == [Changed, Sampled]
@@ -151,7 +151,7 @@ def record(data, at=1, stream=Stream.STDOUT):
 
 async def test_logs_mask_secrets_split_across_records(home, box, monkeypatch):
     monkeypatch.setenv("T", VALUE)
-    box = dataclasses.replace(box, spec=dataclasses.replace(box.spec, secrets=("T",)))
+    box = structs.replace(box, spec=structs.replace(box.spec, secrets=("T",)))
     items = [
         record(b"a hunter2-is"),
         record(b"hunter", stream=Stream.STDERR),

@@ -49,7 +49,7 @@ def test_states_without_an_exit():
 
 def entry(action, at, outcome="ok"):
     def row(kind, **more):
-        fields = dict.fromkeys(AuditRow.__dataclass_fields__) | {
+        fields = dict.fromkeys(AuditRow.__struct_fields__) | {
             "seq": 7,
             "at_ns": int(at * 1e9),
             "action": action,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+
+from msgspec import structs
 
 from sandbox_console.model.event import HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import Status
@@ -57,9 +58,9 @@ async def test_a_bug_in_a_stats_stream_ends_that_stream_alone(box, home):
 async def test_what_is_off_screen_is_sampled_now_and_then(box, home, monkeypatch):
     monkeypatch.setattr(sweep, "EVERY_S", 0.05)
     monkeypatch.setattr(sweep, "SAMPLE_S", 0.01)
-    other = dataclasses.replace(box, ref=dataclasses.replace(box.ref, id="other"), status=Status.RUNNING)
-    ended = dataclasses.replace(box, ref=dataclasses.replace(box.ref, id="ended"), status=Status.EXITED)
-    broken = dataclasses.replace(other, ref=dataclasses.replace(box.ref, id="gone"))
+    other = structs.replace(box, ref=structs.replace(box.ref, id="other"), status=Status.RUNNING)
+    ended = structs.replace(box, ref=structs.replace(box.ref, id="ended"), status=Status.EXITED)
+    broken = structs.replace(other, ref=structs.replace(box.ref, id="gone"))
     told: list[Sampled] = []
     pump = watching.StatsPump(
         Fleet([FakeBackend([box, other, ended])]), told.append, 1000.0, lambda: [box, broken, other, ended]

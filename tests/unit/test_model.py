@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model import check, hosts
@@ -38,7 +37,7 @@ def test_a_plain_spec_has_no_problem():
     ],
 )  # fmt: skip
 def test_each_bad_value_is_told_beside_its_field(field, value, words):
-    found = check.problems(dataclasses.replace(GOOD, **{field: value}))
+    found = check.problems(structs.replace(GOOD, **{field: value}))
     assert list(found) == [field]
     assert words in found[field]
 

@@ -15,16 +15,17 @@ import secrets
 import socket
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 _JOURNAL = Path("/run/systemd/journal/socket")
 _TAIL = 4096  # more than a line: about 350 bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(Struct, frozen=True):
     """The log's head at a time: row ``seq`` of ``segment`` has ``hash`` (hex). ``why`` is what made it be written."""
 
     at_ns: int
@@ -53,7 +54,7 @@ class Anchors:
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             end = _end_of_lines(fd)
-            line = json.dumps(asdict(made), separators=(",", ":")).encode() + b"\n"
+            line = json.dumps(msgspec.to_builtins(made), separators=(",", ":")).encode() + b"\n"
             os.ftruncate(fd, end)  # a power cut or a full disk may have left a part of a line
             if os.pwrite(fd, line, end) != len(line):
                 os.ftruncate(fd, end)
@@ -132,7 +133,7 @@ class Anchors:
 
 
 def _signed(anchor: Anchor, key: bytes) -> Anchor:
-    fields = asdict(anchor)
+    fields = msgspec.to_builtins(anchor)
     del fields["mac"]
     text = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
     return Anchor(**fields, mac=hmac.new(key, text, hashlib.sha256).hexdigest())

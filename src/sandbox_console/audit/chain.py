@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 _DOMAIN = b"sandbox-console/audit/1\n"
 
@@ -33,8 +34,7 @@ def _digest_of(prev: bytes, columns: Sequence[Any]) -> bytes:
         return b""
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """How far a chain holds: its last good row, that row's hash, the first bad row or None, what is wrong."""
 
     last: int

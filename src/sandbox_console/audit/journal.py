@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sqlite3
 import threading
 import uuid
@@ -11,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+from msgspec import structs
 
 from sandbox_console.audit import summary
 from sandbox_console.audit.layout import Layout
@@ -124,7 +125,7 @@ class Journal:
         """
         draft = self._attempts.pop(permit.audit_id)
         if target:
-            draft = dataclasses.replace(draft, target=target)
+            draft = structs.replace(draft, target=target)
         await self._end(permit.audit_id, draft, outcome, dur_us, body)
 
     async def note(self, permit: Permit, backend: str, target: str, body: Mapping[str, Any]) -> None:

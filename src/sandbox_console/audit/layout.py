@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+
+class Layout(Struct, frozen=True):
     """The log whose first segment is ``first``; the segment with the highest index is the one that is written."""
 
     first: Path

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.layout import Layout
@@ -14,8 +15,7 @@ from sandbox_console.audit.segments import read_signed
 MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(Struct, frozen=True):
     """``segment_bytes`` is when a segment is sealed; ``days`` and ``segments`` are how much is kept, None for all.
 
     ``archive`` is a folder that old segments are moved to; without one they are removed.

@@ -6,8 +6,9 @@ import json
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from sandbox_console.audit import schema
 from sandbox_console.audit.chain import digest
@@ -19,8 +20,7 @@ Place = tuple[int, bytes]
 """A row's seq and hash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A row before it has its place in the chain."""
 
     kind: Kind

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sandbox_console.audit.chain import genesis
 from sandbox_console.errors import AuditUnavailable
@@ -82,8 +83,7 @@ _OLD_ONLY_NEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """Where a segment begins: the log's identity, its place, and the row before its first one."""
 
     console: str

@@ -15,8 +15,10 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from sandbox_console.audit import grams, rows, schema, segments
 from sandbox_console.audit.anchors import Anchors
@@ -39,8 +41,7 @@ Span = tuple[int, int]
 """The first and the last seq of rows to read."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(Struct, frozen=True):
     """What a summary is of: the segment's rows, and its file as it was."""
 
     console: str
@@ -117,7 +118,7 @@ def _made(layout: Layout, index: int, stop: Callable[[], bool]) -> bytes | None:
             blocks.append(grams.bits(_texts(db, first)))
     if _file(path) != before:
         return None
-    body = json.dumps(asdict(head)).encode() + b"\n" + b"".join(blocks)
+    body = json.dumps(msgspec.to_builtins(head)).encode() + b"\n" + b"".join(blocks)
     return body + _mac(layout, body)
 
 

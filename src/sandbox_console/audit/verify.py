@@ -6,9 +6,10 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from sandbox_console.audit import chain, schema, segments, ship
 from sandbox_console.audit.anchors import Anchor, Anchors
@@ -30,8 +31,7 @@ LIMITS = (
 _COLUMNS = ", ".join(schema.COLUMNS)
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """What the walk has found so far."""
 
     rows: int = 0

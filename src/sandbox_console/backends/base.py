@@ -8,9 +8,10 @@ are passed on as they are, and the faces clean what they show.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
@@ -24,8 +25,7 @@ Secrets = Sequence[ResolvedSecret]
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class BackendSettings:
+class BackendSettings(Struct, frozen=True):
     """What a provider is given: a folder of its own (0700, made when first used) and its config table."""
 
     state_dir: Path

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sandbox_console.errors import UsageError
 
@@ -19,8 +20,7 @@ _LONGEST_HEADER = 1024 * 1024
 _EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """One entry of a tar. ``kind`` is tar's type byte; paths are as written, bytes kept by surrogateescape."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from msgspec import structs
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
@@ -37,7 +37,7 @@ async def update(context: Context) -> int:
 def _wanted(context: Context, found: Sandbox) -> SandboxSpec:
     args = context.args
     spec = from_args(args, without(spec_of(found).to_dict(), args.unset))
-    return dataclasses.replace(spec, name=args.rename) if args.rename is not None else spec
+    return structs.replace(spec, name=args.rename) if args.rename is not None else spec
 
 
 async def _dry_run(context: Context, console: Console, found: Sandbox, spec: SandboxSpec, plan: Plan) -> int:

@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
+
+from msgspec import Struct, field
 
 from sandbox_console.cli import data
 from sandbox_console.cli.text import table
@@ -75,8 +76,7 @@ class Sink:
         self.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
-@dataclass(slots=True)
-class Streams:
+class Streams(Struct):
     """Standard input's file descriptor (None: nothing to read), standard output and standard error."""
 
     out: Sink
@@ -100,8 +100,7 @@ def _sink(file: TextIO | None) -> Sink:
     return Sink(file.buffer, tty=file.isatty())
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct):
     """One run of a verb."""
 
     args: argparse.Namespace

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import base64
 import codecs
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from sandbox_console.model.audit import AuditEntry
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.log import LogGap, LogRecord
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, Stats
 from sandbox_console.service import Allow, Ask, Decision, Deny, Plan
+
+
+def plain(value: object) -> dict[str, Any]:
+    """A Struct as the data that JSON has."""
+    found: dict[str, Any] = msgspec.to_builtins(value)
+    return found
 
 
 def line(value: Mapping[str, Any]) -> str:
@@ -51,7 +58,7 @@ def sandbox(found: Sandbox) -> dict[str, Any]:
         "created_at": found.created_at,
         "started_at": found.started_at,
         "finished_at": found.finished_at,
-        "exit": dataclasses.asdict(found.exit) if found.exit else None,
+        "exit": plain(found.exit) if found.exit else None,
         "labels": dict(found.labels),
         "managed": found.managed,
         "maker": found.maker,
@@ -65,18 +72,18 @@ def details(found: Sandbox) -> dict[str, Any]:
         "pid": found.pid,
         "restarts": found.restarts,
         "spec": found.spec.to_dict() if found.spec else None,
-        "effective": [dataclasses.asdict(fact) for fact in found.effective],
+        "effective": [plain(fact) for fact in found.effective],
     }
 
 
 def health(found: BackendHealth) -> dict[str, Any]:
     """A backend's health."""
-    return dataclasses.asdict(found) | {"state": str(found.state)}
+    return plain(found) | {"state": str(found.state)}
 
 
 def stats(found: Sandbox, sample: Stats) -> dict[str, Any]:
     """One sample of a sandbox."""
-    return {"name": found.name, "ref": str(found.ref)} | dataclasses.asdict(sample)
+    return {"name": found.name, "ref": str(found.ref)} | plain(sample)
 
 
 def log_item(found: Sandbox, item: LogRecord | LogGap) -> dict[str, Any]:
@@ -126,10 +133,10 @@ def decision(found: Decision) -> dict[str, str]:
 
 def egress_record(found: EgressRecord) -> dict[str, Any]:
     """One decision of a gateway."""
-    return dataclasses.asdict(found)
+    return plain(found)
 
 
 def plan(found: Plan) -> dict[str, Any]:
     """The changes of an update, and the heaviest way that one of them needs."""
-    changes = [dataclasses.asdict(change) | {"how": str(change.how)} for change in found.changes]
+    changes = [plain(change) | {"how": str(change.how)} for change in found.changes]
     return {"how": str(found.how) if found.how else "nothing", "changes": changes, "notes": list(found.notes)}

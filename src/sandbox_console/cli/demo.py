@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import dataclasses
 import os
 import secrets
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+
+from msgspec import structs
 
 from sandbox_console.cli import child, tour
 from sandbox_console.cli.context import Context, OutputClosed, Streams
@@ -139,7 +140,7 @@ async def _make_one(
     capabilities = await console.capabilities(*place)
     life = _LIFE_S if capabilities.has(Capability.MAX_DURATION) else None
     while images:
-        spec = dataclasses.replace(spec, image=images[0], max_duration_s=life)
+        spec = structs.replace(spec, image=images[0], max_duration_s=life)
         try:
             result = await console.perform(Create(spec, *place)).result()
         except ConsoleError:

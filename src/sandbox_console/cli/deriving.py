@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+import msgspec
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.making import follow
@@ -70,7 +71,7 @@ async def _ls(context: Context, console: Console) -> None:
     rows.sort(key=lambda one: (one.backend, one.host, one.name))
     if context.json:
         for one in rows:
-            context.record(dataclasses.asdict(one))
+            context.record(msgspec.to_builtins(one))
     else:
         context.table(_HEAD, (_row(one, context.now()) for one in rows))
 

@@ -7,9 +7,11 @@ import platform
 import shutil
 import stat
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 import sandbox_console
 from sandbox_console.cli.context import Context, colours
@@ -21,8 +23,7 @@ from sandbox_console.service import Console, find_paths, load
 _LEAST = (80, 24)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing looked at. ``state`` is ok, warning or problem."""
 
     what: str
@@ -52,7 +53,7 @@ async def doctor(context: Context) -> int:
 
 def _print(context: Context, finding: Finding) -> None:
     if context.json:
-        context.record(asdict(finding))
+        context.record(msgspec.to_builtins(finding))
         return
     context.text(f"{finding.state:<8} {finding.what:<22} {finding.text}".rstrip())
     if finding.hint:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
 import os
 import posixpath
 import tarfile
 import time
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.packing import packed
@@ -31,8 +31,7 @@ _SKIPPED_TOLD = 10
 _HINT = "sandbox-console cp NAME:/PATH PATH, or cp PATH NAME:/PATH; - is a tar on stdin or stdout"
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """The two operands: which sandbox, its path, the path here (``-``: a tar), and the direction."""
 
     name: str
@@ -230,14 +229,13 @@ async def _stat(console: Console, found: Sandbox, path: str) -> FileInfo | None:
         return None
 
 
-@dataclass
-class _Progress:
+class _Progress(Struct):
     """Bytes so far on a terminal's stderr, five times a second."""
 
     context: Context
     total: int | None = None
     done: int = 0
-    began: float = dataclasses.field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)
     shown: float = 0.0
 
     def add(self, count: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.making import follow
@@ -44,7 +45,7 @@ async def _ls(context: Context, console: Console) -> None:
             continue
         if context.json:
             for one in found:
-                context.record(dataclasses.asdict(one))
+                context.record(msgspec.to_builtins(one))
         else:
             context.table(_HEAD, (row for one in found for row in _rows(one, context.now())))
 
@@ -109,7 +110,7 @@ async def _prune(context: Context, console: Console) -> None:
 def _tell_pruned(context: Context, found: Prunable, told: dict[str, Any]) -> None:
     if context.json:
         lists = {"images": found.images, "spared": found.spared}
-        context.record({key: [dataclasses.asdict(one) for one in images] for key, images in lists.items()} | told)
+        context.record({key: [msgspec.to_builtins(one) for one in images] for key, images in lists.items()} | told)
         return
     context.table(_HEAD, (row for one in found.images for row in _rows(one, context.now())))
     verb = "would free" if told["dry_run"] else "freed"

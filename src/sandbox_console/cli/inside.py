@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
+
+import msgspec
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.logs import when
@@ -38,7 +39,7 @@ async def _top(context: Context, console: Console, found: Sandbox) -> None:
     processes = await console.inside.processes(found.ref)
     if context.json:
         for one in processes:
-            context.record(_of(found) | dataclasses.asdict(one))
+            context.record(_of(found) | msgspec.to_builtins(one))
     else:
         context.table(("PID", "PARENT", "USER", "CPU", "MEMORY", "STATE", "COMMAND"), map(_process, processes))
 
@@ -59,7 +60,7 @@ async def _diff(context: Context, console: Console, found: Sandbox) -> None:
     """Paths that differ from the image: A added, C changed, D deleted."""
     for change in await console.inside.changes(found.ref):
         if context.json:
-            context.record(_of(found) | dataclasses.asdict(change))
+            context.record(_of(found) | msgspec.to_builtins(change))
         else:
             context.text(f"{change.how[:1].upper()} {change.path}")
 
@@ -82,7 +83,7 @@ async def _events(context: Context, console: Console, found: Sandbox) -> None:
     async with aclosing(happenings) as told:  # type: ignore[type-var]
         async for one in told:
             if context.json:
-                context.record(_of(found) | dataclasses.asdict(one))
+                context.record(_of(found) | msgspec.to_builtins(one))
             else:
                 context.text(_happening(one))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from sandbox_console.cli.context import Context
 from sandbox_console.errors import SecretError, UsageError
@@ -86,9 +87,9 @@ async def _leaks(context: Context, console: Console) -> int:
         if isinstance(one, Leak):
             found.append(one)
             if context.json:
-                context.record(asdict(one))
+                context.record(msgspec.to_builtins(one))
         elif context.json:
-            context.record(asdict(one))
+            context.record(msgspec.to_builtins(one))
         else:
             context.say(f"not looked into: {one.place}: {one.reason}")
     if not context.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import sys
@@ -50,7 +49,7 @@ _READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("read_only_root", "read_only_root", bool),
     ("limits", "limits", str),
 )
-_FIELDS = {item.name: item for item in dataclasses.fields(SandboxSpec)}
+_FIELDS = SandboxSpec.__struct_fields__
 
 
 def from_args(args: argparse.Namespace, base: dict[str, Any]) -> SandboxSpec:

@@ -6,7 +6,8 @@ import secrets
 import shlex
 import subprocess
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sandbox_console.cli import child
 from sandbox_console.cli.context import Sink
@@ -15,8 +16,7 @@ from sandbox_console.model.text import clean
 _READY_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One command: its heading, its words, and the exit code that it must end with."""
 
     heading: str

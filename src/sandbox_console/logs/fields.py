@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from sandbox_console.logs.level import Level, level_named
 
@@ -20,8 +20,7 @@ _LEVEL = ("level", "severity", "lvl", "levelname", "log.level")
 _TIME = ("ts", "time", "timestamp", "@timestamp", "datetime", "date", "t")
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(Struct, frozen=True):
     """A JSON line in short. Every text in it is the guest's: clean it before showing."""
 
     level: Level

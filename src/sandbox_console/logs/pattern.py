@@ -7,8 +7,9 @@ What it cannot do in linear time (look-around, backreferences) it refuses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sandbox_console.errors import UsageError
 
@@ -16,8 +17,7 @@ MEMORY_BYTES = 8 << 20
 """What one compiled pattern may take; past it RE2 forgets states and goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """A compiled pattern: ``lines`` for raw chunks, where a match never crosses a line, ``shown`` for drawn text.
 
     ``rest_of_line`` is ``lines`` where each match goes on to the end of its line: all that are found are one a line.

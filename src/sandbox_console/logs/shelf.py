@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(Struct):
     """One sandbox's log. ``read_to`` is how far each stream was read, ``gone_at`` when the sandbox went away."""
 
     ref: SandboxRef

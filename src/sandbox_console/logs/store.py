@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
 
@@ -20,8 +21,7 @@ _SPAN = 21
 _OFFSET = (1 << _SPAN) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line as it was written, newline included; of a gap or a mark, its description."""
 
     number: int
@@ -37,8 +37,7 @@ class Line:
         return self.kind == MARK
 
 
-@dataclass(slots=True)
-class _Partial:
+class _Partial(Struct):
     at_ns: int
     data: bytearray
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     """Make a sandbox and, unless ``start`` is off, start it."""
 
     verb: ClassVar[str] = "create"
@@ -22,16 +22,14 @@ class Create:
     start: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """Start a sandbox that is not running."""
 
     verb: ClassVar[str] = "start"
     ref: SandboxRef
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """SIGTERM to the main process, SIGKILL to all after ``grace_s`` seconds."""
 
     verb: ClassVar[str] = "stop"
@@ -39,8 +37,7 @@ class Stop:
     grace_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Struct, frozen=True):
     """Send a signal to the main process; SIGKILL ends the whole sandbox."""
 
     verb: ClassVar[str] = "kill"
@@ -48,8 +45,7 @@ class Kill:
     signal: str = "SIGKILL"
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """Stop, then start."""
 
     verb: ClassVar[str] = "restart"
@@ -57,24 +53,21 @@ class Restart:
     grace_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Freeze every process."""
 
     verb: ClassVar[str] = "pause"
     ref: SandboxRef
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """Thaw what Pause froze."""
 
     verb: ClassVar[str] = "resume"
     ref: SandboxRef
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Struct, frozen=True):
     """Remove a sandbox and what the backend keeps of it; ``force`` also where it runs."""
 
     verb: ClassVar[str] = "remove"
@@ -82,8 +75,7 @@ class Remove:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Struct, frozen=True):
     """Bring a sandbox to another spec: live where every change can be, else by recreating it."""
 
     verb: ClassVar[str] = "update"
@@ -91,8 +83,7 @@ class Update:
     spec: SandboxSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Exec:
+class Exec(Struct, frozen=True):
     """Run a command beside the main process. ``timeout_s`` ends its whole process tree."""
 
     verb: ClassVar[str] = "exec"
@@ -104,8 +95,7 @@ class Exec:
     timeout_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenShell:
+class OpenShell(Struct, frozen=True):
     """Open an interactive shell on a PTY. ``shell`` None: the best one there; ``record``: not without a recording."""
 
     verb: ClassVar[str] = "shell"
@@ -118,8 +108,7 @@ class OpenShell:
     record: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(Struct, frozen=True):
     """Give a sandbox another name; its id stays."""
 
     verb: ClassVar[str] = "rename"
@@ -127,8 +116,7 @@ class Rename:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
+class Upload(Struct, frozen=True):
     """Unpack a tar, which comes as the action's input, into the guest's directory ``path``."""
 
     verb: ClassVar[str] = "upload"
@@ -136,8 +124,7 @@ class Upload:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Download:
+class Download(Struct, frozen=True):
     """Give the guest's ``path`` as a tar, which goes to the action's output."""
 
     verb: ClassVar[str] = "download"
@@ -145,16 +132,14 @@ class Download:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(Struct, frozen=True):
     """Watch and feed the main process from now on; ending it leaves the process alone."""
 
     verb: ClassVar[str] = "attach"
     ref: SandboxRef
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """Make an image of a sandbox's root."""
 
     verb: ClassVar[str] = "commit"
@@ -162,8 +147,7 @@ class Commit:
     image: str
 
 
-@dataclass(frozen=True, slots=True)
-class PullImage:
+class PullImage(Struct, frozen=True):
     """Get an image from its registry."""
 
     verb: ClassVar[str] = "pull"
@@ -172,8 +156,7 @@ class PullImage:
     image: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveImage:
+class RemoveImage(Struct, frozen=True):
     """Remove an image, or a name of it."""
 
     verb: ClassVar[str] = "remove-image"
@@ -183,8 +166,7 @@ class RemoveImage:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PruneImages:
+class PruneImages(Struct, frozen=True):
     """Remove the images without a name; with ``unused`` all that no sandbox uses."""
 
     verb: ClassVar[str] = "prune-images"
@@ -193,8 +175,7 @@ class PruneImages:
     unused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadImage:
+class LoadImage(Struct, frozen=True):
     """Take an image from an archive, which comes as the action's input."""
 
     verb: ClassVar[str] = "load-image"
@@ -202,8 +183,7 @@ class LoadImage:
     host: str
 
 
-@dataclass(frozen=True, slots=True)
-class SaveImage:
+class SaveImage(Struct, frozen=True):
     """Give an image as an archive, which goes to the action's output."""
 
     verb: ClassVar[str] = "save-image"
@@ -212,8 +192,7 @@ class SaveImage:
     image: str
 
 
-@dataclass(frozen=True, slots=True)
-class TakeSnapshot:
+class TakeSnapshot(Struct, frozen=True):
     """Save a sandbox's state: its disk, with ``full`` also its memory."""
 
     verb: ClassVar[str] = "snapshot"
@@ -222,8 +201,7 @@ class TakeSnapshot:
     full: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreSnapshot:
+class RestoreSnapshot(Struct, frozen=True):
     """Make a sandbox called ``name`` from a snapshot."""
 
     verb: ClassVar[str] = "restore"
@@ -233,8 +211,7 @@ class RestoreSnapshot:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveSnapshot:
+class RemoveSnapshot(Struct, frozen=True):
     """Remove a snapshot."""
 
     verb: ClassVar[str] = "remove-snapshot"
@@ -243,8 +220,7 @@ class RemoveSnapshot:
     snapshot: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
+class Fork(Struct, frozen=True):
     """Make a running copy called ``name`` of a running sandbox."""
 
     verb: ClassVar[str] = "fork"
@@ -252,8 +228,7 @@ class Fork:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeEgress:
+class ChangeEgress(Struct, frozen=True):
     """Change a sandbox's egress while it runs: take the rules of some patterns away, then add others.
 
     A rule that is added takes the place of those of the same pattern; beside a denial the allow stays.
@@ -265,8 +240,7 @@ class ChangeEgress:
     remove: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DenyEgress:
+class DenyEgress(Struct, frozen=True):
     """Deny patterns while it runs, for good or until a time (seconds since the epoch); open tunnels to them are cut.
 
     It only takes away, so it has a verb of its own: the policy and the audit log's reserve treat it as they do stop.
@@ -307,8 +281,7 @@ def place_of(action: Action) -> tuple[str, str]:
     return action.ref.backend, action.ref.host
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(Struct, frozen=True):
     """Proof that an attempt is committed to the audit log.
 
     Every changing method of a backend takes one. It is constructed in audit/journal.py and

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 
 class Kind(StrEnum):
@@ -32,8 +33,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
+class AuditRow(Struct, frozen=True):
     """One row. ``ref`` is the attempt that it belongs to, None for an attempt; ``at_ns`` is since the epoch."""
 
     seq: int
@@ -61,8 +61,7 @@ class AuditRow:
         }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
+class AuditEntry(Struct, frozen=True):
     """An attempt with how it ended: what ``audit ls`` and the screens show as one line."""
 
     attempt: AuditRow
@@ -75,8 +74,7 @@ class AuditEntry:
         return self.end.outcome if self.end else ""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditQuery:
+class AuditQuery(Struct, frozen=True):
     """Which attempts, newest first. ``target`` is a sandbox's ref as text, ``text`` a part of target, action or body.
 
     ``outcome`` may be several, with commas between them. Times are seconds since the epoch; ``until`` is exclusive.
@@ -95,8 +93,7 @@ class AuditQuery:
     before_seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """What a walk over the whole log found. ``first_bad`` is the first row that does not hold.
 
     ``limits`` is what the walk could not know; ``anchored_at`` is when the newest anchor was signed.
@@ -115,8 +112,7 @@ class Verification:
     anchored_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AuditSelection:
+class AuditSelection(Struct, frozen=True):
     """Which rows to export: those behind ``after_seq``, in a span of time (seconds since the epoch)."""
 
     after_seq: int = 0
@@ -124,8 +120,7 @@ class AuditSelection:
     until: float | None = None
 
 
-@dataclass(slots=True)
-class AuditStats:
+class AuditStats(Struct):
     """Counts over the whole log; attempts by action, actor and backend, ends by outcome."""
 
     rows: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 
 class Capability(StrEnum):
@@ -56,8 +57,7 @@ class Capability(StrEnum):
     FORK = "fork"
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """The capabilities of one backend on one host; each that is missing has its reason."""
 
     supported: frozenset[Capability] = frozenset()

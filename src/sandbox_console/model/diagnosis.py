@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+
+class Diagnosis(Struct, frozen=True):
     """One thing looked at: ``what`` in a word or two, how it stands, and the next step where it is not well."""
 
     what: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """The whole list of one backend on one host: what is not in it is gone."""
 
     backend: str
@@ -16,37 +15,32 @@ class Listed:
     sandboxes: tuple[Sandbox, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """A sandbox is new or is not as it was."""
 
     sandbox: Sandbox
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Struct, frozen=True):
     """A sandbox is gone."""
 
     ref: SandboxRef
 
 
-@dataclass(frozen=True, slots=True)
-class HealthChanged:
+class HealthChanged(Struct, frozen=True):
     """A backend came up, went down, or says why it cannot work."""
 
     health: BackendHealth
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """A stats sample of one sandbox."""
 
     ref: SandboxRef
     stats: Stats
 
 
-@dataclass(frozen=True, slots=True)
-class Acted:
+class Acted(Struct, frozen=True):
     """An action has ended: its row in the audit log, for whoever shows it."""
 
     audit_id: int
@@ -56,15 +50,13 @@ class Acted:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditChanged:
+class AuditChanged(Struct, frozen=True):
     """The audit log became writable or unwritable; ``reason`` is empty while it works."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """``count`` events were dropped for this viewer, which was slow."""
 
     count: int

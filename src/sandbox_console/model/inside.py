@@ -6,8 +6,9 @@ Names and paths are the guest's: hostile text, cleaned by whoever shows them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 
 class FileKind(StrEnum):
@@ -19,8 +20,7 @@ class FileKind(StrEnum):
     OTHER = "other"  # a device, a socket, a FIFO
 
 
-@dataclass(frozen=True, slots=True)
-class FileInfo:
+class FileInfo(Struct, frozen=True):
     """One directory entry. ``mode`` is the permission bits, ``modified_at`` seconds since the epoch."""
 
     name: str
@@ -33,8 +33,7 @@ class FileInfo:
     target: str = ""  # where a link points
 
 
-@dataclass(frozen=True, slots=True)
-class GuestProcess:
+class GuestProcess(Struct, frozen=True):
     """One process of a sandbox, by its pid inside where that can be known, else by the host's."""
 
     pid: int
@@ -46,16 +45,14 @@ class GuestProcess:
     command: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PathChange:
+class PathChange(Struct, frozen=True):
     """A path that differs from the image: ``added``, ``changed`` or ``deleted``."""
 
     path: str
     how: str
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(Struct, frozen=True):
     """One thing that the backend says happened to a sandbox: ``what`` is its word (start, die, oom, exec_create)."""
 
     at: float
@@ -64,8 +61,7 @@ class Happening:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """An image that a backend has. ``names`` are its tags; ``used_by`` counts the sandboxes made from it.
 
     ``needed`` says what the console itself needs it for, which a prune spares; empty where it does not.
@@ -82,8 +78,7 @@ class Image:
     needed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Prunable:
+class Prunable(Struct, frozen=True):
     """What a prune would remove, and the bytes that it would free where the backend can tell.
 
     ``spared`` are those that it leaves although no sandbox uses them.
@@ -94,8 +89,7 @@ class Prunable:
     spared: tuple[Image, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """A saved state of a sandbox: ``full`` with its memory, else its disk alone."""
 
     backend: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Stream(StrEnum):
@@ -14,8 +15,7 @@ class Stream(StrEnum):
     TTY = "tty"
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
+class LogRecord(Struct, frozen=True):
     """A line, or a part of a long one: ``data`` keeps its newline, and only a whole line ends with one."""
 
     at_ns: int
@@ -23,8 +23,7 @@ class LogRecord:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LogGap:
+class LogGap(Struct, frozen=True):
     """Output that was lost or dropped here; ``lines`` is None where the number cannot be known."""
 
     at_ns: int
@@ -35,8 +34,7 @@ class LogGap:
 LogItem = LogRecord | LogGap
 
 
-@dataclass(frozen=True, slots=True)
-class LogQuery:
+class LogQuery(Struct, frozen=True):
     """What to read. ``since`` and ``until`` are seconds since the epoch; ``tail`` None reads all."""
 
     follow: bool = False

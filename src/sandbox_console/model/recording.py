@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from sandbox_console.model.sandbox import SandboxRef
 
@@ -17,8 +18,7 @@ class Check(StrEnum):
     """No end is on record: the shell is open, or its console died."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """``id`` names it; ``at`` is when it began (seconds since the epoch); ``audit_id`` is the shell's action."""
 
     id: str
@@ -33,8 +33,7 @@ class Recording:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A line of a recording with the text that was looked for; ``at_s`` is since its beginning."""
 
     recording: Recording

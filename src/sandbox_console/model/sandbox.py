@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from sandbox_console.model.spec import SandboxSpec
 
@@ -28,8 +29,7 @@ class Status(StrEnum):
         return self in (Status.STARTING, Status.RUNNING, Status.PAUSED, Status.STOPPING)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SandboxRef:
+class SandboxRef(Struct, frozen=True, order=True):
     """Where a sandbox is: the three parts a call needs, never cleaned for showing."""
 
     backend: str
@@ -43,8 +43,7 @@ class SandboxRef:
         return f"{self.backend}/{self.host}/{self.id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     """How a main process or a command ended.
 
     ``code`` is the shell's convention: 0-255, 128 + the signal's number where one killed it.
@@ -57,8 +56,7 @@ class Exit:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """One line of the effective spec: what really holds for a field, and how or why not."""
 
     field: str
@@ -67,8 +65,7 @@ class Fact:
     enforced: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True):
     """One sandbox as its backend reports it. Times are seconds since the epoch."""
 
     ref: SandboxRef
@@ -98,8 +95,7 @@ class HealthState(StrEnum):
     UNAVAILABLE = "unavailable"  # it cannot work here: KVM missing, not installed
 
 
-@dataclass(frozen=True, slots=True)
-class BackendHealth:
+class BackendHealth(Struct, frozen=True):
     """One backend on one host: does it answer, and if not, why and what to do."""
 
     backend: str
@@ -115,8 +111,7 @@ class BackendHealth:
         return self.state is HealthState.OK
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(Struct, frozen=True):
     """One sample of a running sandbox. Rates are per second; None is "cannot be known here".
 
     ``cpu_percent`` is of one vCPU, so two busy ones are 200; ``memory_bytes`` is without page cache.

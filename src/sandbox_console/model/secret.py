@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Inject = Literal["env", "file", "placeholder"]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ResolvedSecret:
+class ResolvedSecret(Struct, frozen=True):
     """A value and how it is handed to the sandbox: a variable called ``name``, or /run/secrets/``name``."""
 
     name: str

@@ -6,19 +6,18 @@ spec can be passed on as it is; the others are this console's.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from sandbox_console.errors import InvalidSpec
 
 Limits = Literal["strict", "best-effort"]
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSpec:
+class SandboxSpec(Struct, frozen=True):
     """A sandbox as asked for. None means "not asked for"; an empty ``egress`` denies all.
 
     ``cpus`` are vCPUs and may be a fraction; ``memory_mib`` is MiB; durations are seconds;
@@ -49,11 +48,11 @@ class SandboxSpec:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, TOML or a label: fields at their default are left out."""
         out: dict[str, Any] = {}
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if value in (None, (), {}, False) or (item.name == "limits" and value == "strict"):
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value in (None, (), {}, False) or (name == "limits" and value == "strict"):
                 continue
-            out[item.name] = (
+            out[name] = (
                 list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
             )
         return out

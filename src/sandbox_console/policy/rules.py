@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Stance = Literal["allow", "ask", "deny"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """What may be done. The defaults let a developer work and ask before touching what others made.
 
     A sandbox that asks for no egress gets none, whatever stands here; ``egress`` is the ceiling of
@@ -30,13 +30,11 @@ class Rules:
     require_limits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(Struct, frozen=True):
     """Go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """Go on if a person confirms: by ``token`` where one is set, else by a plain yes."""
 
     reason: str
@@ -44,8 +42,7 @@ class Ask:
     token: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(Struct, frozen=True):
     """Do not. ``capability`` is set where the backend lacks something rather than the rules forbidding it."""
 
     reason: str

@@ -12,9 +12,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 _HELD = 256 * 1024
 _HELD_S = 0.25
@@ -24,8 +25,7 @@ Event = tuple[float, str, str]
 """Seconds since the beginning; ``o`` output, ``r`` a new size, ``m`` a mark; the data."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """A finished recording. ``cut`` says that the cap was reached, ``problem`` why it ended early otherwise."""
 
     id: str

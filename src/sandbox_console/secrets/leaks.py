@@ -7,9 +7,9 @@ import hmac
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
+from msgspec import Struct
 
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.secrets.forms import forms
@@ -33,8 +33,7 @@ _LOOKS = re.compile(b"|".join(b"(%s)" % shape for shape in _SHAPES.values()))
 _SHAPE_NAMES = list(_SHAPES)
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """One find. ``secret`` is its name in the config, empty where it only looks like one (``what`` says like what).
 
     ``fingerprint`` is the beginning of an HMAC-SHA256 with a key that only this installation has: the same value has

@@ -10,7 +10,8 @@ import shlex
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sandbox_console.errors import SecretError
 from sandbox_console.model.text import clean
@@ -22,8 +23,7 @@ _COMPLAINT_SHOWN = 200
 _LIKE_A_TOKEN = re.compile(r"[A-Za-z0-9+/=_.:-]{20,}")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Printed:
+class Printed(Struct, frozen=True):
     """What a program left: its exit code, and the beginnings of its two streams."""
 
     code: int

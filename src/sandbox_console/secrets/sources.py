@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from sandbox_console.errors import SecretError
 from sandbox_console.model import hosts as patterns
@@ -18,8 +19,7 @@ MIN_BYTES = 8
 Reader = Callable[[str, str, float], Awaitable[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretSource:
+class SecretSource(Struct, frozen=True, kw_only=True):
     """A ``[secrets.NAME]`` table: a reference to a value, never the value.
 
     ``hosts`` are egress patterns; ``timeout_s`` is how long a keyring or a command may take. ``inject`` "auto" is a
@@ -49,8 +49,7 @@ class SecretSource:
         return f"cmd:{program.name_of(rest)}" if kind == "cmd" else self.source
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     shape: str
     problem: Callable[[str], str]
     read: Reader

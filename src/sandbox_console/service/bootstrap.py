@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from msgspec import structs
 
 from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
@@ -34,7 +35,7 @@ async def open_console(
     paths = find_paths(config_file)
     config = config or load(paths, required=config_file is not None)
     if read_only:
-        config = dataclasses.replace(config, policy=dataclasses.replace(config.policy, read_only=True))
+        config = structs.replace(config, policy=structs.replace(config.policy, read_only=True))
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
     paths.make_private()
     hub = Hub()

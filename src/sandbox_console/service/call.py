@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sandbox_console.backends.base import Backend, Progress, Secrets
 from sandbox_console.model.sandbox import Sandbox
@@ -11,8 +12,7 @@ from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.operation import ExecIO
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """Everything that an effect needs beside the permit."""
 
     backend: Backend

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import difflib
 import os
 import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import platformdirs
+from msgspec import Struct, field
 
 from sandbox_console.audit.retention import MIB, Keep
 from sandbox_console.errors import ConfigError, UsageError
@@ -29,8 +28,7 @@ _APP = "sandbox-console"
 _PREFIX = "SANDBOX_CONSOLE_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewOptions:
+class ViewOptions(Struct, frozen=True, kw_only=True):
     """One ``[tui.views.NAME]`` table: what the list shows, and how. ``sort`` is a column, with ``-`` from the largest.
 
     What is empty stays as it is by itself: no filter, no groups, newest first, the columns that are chosen anyway.
@@ -44,8 +42,7 @@ class ViewOptions:
     managed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuiOptions:
+class TuiOptions(Struct, frozen=True, kw_only=True):
     """The ``[tui]`` table. ``stats_interval_s`` is the time between samples of the visible rows.
 
     ``keys`` gives actions other keys than those of the ``keymap``; the terminal app checks it when it starts.
@@ -60,16 +57,14 @@ class TuiOptions:
     views: dict[str, ViewOptions] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HighlightRule:
+class HighlightRule(Struct, frozen=True, kw_only=True):
     """What to colour in log lines: a regular expression, and how."""
 
     pattern: str
     style: Literal["accent", "ok", "warn", "error", "fatal", "quiet"] = "accent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
+class LogOptions(Struct, frozen=True, kw_only=True):
     """The ``[logs]`` table. ``retain`` keeps what was followed of a sandbox's log after the sandbox is removed."""
 
     highlight: dict[str, HighlightRule] = field(default_factory=dict)
@@ -79,16 +74,14 @@ class LogOptions:
     retain_each_mib: AtLeastOne = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShipOptions:
+class ShipOptions(Struct, frozen=True, kw_only=True):
     """The ``[audit.ship]`` table. ``dsn`` is where PostgreSQL's address is: ``env:NAME`` or ``file:PATH``."""
 
     dsn: str = ""
     interval_s: Positive = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditOptions:
+class AuditOptions(Struct, frozen=True, kw_only=True):
     """The ``[audit]`` table: when a segment is sealed, and how many and how long they are kept (unset: all)."""
 
     segment_mib: AtLeastOne = 32
@@ -104,8 +97,7 @@ class AuditOptions:
         return Keep(self.segment_mib * MIB, self.keep_days, self.keep_segments, archive)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingOptions:
+class RecordingOptions(Struct, frozen=True, kw_only=True):
     """The ``[recording]`` table. Where ``mode`` is ``required`` a shell that cannot be recorded is refused."""
 
     mode: Literal["off", "best-effort", "required"] = "off"
@@ -113,8 +105,7 @@ class RecordingOptions:
     keep_mib: AtLeastOne = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """Everything that a user sets. ``backends`` holds each backend's own table, which its provider checks."""
 
     backend: str = ""
@@ -127,8 +118,7 @@ class Config:
     recording: RecordingOptions = field(default_factory=RecordingOptions)
 
 
-@dataclass(frozen=True, slots=True)
-class Paths:
+class Paths(Struct, frozen=True):
     """Where the console keeps things. ``state`` is 0700."""
 
     config_file: Path
@@ -227,16 +217,20 @@ def _refuse_unknown(data: Mapping[str, Any], kind: Any, prefix: str, where: str)
         if not isinstance(value, Mapping) or key not in hints:
             continue
         inner = hints[key]
-        if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+        if _is_table(inner):
             _refuse_unknown(value, inner, f"{prefix}{key}.", where)
-        elif isinstance(inner, types.GenericAlias) and dataclasses.is_dataclass(entry := inner.__args__[1]):
+        elif isinstance(inner, types.GenericAlias) and _is_table(entry := inner.__args__[1]):
             for name, table in value.items():
                 if isinstance(table, Mapping):
                     _refuse_unknown(table, entry, f"{prefix}{key}.{name}.", where)
 
 
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
 def _renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """``from`` is a word of Python: in the dataclass it is ``source``."""
+    """``from`` is a word of Python: in the Struct it is ``source``."""
     tables = data.get("secrets")
     if not isinstance(tables, dict):
         return data

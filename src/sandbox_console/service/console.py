@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
+
+from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound
@@ -186,7 +187,7 @@ class Console:
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
         plan = plan_for(sandbox, spec, capabilities, self._vault.injects(capabilities))
         notes = self.secrets.notes(spec, sandbox.ref.backend, sandbox.ref.host)
-        return dataclasses.replace(plan, notes=tuple(notes))
+        return structs.replace(plan, notes=tuple(notes))
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
         """What the policy says to an action, without doing it."""
@@ -275,7 +276,7 @@ class Console:
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))
             injects = self._vault.injects(backend.capabilities())
-            handed = [dataclasses.replace(one, inject=injects[one.name]) for one in secrets]
+            handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
             return await carry_out(
                 action, permit, Call(backend, request.target, handed, operation.report, io, redactor, injects)
             )

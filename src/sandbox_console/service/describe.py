@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 import time
@@ -44,7 +43,7 @@ def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
         case OpenShell(shell=shell, user=user, record=record):
             body |= {"shell": shell, "user": user} | ({"record": True} if record else {})
         case _:
-            names = [item.name for item in dataclasses.fields(action) if item.name not in ("ref", "backend", "host")]
+            names = [name for name in action.__struct_fields__ if name not in ("ref", "backend", "host")]
             body |= {name: getattr(action, name) for name in names}
     return body
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, time, timedelta
+
+from msgspec import Struct
 
 from sandbox_console.model import check, hosts
 from sandbox_console.model.action import ChangeEgress
@@ -18,8 +19,7 @@ _DAY = timedelta(days=1)
 _EFFECTS = {"allow": Effect.ALLOW, "deny": Effect.DENY}
 
 
-@dataclass(frozen=True, slots=True)
-class DraftLine:
+class DraftLine(Struct, frozen=True):
     """What a line says: a rule, nothing (empty, a comment), or why it cannot be a rule."""
 
     rule: EgressRule | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sandbox_console.egress.decide import address_verdict, named, verdict
 from sandbox_console.egress.policy import in_force
@@ -17,8 +18,7 @@ HOSTS_MOST = 2000
 _PORTS_MOST = 16
 
 
-@dataclass(slots=True)
-class HostSeen:
+class HostSeen(Struct):
     """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision."""
 
     host: str
@@ -83,8 +83,7 @@ class Feed:
         return [seen for seen in reversed(self._hosts.values()) if seen.denied or not denied_only]
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     """A host and port of recorded traffic under a draft, and how often it was asked for.
 
     ``was`` is what was decided then, ``present`` what the rules in force say now (where they are not given: ``was``),

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from sandbox_console.audit.journal import Journal
 from sandbox_console.errors import (
@@ -39,16 +40,14 @@ from sandbox_console.service.vault import Vault
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Consent:
+class Consent(Struct, frozen=True):
     """What the caller has agreed to: a plain yes, and the id typed to confirm."""
 
     yes: bool = False
     confirm: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """An action with its target as found and the decision about it. ``problem`` is why it cannot even be decided."""
 
     action: Action

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
+
+from msgspec import structs
 
 from sandbox_console.backends.abilities import Changes, Files, Happenings, Images, Processes, Raw, Snapshots
 from sandbox_console.errors import NotFound
@@ -39,7 +40,7 @@ class Inside:
         """What runs in a sandbox now, known secrets masked in its commands."""
         mask = await self._mask(ref)
         found = await (await self._able(ref, Processes, Capability.PROCESSES)).processes(ref)
-        return [dataclasses.replace(one, command=mask(one.command)) for one in found]
+        return [structs.replace(one, command=mask(one.command)) for one in found]
 
     async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
         """How a sandbox's root differs from its image."""
@@ -59,7 +60,7 @@ class Inside:
         backend = await self._able(ref, Happenings, Capability.EVENTS)
         async with aclosing(backend.happenings(ref, since=since, follow=follow)) as found:  # type: ignore[type-var]
             async for one in found:
-                yield dataclasses.replace(
+                yield structs.replace(
                     one, detail=mask(one.detail), attributes={key: mask(word) for key, word in one.attributes.items()}
                 )
 

@@ -9,8 +9,10 @@ import secrets as random
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sandbox_console.errors import ConsoleError, SecretError
 from sandbox_console.model.action import Exec
@@ -32,8 +34,7 @@ _SCRIPT = r"""for p in /proc/[0-9]*; do [ "$p" = "/proc/$$" ] || { printf '\0==s
 cat "$p/environ"; }; done 2>/dev/null"""
 
 
-@dataclass(frozen=True, slots=True)
-class Leak:
+class Leak(Struct, frozen=True):
     """A find: ``count`` times at ``place``, first at ``line`` (0 where lines mean nothing).
 
     ``secret`` is a name of the config, empty where it only looks like ``what``; else ``what`` is the form it was in.
@@ -47,8 +48,7 @@ class Leak:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NotLooked:
+class NotLooked(Struct, frozen=True):
     """A place that could not be looked into, or a secret that could not be looked for."""
 
     place: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from sandbox_console.model.action import Action
 from sandbox_console.model.log import Stream
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from sandbox_console.service.attaching import Attachment
 
 
-@dataclass(slots=True)
-class ExecIO:
+class ExecIO(Struct):
     """A command's input, and where its output goes; without ``on_output`` the result keeps the first MiB.
 
     ``on_attached`` is told when an Attach has got hold of the main process.
@@ -33,8 +33,7 @@ class ExecIO:
     on_attached: Callable[[Attachment], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ActionResult:
+class ActionResult(Struct, frozen=True):
     """How an action ended: ``exit_code`` is the guest's, ``ref`` the new one after a create or recreate."""
 
     audit_id: int

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, structs
 
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Sandbox
@@ -33,8 +33,7 @@ class How(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One field that differs, before and after as they stand in the spec."""
 
     field: str
@@ -44,8 +43,7 @@ class Change:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """All changes between two specs. ``notes`` are sentences about what the new one will not keep to."""
 
     changes: tuple[Change, ...]
@@ -85,8 +83,7 @@ def fixed_fields(sandbox: Sandbox, capabilities: Capabilities) -> dict[str, str]
     """Why each field that cannot be changed is so; empty for a sandbox of ours, which is made anew where it must be."""
     if sandbox.spec is not None:
         return {}
-    names = (item.name for item in dataclasses.fields(SandboxSpec))
-    return {name: why for name in names if (why := _fixed(name, capabilities))}
+    return {name: why for name in SandboxSpec.__struct_fields__ if (why := _fixed(name, capabilities))}
 
 
 def _fixed(field: str, capabilities: Capabilities) -> str:
@@ -98,7 +95,7 @@ def _fixed(field: str, capabilities: Capabilities) -> str:
 def _in_place(change: Change, fixed: Mapping[str, str]) -> Change:
     if change.how is not How.RECREATE:
         return change
-    return dataclasses.replace(change, how=How.UNSUPPORTED, reason=fixed.get(change.field, _LIFTED))
+    return structs.replace(change, how=How.UNSUPPORTED, reason=fixed.get(change.field, _LIFTED))
 
 
 def differing(sandbox: Sandbox, new: SandboxSpec, problems: Mapping[str, str]) -> dict[str, str]:
@@ -115,10 +112,10 @@ def make_plan(old: SandboxSpec, new: SandboxSpec, capabilities: Capabilities, in
         if not capabilities.has(need)
     }
     changes: list[Change] = []
-    for item in dataclasses.fields(SandboxSpec):
-        before, after = getattr(old, item.name), getattr(new, item.name)
+    for name in SandboxSpec.__struct_fields__:
+        before, after = getattr(old, name), getattr(new, name)
         if before != after:
-            changes.append(_change(item.name, before, after, capabilities, missing.get(item.name)))
+            changes.append(_change(name, before, after, capabilities, missing.get(name)))
     return Plan(tuple(changes))
 
 

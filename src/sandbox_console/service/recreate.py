@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import secrets as random
 from contextlib import suppress
+
+from msgspec import structs
 
 from sandbox_console.backends.base import Backend, Progress, Secrets
 from sandbox_console.model.action import Permit
@@ -25,7 +26,7 @@ async def recreate(
     own = [secret for secret in secrets if secret.name in spec.secrets]
     temporary = f"{spec.name[:50]}-new-{random.token_hex(3)}"
     progress("making the new sandbox")
-    new = await backend.create(permit, dataclasses.replace(spec, name=temporary), own, progress)
+    new = await backend.create(permit, structs.replace(spec, name=temporary), own, progress)
     try:
         if old.status.live:
             progress("stopping the old one")

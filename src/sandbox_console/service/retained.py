@@ -13,8 +13,9 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
@@ -24,8 +25,7 @@ _KINDS: tuple[Stream | None, ...] = (Stream.STDOUT, Stream.STDERR, Stream.TTY, N
 BATCH = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class RetainedLog:
+class RetainedLog(Struct, frozen=True):
     """A log that is kept: whose, how much, and when it was last written (seconds since the epoch)."""
 
     ref: SandboxRef

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sandbox_console.backends.base import Process
 from sandbox_console.model.log import Stream
@@ -17,8 +18,7 @@ TIMED_OUT_CODE = 124
 """The exit code of timeout(1), and of ours."""
 
 
-@dataclass(slots=True)
-class Ran:
+class Ran(Struct):
     """What a command left."""
 
     exit: Exit = field(default_factory=Exit)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sandbox_console.errors import SecretError
 from sandbox_console.model.sandbox import HealthState, Sandbox
@@ -16,8 +18,7 @@ from sandbox_console.service.leaks import Leak, LeakScan, Look, NotLooked
 from sandbox_console.service.vault import Vault
 
 
-@dataclass(frozen=True, slots=True)
-class SecretInfo:
+class SecretInfo(Struct, frozen=True):
     """One secret of the config. ``used_by`` are names of sandboxes whose spec asks for it.
 
     ``problem`` is why it cannot be read, with ``hint``; ``note`` what should be better. Both only after a check.

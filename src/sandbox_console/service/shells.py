@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
 from typing import Any
+
+import msgspec
 
 from sandbox_console.backends.base import Terminal
 from sandbox_console.model.action import OpenShell
@@ -120,5 +121,5 @@ class ShellSession:
                 "bytes_out": self._bytes["out"],
             }
             | ({"error": problem} if problem else {})
-            | ({"recording": asdict(await self._recordings.end(self._recorder))} if self._recorder else {})
+            | ({"recording": msgspec.to_builtins(await self._recordings.end(self._recorder))} if self._recorder else {})
         )

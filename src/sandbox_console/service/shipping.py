@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sandbox_console.errors import AuditUnavailable, ConsoleError
 from sandbox_console.service.trail import Trail
@@ -13,8 +14,7 @@ _LONGEST_S = 300.0
 """A server that is away is asked for ever more seldom, up to this."""
 
 
-@dataclass(slots=True)
-class Shipping:
+class Shipping(Struct):
     """How it goes. ``sent`` counts this process's rows; ``at`` is the last time that all were there."""
 
     sent: int = 0

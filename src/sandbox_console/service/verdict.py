@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from sandbox_console.model.audit import AuditEntry, Outcome
 from sandbox_console.model.sandbox import Exit, Sandbox, Status
@@ -16,8 +17,7 @@ _ENDING = ("stop", "kill", "restart", "remove", "update")
 _KILL, _TERM = 9, 15
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """One line first, then what it rests on. ``sure`` is off where the evidence does not settle it."""
 
     headline: str

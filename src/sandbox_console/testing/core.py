@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field, structs
 
 from sandbox_console.errors import Conflict, NotFound
 from sandbox_console.model.action import Permit
@@ -26,8 +26,7 @@ from sandbox_console.testing.tree import Tree, base_tree
 EVERYTHING = Capabilities(frozenset(Capability))
 
 
-@dataclass(slots=True)
-class Within:
+class Within(Struct):
     """What is in fake sandboxes, by sandbox id, and on the backend beside them.
 
     ``files`` are added to the image's; ``processes`` are told instead of what really runs; ``happenings`` and
@@ -42,8 +41,7 @@ class Within:
     snapshots: Sequence[Snapshot] = ()
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(Struct):
     """A snapshot and what it holds; one that was there from the start holds nothing to restore."""
 
     snapshot: Snapshot
@@ -204,7 +202,7 @@ class FakeCore:
         return found
 
     async def _change(self, ref: SandboxRef, **fields: object) -> None:
-        await self._put(dataclasses.replace(self._get(ref), **fields))  # type: ignore[arg-type]
+        await self._put(structs.replace(self._get(ref), **fields))
 
     async def _put(self, sandbox: Sandbox) -> None:
         self.sandboxes[sandbox.ref.id] = sandbox

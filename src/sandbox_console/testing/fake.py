@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
+
+from msgspec import structs
 
 from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.errors import Conflict, Unsupported
@@ -158,7 +159,7 @@ class FakeBackend(FakeWithin, FakeKeeping):
         sandbox = self._get(ref)
         if name != sandbox.name:
             self._free(name)
-        spec = dataclasses.replace(sandbox.spec, name=name) if sandbox.spec else None
+        spec = structs.replace(sandbox.spec, name=name) if sandbox.spec else None
         await self._change(ref, name=name, spec=spec)
         await self.happen(ref, "rename", oldName=sandbox.name)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Sequence
+
+from msgspec import structs
 
 from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.errors import Conflict, NotFound, UsageError
@@ -28,7 +29,7 @@ class FakeKeeping(FakeCore):
 
     async def images(self) -> Sequence[Image]:
         await self.faults.meet("images")
-        return [dataclasses.replace(one, used_by=len(self._users(one))) for one in self._images.values()]
+        return [structs.replace(one, used_by=len(self._users(one))) for one in self._images.values()]
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         """A name that ends in ``:missing`` is not there, as in no registry."""
@@ -47,7 +48,7 @@ class FakeKeeping(FakeCore):
             raise Conflict(f"{name} is used by {', '.join(users)}", hint="remove those first, or use --force")
         rest = tuple(one for one in image.names if one != name)
         if rest and name != image.id:
-            self._images[image.id] = dataclasses.replace(image, names=rest)
+            self._images[image.id] = structs.replace(image, names=rest)
         else:
             del self._images[image.id]
 
@@ -117,7 +118,7 @@ class FakeKeeping(FakeCore):
     async def _copy(self, sandbox: Sandbox, tree: Tree, name: str) -> SandboxRef:
         self._free(name)
         ref = SandboxRef(self.name, self.host, self._ids())
-        spec = dataclasses.replace(sandbox.spec, name=name) if sandbox.spec else None
+        spec = structs.replace(sandbox.spec, name=name) if sandbox.spec else None
         now = self._clock()
         copy = Sandbox(ref, name, Status.RUNNING, sandbox.image, now, now, labels=dict(sandbox.labels), spec=spec)
         self._trees[ref.id] = tree.copy()

@@ -6,7 +6,8 @@ import io
 import posixpath
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sandbox_console.errors import Conflict, NotFound, UsageError
 from sandbox_console.model.inside import FileInfo, FileKind, PathChange
@@ -15,8 +16,7 @@ CHUNK = 64 * 1024
 _LINKS_MOST = 40  # as the kernel has it (MAXSYMLINKS in linux/namei.h)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One file, directory or link."""
 
     kind: FileKind

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, TypeVar
+
+from msgspec import structs
 
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.egress.decide import verdict
@@ -25,7 +26,7 @@ class FakeWithin(FakeCore):
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
         await self._look("stat", ref)
         tree = self._tree(ref.id)
-        return dataclasses.replace(tree.info(tree.resolve(path)), name=path.rstrip("/").rpartition("/")[2] or "/")
+        return structs.replace(tree.info(tree.resolve(path)), name=path.rstrip("/").rpartition("/")[2] or "/")
 
     async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
         await self._look("list_dir", ref)

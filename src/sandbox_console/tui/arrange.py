@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.tui.filter_texts import forget_texts
@@ -22,8 +23,7 @@ _DENIAL = 40
 _UNHEALTHY = ("unhealthy", "restarting")
 
 
-@dataclass(frozen=True, slots=True)
-class Hidden:
+class Hidden(Struct, frozen=True):
     """How many are not shown, by what hides them; each is counted once, where it fell out first."""
 
     others: int = 0
@@ -36,8 +36,7 @@ class Hidden:
         return self.others + self.healthy + self.filtered
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What to show: ``managed`` leaves out what others made, ``faults`` what is well."""
 
     shown: Filter = field(default_factory=lambda: Filter(""))
@@ -47,8 +46,7 @@ class Wanted:
     folded: Container[GroupKey] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Arranged:
+class Arranged(Struct, frozen=True):
     """Rows to show, the sandboxes in them or folded away, the width each column would like, and what is hidden."""
 
     rows: Sequence[Line]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+from msgspec import structs
 
 from sandbox_console.model.audit import AuditQuery, Outcome
 from sandbox_console.model.check import parse_duration_s
@@ -24,15 +25,15 @@ def parse(text: str, now: float, limit: int) -> tuple[AuditQuery, str]:
                 query = _with(query, name, value, now)
             except ValueError as error:
                 problem = str(error)
-    return dataclasses.replace(query, text=" ".join(words)), problem
+    return structs.replace(query, text=" ".join(words)), problem
 
 
 def _with(query: AuditQuery, name: str, value: str, now: float) -> AuditQuery:
     if name == "since":
-        return dataclasses.replace(query, since=now - parse_duration_s(value))
+        return structs.replace(query, since=now - parse_duration_s(value))
     if name == "outcome":
         unknown = [word for word in value.split(",") if word not in set(Outcome)]
         if unknown:
             raise ValueError(f"outcome: {unknown[0]!r} is none of {', '.join(Outcome)}")
     changed: dict[str, Any] = {name: value}
-    return dataclasses.replace(query, **changed)
+    return structs.replace(query, **changed)

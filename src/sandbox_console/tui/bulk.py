@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from sandbox_console.errors import (
     AuditUnavailable,
@@ -41,8 +42,7 @@ class Fate(StrEnum):
     SKIPPED = "skipped"  # it was not tried, so it has no row
 
 
-@dataclass(slots=True)
-class Item:
+class Item(Struct):
     """One sandbox of a bulk action. ``note`` is what a person should know before, ``cause`` why it ended so."""
 
     sandbox: Sandbox

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct, structs
 
 from sandbox_console.errors import UsageError
 from sandbox_console.tui.widgets.table_layout import Column
@@ -42,8 +42,7 @@ SAMPLED_COLUMNS = frozenset({"cpu", "memory", "net"})
 ALIASES = {"why": "exit", "mem": "memory", "network": "net", "status": "state", "secr": "secrets", "label": "labels"}
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """Columns in their order, with the widths that a person set."""
 
     keys: tuple[str, ...] = USUAL
@@ -59,7 +58,7 @@ class Chosen:
 def _sized(column: Column, width: int | None) -> Column:
     if width is None:
         return column
-    return dataclasses.replace(column, min_width=width, max_width=width, flex=False)
+    return structs.replace(column, min_width=width, max_width=width, flex=False)
 
 
 def column_key(word: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from sandbox_console.errors import UsageError
 from sandbox_console.model.sandbox import Status
@@ -72,8 +73,7 @@ SHORT = {
 _STATES = tuple(str(status) for status in Status)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What there is to name: the fleet's backends, hosts, images and labels, the views, and the config's aliases."""
 
     backends: Sequence[str] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sandbox_console.model.egress import REASONS, Effect, EgressRule
 from sandbox_console.model.text import clean
@@ -25,8 +26,7 @@ _FIRST = {"denied": 0, "allowed": 1, "": 2}
 PROBLEM = "$text-error"
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """A draft tried on recorded traffic."""
 
     lines: Sequence[DraftLine] = ()

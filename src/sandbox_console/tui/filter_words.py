@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
+
+from msgspec import Struct
 
 from sandbox_console.errors import UsageError
 from sandbox_console.model.check import parse_duration_s
@@ -31,8 +32,7 @@ class FilterError(UsageError):
         self.position = position
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word of the line without its quotes. ``quoted`` is how much of it stands before the first quote."""
 
     text: str
@@ -77,8 +77,7 @@ def _word(line: str, start: int) -> tuple[Word, int]:
     return Word("".join(text), start, quoted), at
 
 
-@dataclass(frozen=True, slots=True)
-class Finder:
+class Finder(Struct, frozen=True):
     """Searches many texts: ``flags`` tells for each whether it is found there. Unless ``cased`` they are in lower case.
 
     ``plain``: with more letters it finds less.

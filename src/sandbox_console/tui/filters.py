@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.tui.filter_fields import MOVING, NAMES, SAMPLED, Test, field_test
@@ -20,8 +21,7 @@ from sandbox_console.tui.state import FleetState
 _NOTHING_KNOWN = FleetState()
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """A parsed filter. ``note`` says what is still missing; ``moving`` that samples or time change what it shows.
 
     ``begun``: the last word may be the beginning of a field test, which finds nothing while it is typed.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct, structs
 
 from sandbox_console.model import check
 from sandbox_console.model.spec import SandboxSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One line of the form: the spec's field, what stands before it, and what a person may write."""
 
     name: str
@@ -37,7 +36,7 @@ def parse(texts: Mapping[str, str], base: SandboxSpec | None = None) -> tuple[Sa
             values[field.name] = field.read(texts[field.name].strip())
         except ValueError as error:
             problems[field.name] = str(error)
-    return dataclasses.replace(base or SandboxSpec(name=""), **values), problems
+    return structs.replace(base or SandboxSpec(name=""), **values), problems
 
 
 def texts_of(spec: SandboxSpec) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
@@ -29,8 +29,7 @@ _NAMED = {key.value for key in Keys}
 _NONE = "no-key"
 
 
-@dataclass(frozen=True, slots=True)
-class Keymap:
+class Keymap(Struct, frozen=True):
     """The keys of every action of the list, by its id; ``changed`` holds those that are not the defaults.
 
     Of the actions inside logs, tabs and pages (`scopes`) only the changed ones are here.

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from operator import not_
+
+from msgspec import Struct, structs
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.tui.filter_fields import Test
 from sandbox_console.tui.state import FleetState
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One word of a filter. ``said`` is what it was made of: equal ones let through the same.
 
     ``moving``: samples (where it is ``sampled``) or time change what it lets through. With more ``letters`` behind its
@@ -32,7 +31,7 @@ class Part:
         """The word that holds where this one does not."""
         kind, text, quoted = self.said
         test, many = self.test, self.many
-        return dataclasses.replace(
+        return structs.replace(
             self,
             said=(f"!{kind}", text, quoted),
             test=lambda sandbox, state, now: not test(sandbox, state, now),

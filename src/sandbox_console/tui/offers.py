@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sandbox_console.model.action import (
     Action,
@@ -23,8 +24,7 @@ from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import ascii_id
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(Struct, frozen=True):
     """One verb of the list: its key, what it says in menus, and what it does in a sentence."""
 
     name: str
@@ -85,8 +85,7 @@ def bulk_pause(sandboxes: Iterable[Sandbox]) -> Verb:
     return VERBS["pause" if any(one.status is Status.RUNNING for one in sandboxes) else "resume"]
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(Struct, frozen=True):
     """A verb that takes a word to type: its key, what it asks for, and what it does in a sentence."""
 
     name: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from msgspec import Struct, field
 from textual.content import Content
 
 from sandbox_console.model.text import clean
@@ -16,8 +15,7 @@ _LAYERS_SHOWN = 4
 _DONE = ("Pull complete", "Already exists", "done")
 
 
-@dataclass(slots=True)
-class Pull:
+class Pull(Struct):
     """One image being pulled; ``layers`` holds the last word on each, ``said`` the last that was of none."""
 
     image: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from msgspec import Struct
 from textual.content import Content
 
 from sandbox_console.model.sandbox import Sandbox, Stats, Status
@@ -22,8 +22,7 @@ _BAR = 20
 Part = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+class Total(Struct, frozen=True):
     """Sums over the running sandboxes that were measured; None where none was."""
 
     cpu_percent: float | None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar, assert_never
+
+from msgspec import structs
 
 from sandbox_console.model.event import (
     Acted,
@@ -146,7 +147,7 @@ class _Draft:
             self.denied.put(news.ref, Denial((before.count if before else 0) + news.count, news.host, news.at))
 
     def done(self) -> FleetState:
-        return dataclasses.replace(
+        return structs.replace(
             self.before,
             sandboxes=self.sandboxes.now,
             stats=self.stats.now,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sandbox_console.model.event import Acted, Event
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
@@ -14,37 +15,32 @@ SAMPLES_KEPT = 12
 """Samples of a sandbox that the small graphs of the list show."""
 
 
-@dataclass(frozen=True, slots=True)
-class Began:
+class Began(Struct, frozen=True):
     """An action on a sandbox is in flight."""
 
     ref: SandboxRef
     verb: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """It is not any more."""
 
     ref: SandboxRef
 
 
-@dataclass(frozen=True, slots=True)
-class ShellOpened:
+class ShellOpened(Struct, frozen=True):
     """A shell in a sandbox is open."""
 
     ref: SandboxRef
 
 
-@dataclass(frozen=True, slots=True)
-class ShellClosed:
+class ShellClosed(Struct, frozen=True):
     """It has ended."""
 
     ref: SandboxRef
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A sandbox asked for hosts and did not get them; the last was ``host``, ``at`` seconds since the epoch."""
 
     ref: SandboxRef
@@ -56,8 +52,7 @@ class Refused:
 News = Event | Began | Ended | ShellOpened | ShellClosed | Refused
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
+class Denial(Struct, frozen=True):
     """How often a sandbox was refused a host, and the last time."""
 
     count: int
@@ -65,8 +60,7 @@ class Denial:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class FleetState:
+class FleetState(Struct, frozen=True):
     """Every sandbox, sample and backend as last heard of.
 
     ``history`` holds the last samples of each, the newest last; ``denied`` who was refused a host since the console

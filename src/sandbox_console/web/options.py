@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sandbox_console.errors import UsageError
 from sandbox_console.web.environment import check_pass_env
@@ -14,8 +15,7 @@ from sandbox_console.web.environment import check_pass_env
 MEBIBYTE = 1024 * 1024
 
 
-@dataclass(frozen=True)
-class ServeOptions:
+class ServeOptions(Struct, frozen=True):
     """One browser server: where it listens, what it runs, and its limits (times in seconds)."""
 
     host: str = "127.0.0.1"

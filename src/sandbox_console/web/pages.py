@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from aiohttp import web
+from msgspec import Struct
 
 _OWN = {
     "login.html": "text/html",
@@ -24,8 +24,7 @@ _OWN = {
 _FONT = "RobotoMono-VariableFont_wght.ttf"
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(Struct, frozen=True):
     """One file's bytes and type."""
 
     body: bytes

@@ -13,8 +13,9 @@ import signal
 import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sandbox_console.errors import ConsoleError, Denied, UsageError
 from sandbox_console.model.text import clean
@@ -37,8 +38,7 @@ _NO_LOGIN = (
 )
 
 
-@dataclass(frozen=True)
-class ShareOptions:
+class ShareOptions(Struct, frozen=True):
     """What is shown to whom. ``agreed`` is the operator's consent to a public relay without a login."""
 
     agreed: bool = False

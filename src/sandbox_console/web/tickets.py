@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sandbox_console.web.logins import Login
 
@@ -13,8 +14,7 @@ TICKET_S = 20.0
 MOST_TICKETS = 64
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """What the page wants to see: a terminal of this size, and the app it had before, if it had one."""
 
     columns: int

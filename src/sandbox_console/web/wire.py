@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 PROTOCOL = "sandbox-console.v1"
 TICKET_PREFIX = "ticket."
@@ -21,30 +22,26 @@ class Malformed(ValueError):
     """A message that the page would not have sent."""
 
 
-@dataclass(frozen=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """Keys, pastes and mouse reports, as the terminal encodes them."""
 
     data: bytes
 
 
-@dataclass(frozen=True)
-class Resized:
+class Resized(Struct, frozen=True):
     """The terminal's new size, in cells."""
 
     columns: int
     rows: int
 
 
-@dataclass(frozen=True)
-class Focused:
+class Focused(Struct, frozen=True):
     """The window has gained or lost the focus."""
 
     on: bool
 
 
-@dataclass(frozen=True)
-class Ping:
+class Ping(Struct, frozen=True):
     """To be answered with the same text."""
 
     text: str

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import NOW, fleet, ref, sandbox, screen_text, until
 
 from sandbox_console.errors import BackendError
@@ -143,7 +142,7 @@ async def test_cancel_has_the_focus_and_changes_nothing(run_app, keys):
 
 async def test_its_template_are_all_of_the_same_label_else_of_the_same_image(run_app):
     labelled = [
-        dataclasses.replace(sandbox(id_ * 12, name), labels={"template": mark})
+        structs.replace(sandbox(id_ * 12, name), labels={"template": mark})
         for id_, name, mark in (("a", "agent", "web"), ("1", "two", "web"), ("2", "three", "other"))
     ]
     fake = fake_with(RECORDS, labelled)
@@ -162,7 +161,7 @@ async def test_its_template_are_all_of_the_same_label_else_of_the_same_image(run
 async def test_secrets_that_would_go_further_are_named_for_whom_they_would(run_app):
     """Of its template only the other one has the secret; a host that the secret is meant for is no news."""
     boxes = [sandbox("a" * 12, "agent"), sandbox("1" * 12, "two")]
-    boxes[1] = dataclasses.replace(boxes[1], spec=dataclasses.replace(boxes[1].spec, secrets=("TOKEN",)))
+    boxes[1] = structs.replace(boxes[1], spec=structs.replace(boxes[1].spec, secrets=("TOKEN",)))
     config = Config(
         backend="fake", secrets={"TOKEN": SecretSource(source="env:X", inject="env", hosts=("*.acme.org",))}
     )
@@ -246,7 +245,7 @@ async def test_the_inbox_holds_denials_of_all_and_allows_to_those_that_asked(run
 
 
 async def test_without_a_network_or_ours_it_says_so(run_app):
-    boxes = [sandbox("a" * 12, "agent", spec=dataclasses.replace(fleet()[0].spec, egress=()))]
+    boxes = [sandbox("a" * 12, "agent", spec=structs.replace(fleet()[0].spec, egress=()))]
     async with run_app(fake_with(boxes=boxes)) as (app, pilot):
         app.main.table.move_to(AGENT)
         await pilot.press("o")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import NOW, fleet, ref, sandbox, screen_text, until
 from tests.tui.app.test_egress import HOSTILE, fake_with, on, record
 from textual.widgets import Select, TextArea
@@ -123,7 +122,7 @@ async def test_from_the_inbox_for_each_that_asked_and_lines_from_the_rows(run_ap
 
 async def test_what_the_policy_and_secrets_say_stands_there_before(run_app):
     box = sandbox("a" * 12, "agent")
-    box = dataclasses.replace(box, spec=dataclasses.replace(box.spec, secrets=("TOKEN",)))
+    box = structs.replace(box, spec=structs.replace(box.spec, secrets=("TOKEN",)))
     secrets = {"TOKEN": SecretSource(source="env:X", inject="env", hosts=("acme.org",))}
     config = Config(backend="fake", secrets=secrets, policy=Rules(egress=("acme.org", "*.example")))
     fake = fake_with([record(0, HOSTILE, reason="bad_host"), *RECORDS], [box])
@@ -169,7 +168,7 @@ async def test_what_cannot_be_read_is_told_and_read_anew_and_news_of_the_record_
 
 
 async def test_without_a_gateway_there_is_nothing_to_draft(run_app):
-    boxes = [sandbox("a" * 12, "agent", spec=dataclasses.replace(fleet()[0].spec, egress=()))]
+    boxes = [sandbox("a" * 12, "agent", spec=structs.replace(fleet()[0].spec, egress=()))]
     async with run_app(fake_with(boxes=boxes)) as (app, pilot):
         app.main.table.move_to(AGENT)
         await pilot.press("ctrl+e")

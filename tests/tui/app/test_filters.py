@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.tui.app.scene import NOW, fleet, samples, sandbox
 
 from sandbox_console.model.sandbox import Exit, SandboxRef, Status
@@ -18,7 +17,7 @@ from sandbox_console.tui.state import Denial, FleetState
 
 FLEET = [
     *fleet(),
-    dataclasses.replace(
+    structs.replace(
         sandbox("9999", "web-1", Status.EXITED, exit=Exit(0), restarts=5, image="node:22", labels={"tier": "front"}),
         ref=SandboxRef("docker", "web1", "9999"),
         created_at=NOW - 7200,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import shlex
 
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import NOW, fleet, ref, screen_text, until
 from textual.widgets import Input, OptionList
 
@@ -196,7 +196,7 @@ async def test_the_main_process_is_watched_fed_and_let_go_of(run_app, fake):
 
 async def test_of_another_tools_sandbox_only_what_changes_live_can_be_edited(run_app):
     theirs = next(one for one in fleet() if not one.managed)
-    theirs = dataclasses.replace(theirs, effective=(Fact("memory_mib", "64"),))
+    theirs = structs.replace(theirs, effective=(Fact("memory_mib", "64"),))
     backend = FakeBackend([theirs], clock=lambda: NOW)
     async with run_app(backend) as (app, pilot):
         await pilot.press("e")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import NOW, ref, sandbox, screen_text, until
 from textual.widgets import Input
 
@@ -129,7 +129,7 @@ async def test_groups_open_and_close_and_keep_the_selection(run_app):
 
 async def test_the_group_key_goes_round_and_sorting_stays_within(run_app, fake):
     other = FakeBackend([sandbox("9", "alone")], name="other", clock=lambda: NOW)
-    other.sandboxes = {ref("9", "other"): dataclasses.replace(sandbox("9", "alone"), ref=ref("9", "other"))}
+    other.sandboxes = {ref("9", "other"): structs.replace(sandbox("9", "alone"), ref=ref("9", "other"))}
     async with run_app(fake, other) as (app, pilot):
         await until(pilot, lambda: len(app.fleet.sandboxes) == 7)
         await pilot.press("ctrl+g")
@@ -353,7 +353,7 @@ async def test_the_detail_follows_when_the_cursor_rests(run_app):
     async with run_app() as (app, pilot):
         await pilot.press("j")
         await until(pilot, lambda: app.main.detail._sandbox.ref == app.main.table.cursor_key)
-        paused = dataclasses.replace(app.main.selected, status=Status.PAUSED)
+        paused = structs.replace(app.main.selected, status=Status.PAUSED)
         app.service.hub.publish(Changed(paused))
         await until(pilot, lambda: app.main.detail._sandbox.status is Status.PAUSED)
 
@@ -371,7 +371,7 @@ async def test_news_that_come_while_a_page_hides_the_list_are_there_when_it_is_b
     async with run_app(backend) as (app, pilot):
         app.action_pulse()
         await until(pilot, lambda: app.screen is not app.main)
-        await backend.tell(Changed(dataclasses.replace(one, name="renamed")))
+        await backend.tell(Changed(structs.replace(one, name="renamed")))
         await until(pilot, lambda: app.fleet.sandboxes[one.ref].name == "renamed")
         assert app.main.table.rows[0].sandbox is one, "it was not drawn unseen"
         app.pop_screen()

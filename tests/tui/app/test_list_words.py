@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import stat
@@ -10,6 +9,7 @@ import stat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.tui.app.scene import NOW, fleet, ref, samples, sandbox
 
 from sandbox_console.errors import UsageError
@@ -92,10 +92,10 @@ def test_whatever_is_said_is_a_command_or_told(line):
 
 @given(st.text(max_size=20))
 def test_a_command_filters_by_just_what_it_names(value):
-    one = dataclasses.replace(FLEET[0], image=value)
+    one = structs.replace(FLEET[0], image=value)
     found = parse_filter(filter_of(Command("image", value)))
     assert found.matches(one)
-    assert not found.matches(dataclasses.replace(one, image=f"{value}x"))
+    assert not found.matches(structs.replace(one, image=f"{value}x"))
 
 
 def test_labels_and_quotes_of_commands():
@@ -195,12 +195,12 @@ def test_what_is_hidden_is_counted_once_by_what_hides_it():
     ],
 )  # fmt: skip
 def test_what_is_a_fault(fields, bad):
-    assert fault(dataclasses.replace(FLEET[0], **fields), STATE) is bad
+    assert fault(structs.replace(FLEET[0], **fields), STATE) is bad
 
 
 def test_what_a_silent_backend_holds_is_a_fault():
     health = {("fake", "local"): BackendHealth("fake", "local", HealthState.UNREACHABLE)}
-    assert fault(FLEET[0], dataclasses.replace(STATE, health=health))
+    assert fault(FLEET[0], structs.replace(STATE, health=health))
 
 
 def test_groups_have_heads_with_counts_and_fold():
@@ -238,7 +238,7 @@ def test_what_cannot_be_grouped_by_says_so():
 
 def test_the_newest_are_first_and_equal_ones_by_name():
     ages = [("b", 5.0), ("a", 5.0), ("new", 9.0), ("none", None), ("old", 1.0)]
-    made = [dataclasses.replace(sandbox(name, name), created_at=at) for name, at in ages]
+    made = [structs.replace(sandbox(name, name), created_at=at) for name, at in ages]
     assert [one.name for one in newest_first(made)] == ["new", "a", "b", "old", "none"]
 
 
@@ -248,7 +248,7 @@ def test_rows_are_the_same_while_their_sandbox_is():
     sampled = reduce(STATE, [Sampled(FLEET[0].ref, Stats(NOW, 5.0))])
     assert sampled.sandboxes is STATE.sandboxes
     assert arranger.arrange(sampled, Wanted(), NOW) is before
-    changed = reduce(sampled, [Changed(dataclasses.replace(FLEET[0], status=Status.PAUSED))])
+    changed = reduce(sampled, [Changed(structs.replace(FLEET[0], status=Status.PAUSED))])
     after = arranger.arrange(changed, Wanted(), NOW)
     same = {id(row) for row in before.rows} & {id(row) for row in after.rows}
     assert len(same) == len(FLEET) - 1
@@ -256,10 +256,10 @@ def test_rows_are_the_same_while_their_sandbox_is():
 
 def test_what_changed_came_and_went_is_arranged_as_if_it_had_been_so_from_the_start():
     arranger, wanted = Arranger(Showing()), Wanted(parse_filter("!zzz"), managed=True)
-    younger = dataclasses.replace(FLEET[1], name="younger", created_at=NOW)
+    younger = structs.replace(FLEET[1], name="younger", created_at=NOW)
     steps = [
-        [Changed(dataclasses.replace(FLEET[0], status=Status.PAUSED))], [Changed(younger)], [Removed(FLEET[2].ref)],
-        [Removed(FLEET[3].ref), Changed(FLEET[2])], [Changed(dataclasses.replace(FLEET[0], managed=False))],
+        [Changed(structs.replace(FLEET[0], status=Status.PAUSED))], [Changed(younger)], [Removed(FLEET[2].ref)],
+        [Removed(FLEET[3].ref), Changed(FLEET[2])], [Changed(structs.replace(FLEET[0], managed=False))],
     ]  # fmt: skip
     state = STATE
     for news in steps:
@@ -286,7 +286,7 @@ def test_the_last_samples_are_kept_for_the_graphs():
     assert [one.cpu_percent for one in kept] == [float(at) for at in range(5, SAMPLES_KEPT + 5)]
     again = reduce(state, [Sampled(FLEET[0].ref, kept[-1])])
     assert again.history[FLEET[0].ref] == kept, "the same sample is not told twice"
-    assert reduce(state, [Changed(dataclasses.replace(FLEET[0], status=Status.EXITED))]).history == {}
+    assert reduce(state, [Changed(structs.replace(FLEET[0], status=Status.EXITED))]).history == {}
 
 
 def test_denials_are_counted_and_forgotten_with_their_sandbox():
@@ -330,14 +330,14 @@ def test_egress_tells_the_last_denial():
 
 
 def test_network_restarts_labels_and_what_is_stale():
-    one = dataclasses.replace(FLEET[0], restarts=3)
+    one = structs.replace(FLEET[0], restarts=3)
     state = reduce(STATE, [Changed(one), Sampled(one.ref, Stats(NOW, net_rx=2048, net_tx=512))])
     assert cells(one, state, "net")[0] == (Cell("↓2K ↑512B", "↕2K"),)
     assert cells(one, state, "restarts") == (("3",), ("warn",))
     assert cells(one, state, "labels")[0] == ("team=red",)
     assert cells(FLEET[4], state, "maker")[0] == ("compose",)
     dead = {("fake", "local"): BackendHealth("fake", "local", HealthState.UNREACHABLE)}
-    texts, styles = paint(one, dataclasses.replace(state, health=dead), ["state", "cpu"], NOW)
+    texts, styles = paint(one, structs.replace(state, health=dead), ["state", "cpu"], NOW)
     assert (texts[0], styles) == ("? running", ("warn", "dim"))
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+from msgspec import structs
 from tests.tui.app.scene import NOW, fleet, log_lines, ref, samples, sandbox, screen_text, until
 
 from sandbox_console.model.egress import EgressRecord
@@ -37,7 +36,7 @@ def test_trouble_is_counted_and_named():
     feed = Feed()
     for at in range(3):
         feed.add(ref("aaaaaaaaaaaa"), HOSTILE, EgressRecord(NOW - 90 + at, "x", HOSTILE, 443, allowed=False))
-    restarted = [dataclasses.replace(one, restarts=at) for at, one in enumerate(fleet())]
+    restarted = [structs.replace(one, restarts=at) for at, one in enumerate(fleet())]
     acted = (Acted(1, "stop", "x", "ok"), Acted(2, "kill", "x", "failed"), Acted(3, "kill", "x", "denied"))
     stopped = sandbox("abababababab", "stopped", Status.EXITED, exit=Exit(143, 15))
     text = pulse.trouble_words(state(*restarted, stopped, acted=acted), feed, NOW).plain

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import NOW, NS, fleet, log_lines, ref, samples, sandbox, screen_text, until
 from tests.tui.app.sheet import MIDDLE, SIZES, SMALL
 
@@ -121,7 +120,7 @@ async def test_a_shell(run_app, sheets):
 
 
 async def test_nothing_in_it(run_app, sheets):
-    box = dataclasses.replace(sandbox(ID, "ended", Status.EXITED, managed=False, exit=Exit(0)), image="")
+    box = structs.replace(sandbox(ID, "ended", Status.EXITED, managed=False, exit=Exit(0)), image="")
     fake = FakeBackend([box], clock=lambda: NOW)
     async with run_app(fake) as (app, pilot):
         shown = {

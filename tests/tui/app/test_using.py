@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import ref, screen_text, until
 
 from sandbox_console.model.sandbox import BackendHealth, HealthState
@@ -105,7 +104,7 @@ def test_the_header_tells_what_hides_and_where_a_reason_stands_whole():
     assert view_line(Wanted(faults=True), Hidden(), 0).plain.strip() == "0 of 0"
     health = BackendHealth("microsandbox", "local", HealthState.UNAVAILABLE, "no guest can run here " * 9)
     assert backends_line([health], key="f9").plain.endswith("…   f9 tells all")
-    short = dataclasses.replace(health, reason="no socket")
+    short = structs.replace(health, reason="no socket")
     assert "tells all" not in backends_line([short], 80).plain
     narrow = backends_line([short], 32).plain
     assert narrow.endswith("b tells all")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 from tests.tui.safety.test_fuzz import assert_quiet, sandbox_of, texts
 
 from sandbox_console.model.audit import AuditEntry, AuditRow, Kind, Verification
@@ -37,7 +36,7 @@ def cells(row):
 
 def as_bulk(found):
     for text in found:
-        running = dataclasses.replace(sandbox_of(text), status=Status.RUNNING)
+        running = structs.replace(sandbox_of(text), status=Status.RUNNING)
         items = [bulk.Item(running, VERBS["stop"].make(running), bulk.Fate.FAILED, cause=text, note=text)]
         run = bulk.BulkRun(VERBS["stop"], items, None, None)
         yield bulk_screen.title_words(run).plain
@@ -82,7 +81,7 @@ def as_audit(found):
 
 def as_questions(found):
     for text in found:
-        running = dataclasses.replace(sandbox_of(text), status=Status.RUNNING)
+        running = structs.replace(sandbox_of(text), status=Status.RUNNING)
         screen = confirmation(VERBS["kill"].make(running), running, text, text)
         yield screen._body.plain
         yield screen._to_type
@@ -102,7 +101,7 @@ def test_a_copied_command_is_one_line_of_shell_words():
     import shlex
 
     for text in texts(INPUTS, seed="command"):
-        running = dataclasses.replace(sandbox_of(text), status=Status.RUNNING)
+        running = structs.replace(sandbox_of(text), status=Status.RUNNING)
         assert shlex.split(bulk_command([VERBS["stop"].make(running)])) == [
             "sandbox-console", "stop", str(running.ref),
         ]  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _PROBE_S = 20.0
 _PROBE_UID = 65534
@@ -20,8 +21,7 @@ _KNOBS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Bwrap:
+class Bwrap(Struct, frozen=True):
     """A bwrap, the library it must be given (the wheel's), and what it said of itself."""
 
     path: str
@@ -30,8 +30,7 @@ class Bwrap:
     disable_userns: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class NoBwrap:
+class NoBwrap(Struct, frozen=True):
     """Why nothing can be started here, and what to do."""
 
     reason: str

@@ -6,7 +6,8 @@ import platform
 import re
 import resource
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.supervise import cgroup
@@ -22,8 +23,7 @@ _NPROC_PER_NAMESPACE = (
 _OF = {"memory": Capability.LIMIT_MEMORY, "cpu": Capability.LIMIT_CPU, "pids": Capability.LIMIT_PIDS}
 
 
-@dataclass(frozen=True, slots=True)
-class Limiter:
+class Limiter(Struct, frozen=True):
     """Where this machine lets us set limits; looked at once, when the backend opens."""
 
     parents: Mapping[str, str] = field(default_factory=dict)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct, field
 
 from sandbox_console.backends.bubblewrap import notify
 from sandbox_console.backends.bubblewrap.supervise import segments
@@ -19,8 +20,7 @@ _RESTART_S = 0.5  # a sandbox that ends while it is followed may be in the middl
 _STREAMS = {segments.STDOUT: Stream.STDOUT, segments.STDERR: Stream.STDERR}
 
 
-@dataclass
-class _Line:
+class _Line(Struct):
     at_ns: int = 0
     data: bytearray = field(default_factory=bytearray)
 

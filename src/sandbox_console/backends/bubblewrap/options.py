@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
+
+from msgspec import Struct, structs
 
 from sandbox_console.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What may be set under ``[backends.bubblewrap]``; sizes are MiB, times seconds.
 
     ``bwrap``: the program; empty finds the system's, then the wheel's. ``uid_base`` and ``uid_count``:
@@ -34,7 +34,7 @@ class Options:
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Options:
         """Read the table. Raises ConfigError for an unknown key or a value of the wrong kind."""
-        known = {item.name: type(item.default) for item in fields(cls)}
+        known = {item.name: type(item.default) for item in structs.fields(cls)}
         for key, value in table.items():
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)

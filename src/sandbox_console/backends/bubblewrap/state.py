@@ -14,9 +14,11 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sandbox_console.backends.bubblewrap.supervise import tree
 from sandbox_console.errors import BackendError, InvalidSpec, NotFound
@@ -32,8 +34,7 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One sandbox as its folder has it; ``status`` is what holds, not only what was last written."""
 
     id: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sandbox_console.backends.bubblewrap.supervise import tree
 from sandbox_console.backends.bubblewrap.supervise.cgroup import read as read_value
@@ -16,8 +17,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """CPU seconds used so far, and what is held now."""
 
     at: float

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import dataclasses
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
@@ -198,7 +199,7 @@ class DockerBackend(Gated):
         for field in ("memory_mib", "cpus"):
             if now is not None and getattr(spec, field) is None and getattr(now, field) is not None:
                 raise Unsupported(f"docker cannot lift the limit {field} while it lives", hint="recreate the sandbox")
-        abilities.refuse_unsupported(dataclasses.replace(spec, egress=()), self.capabilities())
+        abilities.refuse_unsupported(structs.replace(spec, egress=()), self.capabilities())
         limits = hardening.limits(spec, self._connection.info)
         if now is None:
             limits = hardening.asked_anew(limits, spec, data["HostConfig"])

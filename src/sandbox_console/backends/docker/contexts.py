@@ -6,17 +6,17 @@ import hashlib
 import json
 import os
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from sandbox_console.errors import ConfigError
 
 DEFAULT_SOCKET = "/var/run/docker.sock"
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """An engine's address. ``implicit`` where nobody named it: its absence is then no surprise."""
 
     url: str

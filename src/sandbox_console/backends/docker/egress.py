@@ -11,9 +11,10 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.docker import egress_bodies as bodies
@@ -37,8 +38,7 @@ _ORPHAN_S = 120.0
 _PREFIX = 29  # an address each for the bridge, the gateway and the sandbox
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What may be set about egress under ``[backends.docker]``.
 
     ``egress_image`` needs Python 3.11 or newer as ``python3``; ``egress_network`` is where gateways go out;
@@ -54,7 +54,7 @@ class Options:
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Options:
         """Read the options that are about egress. Raises ConfigError for a value that does not hold."""
-        known = {item.name for item in fields(cls)}
+        known = set(cls.__struct_fields__)
         values = {key: value for key, value in table.items() if key in known}
         for key, value in values.items():
             if not isinstance(value, str):

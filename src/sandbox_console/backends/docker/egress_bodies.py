@@ -9,9 +9,10 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from sandbox_console.backends.docker.labels import EGRESS, GATEWAY
 from sandbox_console.backends.docker.translate import MIB
@@ -27,8 +28,7 @@ _PIDS = 64
 _IPV6_OFF = {"net.ipv6.conf.all.disable_ipv6": "1"}
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """One sandbox's way out. ``token`` names its network, its gateway and its folder."""
 
     token: str

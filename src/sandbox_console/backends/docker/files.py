@@ -5,12 +5,13 @@ A directory's tar has what its layers and volumes hold; a tmpfs below it is not 
 
 from __future__ import annotations
 
-import dataclasses
 import posixpath
 import tarfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from sandbox_console.backends.docker import within
 from sandbox_console.backends.docker.failures import Refused
@@ -33,7 +34,7 @@ async def stat(engine: Engine, id: str, path: str) -> FileInfo:
     found = await (within.stat(engine, place) if place.inside else seen(engine, id, place.path))
     if found is None:
         raise _missing(path)
-    return dataclasses.replace(found, name=posixpath.basename(path.rstrip("/")) or "/")
+    return structs.replace(found, name=posixpath.basename(path.rstrip("/")) or "/")
 
 
 async def list_dir(engine: Engine, id: str, path: str) -> Sequence[FileInfo]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.paths import image_path
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 KEPT = 4096
 
 
-@dataclass
-class History:
+class History(Struct):
     """``ooms``: seconds since the epoch of the last OOM kill in each container. Both forget their oldest."""
 
     ooms: OrderedDict[str, float] = field(default_factory=OrderedDict)

@@ -6,9 +6,10 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from sandbox_console.backends.docker.failures import Refused, refused
 from sandbox_console.backends.docker.happenings import lines

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from sandbox_console.backends.docker.detail import MASK
 from sandbox_console.backends.docker.failures import Refused, about
@@ -79,7 +80,7 @@ def _as_seen_inside(id: str, rows: list[GuestProcess]) -> list[GuestProcess]:
     if not known:
         return rows
     return [
-        dataclasses.replace(row, pid=known[row.pid], parent=known.get(row.parent or 0, 0))
+        structs.replace(row, pid=known[row.pid], parent=known.get(row.parent or 0, 0))
         for row in rows
         if row.pid in known  # the others have ended since
     ]

@@ -11,8 +11,9 @@ import binascii
 import json
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.paths import container_path, described
@@ -31,8 +32,7 @@ _GO_DIRECTORY, _GO_LINK, _GO_OTHER = 1 << 31, 1 << 27, 1 << 26 | 1 << 25 | 1 << 
 _GO_SETUID, _GO_SETGID, _GO_STICKY = 1 << 23, 1 << 22, 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A guest path with its links followed. ``inside``: only a command in the running container gets at it."""
 
     container: str

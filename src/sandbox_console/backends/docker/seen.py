@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sandbox_console.model.log import LogRecord, Stream
 
@@ -12,8 +13,7 @@ RECENT_NS = 10 * 10**9
 """How much of a stream is remembered, in records and by their times: a rotation repeats what was written last."""
 
 
-@dataclass(slots=True)
-class _Mark:
+class _Mark(Struct):
     """Where a stream is: the time of its last record, and what it wrote at that time, in order.
 
     The parts of a long line share one time and may be equal, so equal records are told apart by their number.

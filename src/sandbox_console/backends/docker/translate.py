@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+
+from msgspec import structs
 
 from sandbox_console.backends.docker.facts import command, facts
 from sandbox_console.backends.docker.labels import MANAGED, SPEC
@@ -135,7 +136,7 @@ def _spec(labels: Mapping[str, str], name: str) -> SandboxSpec | None:
     if labels.get(MANAGED) != "1":
         return None
     try:
-        return dataclasses.replace(SandboxSpec.from_dict(json.loads(labels.get(SPEC, ""))), name=name)
+        return structs.replace(SandboxSpec.from_dict(json.loads(labels.get(SPEC, ""))), name=name)
     except (ValueError, TypeError, ConsoleError):
         return None
 
@@ -145,7 +146,7 @@ def _as_it_is(spec: SandboxSpec | None, host: Mapping[str, Any]) -> SandboxSpec 
     if spec is None:
         return None
     memory, cpus, pids = host.get("Memory") or 0, host.get("NanoCpus") or 0, host.get("PidsLimit") or 0
-    return dataclasses.replace(
+    return structs.replace(
         spec,
         memory_mib=memory // MIB if memory else spec.memory_mib,
         cpus=cpus / 1e9 if cpus else spec.cpus,

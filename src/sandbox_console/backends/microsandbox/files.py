@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import posixpath
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
+
+from msgspec import structs
 
 from sandbox_console.backends.base import Process
 from sandbox_console.backends.microsandbox import guest, sdk
@@ -46,7 +47,7 @@ async def list_dir(module: Any, machine: Any, path: str) -> Sequence[FileInfo]:
     entries = await _asked(module, machine.fs.list(path), path)
     found = sorted((_info(posixpath.basename(one.path), one) for one in entries), key=lambda info: info.name)
     targets = await _targets(machine, path, [one.name for one in found if one.kind is FileKind.LINK])
-    return [dataclasses.replace(one, target=targets.get(one.name, "")) for one in found]
+    return [structs.replace(one, target=targets.get(one.name, "")) for one in found]
 
 
 async def _targets(machine: Any, path: str, names: Sequence[str]) -> dict[str, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import json
 import signal as signals
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from msgspec import structs
 
 from sandbox_console.backends.microsandbox import boot, labels, made, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
@@ -212,7 +213,7 @@ async def rename(module: Any, looker: Looker, ref: SandboxRef, name: str) -> Non
     if any(one.name == name and one.ref != ref for one in await looker.list()):
         raise Conflict(f"a sandbox called {name!r} is there already")
     if one := await asyncio.to_thread(looker.pending.get, ref.id):
-        await asyncio.to_thread(looker.pending.change, one, dataclasses.replace(one.spec, name=name))
+        await asyncio.to_thread(looker.pending.change, one, structs.replace(one.spec, name=name))
         return
     handle = await looker.handle(module, ref)
     if not translate.view(handle).managed:

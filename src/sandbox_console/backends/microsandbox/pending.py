@@ -10,16 +10,17 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sandbox_console.errors import BackendError, Conflict, ConsoleError
 from sandbox_console.model.spec import SandboxSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """One sandbox that waits for its first start. ``created_at`` is seconds since the epoch."""
 
     id: str

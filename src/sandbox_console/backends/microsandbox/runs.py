@@ -11,8 +11,9 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sandbox_console.backends.microsandbox.boot import last_boot, system_log
 from sandbox_console.backends.microsandbox.sdk import home
@@ -26,8 +27,7 @@ _REASONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """The newest boot. ``started_at`` is seconds since the epoch."""
 
     pid: int | None = None

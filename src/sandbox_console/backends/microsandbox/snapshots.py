@@ -8,12 +8,13 @@ network policy, and would give a restored one its default network.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import secrets as random
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+
+from msgspec import structs
 
 from sandbox_console.backends.microsandbox import labels, lifecycle, made, network, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
@@ -95,7 +96,7 @@ async def _restored(
     handle = await sdk.call(module, f"sandbox {new}", module.Sandbox.get(new))
     try:
         await sdk.call(module, f"sandbox {new}", handle.modify(labels=made.own_labels(identity, spec, secrets)))
-        await lifecycle.launch(module, machine, dataclasses.replace(spec, command=()) if full else spec, secrets)
+        await lifecycle.launch(module, machine, structs.replace(spec, command=()) if full else spec, secrets)
     except BaseException:
         with contextlib.suppress(ConsoleError):
             await lifecycle.remove(module, handle, force=True)
@@ -172,7 +173,7 @@ async def _snapshot(module: Any, one: Any) -> Snapshot:
 
 def _spec(kept: dict[str, str], name: str) -> SandboxSpec:
     try:
-        return dataclasses.replace(SandboxSpec.from_dict(json.loads(kept[labels.SPEC])), name=name)
+        return structs.replace(SandboxSpec.from_dict(json.loads(kept[labels.SPEC])), name=name)
     except (KeyError, ValueError, InvalidSpec) as error:
         raise Unsupported(
             "the snapshot was made by another tool, which did not note what the sandbox may reach",

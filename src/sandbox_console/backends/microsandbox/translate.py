@@ -6,11 +6,11 @@ from it, and of variables and secrets the names alone. No other module reads it.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct, structs
 
 from sandbox_console.backends.microsandbox import labels as own
 from sandbox_console.backends.microsandbox import main_process
@@ -34,8 +34,7 @@ _JOBS = {"starting": Status.STARTING, "running": Status.RUNNING, "failed": Statu
 Config = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """What may be known of a sandbox outside this module: no value of a variable or secret is in it."""
 
     id: str
@@ -133,7 +132,7 @@ def _status(seen: View, jobs: Sequence[Any], failed: Cause | None) -> tuple[Stat
 
 def _exit(seen: View, run: Run, job: Any | None) -> Exit | None:
     found = main_process.exit_of(job, dict(seen.labels)) if job is not None else Exit()
-    return dataclasses.replace(found, reason=run.why) if run.why and found.code is None else found
+    return structs.replace(found, reason=run.why) if run.why and found.code is None else found
 
 
 def _finished(seen: View, job: Any | None) -> float | None:
@@ -159,7 +158,7 @@ def _spec(labels: Mapping[str, str]) -> SandboxSpec | None:
         found = SandboxSpec.from_dict(json.loads(labels[own.SPEC]))
     except (KeyError, ValueError, AttributeError, TypeError, InvalidSpec):
         return None
-    return dataclasses.replace(found, name=labels.get(own.NAME, found.name))
+    return structs.replace(found, name=labels.get(own.NAME, found.name))
 
 
 def image(value: Any) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sandbox_console.backends import abilities
 from sandbox_console.errors import ConsoleError, NotFound

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable
 
 import pytest
+from msgspec import structs
 
 from sandbox_console.errors import Conflict, NotFound
 from sandbox_console.model.capability import Capability
@@ -139,7 +139,7 @@ class Lifecycle(Checks):
         ref = await rig.make()
         spec = (await rig.look(ref)).spec
         assert spec is not None
-        await rig.backend.update(await rig.permit("update"), ref, dataclasses.replace(spec, labels={"k": "v"}))
+        await rig.backend.update(await rig.permit("update"), ref, structs.replace(spec, labels={"k": "v"}))
         found = await rig.look(ref)
         assert (dict(found.labels), found.status) == ({"k": "v"}, Status.RUNNING)
 

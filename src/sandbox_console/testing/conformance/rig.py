@@ -8,11 +8,12 @@ import itertools
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sandbox_console.backends.base import Backend, Process, Secrets, Terminal
 from sandbox_console.errors import NotFound
@@ -28,8 +29,7 @@ WAIT_S = 60.0
 _numbers = itertools.count()
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """A backend under test: its column's ``label`` and a factory of specs whose command sleeps.
 
     ``posix_sh``: the image has a POSIX ``sh`` with the usual small programs. ``not_executable`` is a file in it.
@@ -55,8 +55,7 @@ class Profile:
     slow: str = ""
 
 
-@dataclass(slots=True)
-class Ran:
+class Ran(Struct):
     """How a command ended, and what it wrote."""
 
     code: int | None

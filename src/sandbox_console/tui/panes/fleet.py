@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import structs
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -112,7 +112,7 @@ class FleetList(Vertical):
     @on(FilterLine.Changed)
     def _filtered(self, event: FilterLine.Changed) -> None:
         event.stop()
-        self._want(dataclasses.replace(self.wanted, shown=event.shown), view=self.view_name)
+        self._want(structs.replace(self.wanted, shown=event.shown), view=self.view_name)
 
     @on(events.DescendantFocus, "#filter")
     @on(events.DescendantBlur, "#filter")
@@ -128,21 +128,21 @@ class FleetList(Vertical):
         shown = parse_filter(text)
         with self.prevent(FilterLine.Changed):
             self.filter_line.put(text)
-        self.wanted = dataclasses.replace(self.wanted, shown=shown)
+        self.wanted = structs.replace(self.wanted, shown=shown)
         self.view_name = ""
 
     def toggle_faults(self) -> None:
         """Only what is wrong, or everything."""
-        self._want(dataclasses.replace(self.wanted, faults=not self.wanted.faults))
+        self._want(structs.replace(self.wanted, faults=not self.wanted.faults))
 
     def toggle_managed(self) -> None:
         """Only what this console made, or everything."""
-        self._want(dataclasses.replace(self.wanted, managed=not self.wanted.managed))
+        self._want(structs.replace(self.wanted, managed=not self.wanted.managed))
 
     def set_group(self, by: str) -> None:
         """Group by a field, or by none."""
         self._folded = frozenset()
-        self._want(dataclasses.replace(self.wanted, group=by, folded=self._folded))
+        self._want(structs.replace(self.wanted, group=by, folded=self._folded))
 
     def next_group(self) -> None:
         """By backend, host, image, then by none."""
@@ -153,7 +153,7 @@ class FleetList(Vertical):
         """Close a group, or open it; the other of both where ``folded`` is None."""
         closed = key not in self._folded if folded is None else folded
         self._folded = self._folded | {key} if closed else self._folded - {key}
-        self._want(dataclasses.replace(self.wanted, folded=self._folded), view=self.view_name)
+        self._want(structs.replace(self.wanted, folded=self._folded), view=self.view_name)
 
     def set_sort(self, word: str) -> None:
         """Sort by a column, with ``-`` from the largest; by none for an empty text. Raises UsageError."""

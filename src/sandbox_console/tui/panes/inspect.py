@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+import msgspec
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -88,7 +88,7 @@ class InspectPane(Vertical):
             data = await self._service.inside.raw(sandbox.ref)
         except Unsupported as error:
             note = f"{error.message}. What the console knows stands here."
-            data = json.loads(json.dumps(dataclasses.asdict(sandbox), default=str))
+            data = msgspec.to_builtins(sandbox, enc_hook=str)
         except ConsoleError as error:
             note = f"✕ {error.message}"
         put_note(self, "#inspect-note", plain(note))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -129,12 +128,12 @@ def _asked(spec: SandboxSpec) -> dict[str, str]:
     """Every field that is asked for; an empty egress and unset limits say something too."""
     always = {"image", "cpus", "memory_mib", "egress"}
     found = {}
-    for item in dataclasses.fields(spec):
-        value = getattr(spec, item.name)
-        if item.name in ("name", "labels", "limits") or (not value and item.name not in always):
+    for name in spec.__struct_fields__:
+        value = getattr(spec, name)
+        if name in ("name", "labels", "limits") or (not value and name not in always):
             continue
-        empty = "deny all" if item.name == "egress" else DASH
-        found[item.name] = clean(shown_value(item.name, value)) if value else empty
+        empty = "deny all" if name == "egress" else DASH
+        found[name] = clean(shown_value(name, value)) if value else empty
     return found
 
 

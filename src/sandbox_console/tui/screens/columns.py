@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import ClassVar
 
+from msgspec import structs
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -123,7 +123,7 @@ class ColumnsScreen(ModalScreen[None]):
             self.notify("State and name are always there.")
             return
         changed = tuple(one for one in keys if one != key) if key in keys else (*keys, key)
-        self._set(dataclasses.replace(self.chosen, keys=changed))
+        self._set(structs.replace(self.chosen, keys=changed))
 
     def action_shift(self, step: int) -> None:
         """Put the column before or after its neighbour."""
@@ -133,7 +133,7 @@ class ColumnsScreen(ModalScreen[None]):
         at = keys.index(self._key)
         to = max(0, min(len(keys) - 1, at + step))
         keys.insert(to, keys.pop(at))
-        self._set(dataclasses.replace(self.chosen, keys=tuple(keys)))
+        self._set(structs.replace(self.chosen, keys=tuple(keys)))
 
     def action_size(self, step: int) -> None:
         """One cell more or less."""
@@ -141,12 +141,12 @@ class ColumnsScreen(ModalScreen[None]):
         column = BY_KEY[self._key]
         now = widths.get(column.key, column.max_width if step < 0 else column.min_width)
         widths[column.key] = min(MOST_WIDTH, max(LEAST_WIDTH, now + step))
-        self._set(dataclasses.replace(self.chosen, widths=tuple(widths.items())))
+        self._set(structs.replace(self.chosen, widths=tuple(widths.items())))
 
     def action_own(self) -> None:
         """As wide as its content, within reason."""
         left = tuple(pair for pair in self.chosen.widths if pair[0] != self._key)
-        self._set(dataclasses.replace(self.chosen, widths=left))
+        self._set(structs.replace(self.chosen, widths=left))
 
     def action_usual(self) -> None:
         """The columns as they are at first."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -29,8 +29,7 @@ PERIODS: tuple[tuple[str, float | None], ...] = (("once, 60 s", ONCE_S), ("1 hou
 _SHOWN = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What was agreed to: one action for each sandbox."""
 
     actions: tuple[tuple[EgressAction, Sandbox], ...]

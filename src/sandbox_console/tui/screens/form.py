@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
+from msgspec import structs
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -345,4 +345,4 @@ class FormScreen(Screen[None]):
 
 
 def _with_limits(spec: SandboxSpec, *, loose: bool) -> SandboxSpec:
-    return dataclasses.replace(spec, limits="best-effort" if loose else "strict")
+    return structs.replace(spec, limits="best-effort" if loose else "strict")

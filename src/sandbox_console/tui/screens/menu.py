@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec import Struct
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -19,8 +19,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.tui.widgets.table_layout import fit_cell
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One line of the menu. ``action`` is what choosing it gives; ``unfit`` is why it cannot be done.
 
     ``told`` is more about it, where it can be.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.segment import Segment
 
@@ -19,8 +19,7 @@ _PASTE_MARKS = re.compile(r"(?:\x1b\[|\x9b)20[01]~")
 _PASTE_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """Where the cursor is in the viewport, and how many cells it covers."""
 
     x: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from textual.content import Content
 from textual.widget import Widget
 
@@ -14,8 +14,7 @@ from sandbox_console.tui.words import DASH
 Samples = Sequence[float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """What a graph shows: ``floor`` is the least that its top stands for, ``words`` writes a value."""
 
     title: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
 from rich.ansi import AnsiDecoder
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -30,8 +30,7 @@ _LEVELS = {Level.TRACE: "quiet", Level.DEBUG: "quiet", Level.WARN: "warn", Level
 StyleOf = Callable[[str], Style]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A highlight rule: what it finds, and the name of the style that it gets."""
 
     pattern: Any

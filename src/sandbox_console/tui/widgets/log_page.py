@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -30,8 +30,7 @@ _KEPT = 1024
 COLOURS = 6
 
 
-@dataclass(slots=True)
-class Look:
+class Look(Struct):
     """How the reader wants lines drawn. ``names`` are the sources' where there are several, by their numbers."""
 
     timestamps: bool = False

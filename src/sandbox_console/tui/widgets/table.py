@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
+from msgspec import structs
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -298,7 +298,7 @@ class FleetTable(LineScroll, can_focus=True):
         """The column that is sorted by is the last to be left out."""
         if column.key != self.sort_column or column.priority == 0:
             return column
-        return dataclasses.replace(column, priority=1)
+        return structs.replace(column, priority=1)
 
     def render_line(self, y: int) -> Strip:
         if self._laid_out_for != self.scrollable_size.width:  # a scrollbar came or went, which posts no Resize

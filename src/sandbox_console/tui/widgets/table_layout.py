@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 GAP = 2
@@ -33,8 +33,7 @@ class Cell(NamedTuple):
         return self.text if len(self.text) <= width or not self.short else self.short
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column; widths are in cells.
 
     It is as wide as its content between ``min_width`` and ``max_width``. Where all do not fit, those of the highest
