@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 from sandbox_console.model.action import (
     Action,
@@ -23,6 +24,7 @@ from sandbox_console.model.action import (
     Update,
     ref_of,
 )
+from sandbox_console.model.spec import SandboxSpec
 
 CLI_VERBS = {
     "remove": "rm",
@@ -35,13 +37,38 @@ CLI_VERBS = {
 }
 """What the command line calls a verb, where it has another name there."""
 
+_OPTIONS = {
+    "image": "--image",
+    "cpus": "--cpus",
+    "memory_mib": "--memory",
+    "pids": "--pids",
+    "egress": "--egress",
+    "secrets": "--secret",
+    "workspace": "--workspace",
+    "labels": "--label",
+    "env": "--env",
+    "user": "--user",
+    "workdir": "--workdir",
+    "max_duration_s": "--max-duration",
+    "idle_timeout_s": "--idle-timeout",
+    "runtime": "--runtime",
+    "read_only_root": "--read-only-root",
+    "limits": "--limits",
+}
+_TABLES = {"labels", "env"}
+
 OPEN = {"rename": "NEW", "commit": "IMAGE", "fork": "NEW", "pull": "IMAGE", "snapshot": "SNAPSHOT", "restore": "NAME"}
 """What stands for a word that is not typed yet."""
 
 
-def command_line(action: Action) -> str:
-    """The same action as a command to type; values of env are left out."""
-    return shlex.join(["sandbox-console", *CLI_VERBS.get(action.verb, action.verb).split(), *_words(action)])
+def command_line(action: Action, before: SandboxSpec | None = None) -> str:
+    """The same action as a command to type; values of env are left out.
+
+    An update is told by what differs from ``before``; without it, by every field that its spec has.
+    """
+    verb = CLI_VERBS.get(action.verb, action.verb).split()
+    words = _update(action, before) if isinstance(action, Update) else _words(action)
+    return shlex.join(["sandbox-console", *verb, *words])
 
 
 def bulk_command(actions: Sequence[Action]) -> str:
@@ -58,11 +85,9 @@ def bulk_command(actions: Sequence[Action]) -> str:
 def _words(action: Action) -> list[str]:
     """What stands after the verb."""
     match action:
-        case Create(spec=spec, backend=backend):
-            words = [spec.name, "--image", spec.image, "--backend", backend, *_options(action)]
-            return words + (["--", *spec.command] if spec.command else [])
-        case Update(ref=ref, spec=spec):
-            return [str(ref), "--image", spec.image, *_options(action)]
+        case Create(spec=spec, backend=backend, host=host, start=start):
+            words = [spec.name, "--backend", f"{backend}/{host}", *([] if start else ["--no-start"])]
+            return words + _spec_words(spec.to_dict())
         case Remove(ref=ref, force=force):
             return [str(ref), *(["--force"] if force else [])]
         case Exec(ref=ref, argv=argv):
@@ -97,13 +122,43 @@ def _on_host(action: Action) -> list[str]:
     return [*words, "--backend", f"{action.backend}/{action.host}"]
 
 
-def _options(action: Create | Update) -> list[str]:
-    spec = action.spec
+def _update(action: Update, before: SandboxSpec | None) -> list[str]:
+    old, new = before.to_dict() if before else {}, action.spec.to_dict()
+    name = new.pop("name")
+    words = [str(action.ref), *(_option("--name", name) if before is not None and name != before.name else [])]
+    # The command line adds to a table, so one that lost a key begins anew.
+    shrunk = [field for field in _TABLES if old.get(field, {}).keys() - new.get(field, {}).keys()]
+    for field in [field for field in old if field != "name" and (field not in new or field in shrunk)]:
+        words += ["--unset", field]
+        old[field] = {}
+    changed = {field: value for field, value in new.items() if old.get(field) != value}
+    for field in _TABLES & changed.keys():
+        changed[field] = {key: value for key, value in new[field].items() if old.get(field, {}).get(key) != value}
+    return words + _spec_words(changed)
+
+
+def _spec_words(fields: dict[str, Any]) -> list[str]:
+    """Fields of a spec as options, the command last; a duration is in seconds."""
     words: list[str] = []
-    for option, value in (("--cpus", spec.cpus), ("--pids", spec.pids), ("--workspace", spec.workspace)):
-        words += [option, f"{value:g}" if isinstance(value, float) else str(value)] if value is not None else []
-    words += ["--memory", f"{spec.memory_mib}M"] if spec.memory_mib is not None else []
-    for option, values in (("--egress", spec.egress), ("--secret", spec.secrets)):
-        words += [word for value in values for word in (option, value)]
-    words += [word for key, value in spec.labels.items() for word in ("--label", f"{key}={value}")]
-    return words + [word for key in spec.env for word in ("--env", f"{key}=…")]
+    for field, option in _OPTIONS.items():
+        match fields.get(field):
+            case None:
+                continue
+            case True:
+                words.append(option)
+            case dict() as table:
+                pairs = (f"{key}={'…' if field == 'env' else value}" for key, value in table.items())
+                words += [word for pair in pairs for word in _option(option, pair)]
+            case list() as values:
+                words += [word for value in values for word in _option(option, value)]
+            case value:
+                words += _option(option, f"{value}M" if field == "memory_mib" else _plain(value))
+    return words + (["--", *fields["command"]] if "command" in fields else [])
+
+
+def _option(option: str, value: str) -> list[str]:
+    return [f"{option}={value}"] if value.startswith("-") else [option, value]
+
+
+def _plain(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

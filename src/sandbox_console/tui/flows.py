@@ -9,7 +9,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Attach, OpenShell
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import ascii_id, clean
-from sandbox_console.service import Ask, Consent, Console, attach, fixed_fields
+from sandbox_console.service import Ask, Consent, Console, attach, fixed_fields, spec_of
 from sandbox_console.tui.command_lines import command_line
 from sandbox_console.tui.messages import ConsentAsked, ShellAsked
 from sandbox_console.tui.offers import VERBS, Naming, accepted, must_type
@@ -149,7 +149,7 @@ def confirmation(
         f"{label} {shown_name(sandbox)}?",
         _body(sandbox, effect or (verb.effect if verb else ""), reason),
         label,
-        command=command_line(action),
+        command=command_line(action, spec_of(sandbox)),
         danger=(verb is not None and verb.danger) or effect == ANEW,
         accepts=(lambda text: accepted(text, sandbox)) if typed else None,
         to_type=short,

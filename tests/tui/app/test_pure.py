@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import fleet, sandbox
 
-from sandbox_console.model.action import Kill, Remove, Update
+from sandbox_console.cli.parser import parse as parse_words
+from sandbox_console.cli.specs import from_args, without
+from sandbox_console.model.action import Create, Kill, Remove, Update
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.tui import words
@@ -65,9 +70,40 @@ def test_the_command_line_of_an_action():
     one = fleet()[0]
     assert command_line(Kill(one.ref)) == "sandbox-console kill fake/local/aaaaaaaaaaaa"
     assert command_line(Remove(one.ref, force=True)) == "sandbox-console rm fake/local/aaaaaaaaaaaa --force"
-    line = command_line(Update(one.ref, SandboxSpec("agent", image="x", env={"KEY": "value"}, memory_mib=64)))
-    assert "value" not in line
-    assert "--memory 64M" in line
+    assert "secret" not in command_line(Update(one.ref, SandboxSpec("agent", image="x", env={"KEY": "secret"})))
+
+
+FULL = SandboxSpec(
+    "web", image="python:3.12", command=("sh", "-c", "echo 'a b'"), cpus=0.5, memory_mib=1536, pids=9, egress=("acme.org",),
+    secrets=("TOKEN", "KEY"), workspace="/tmp/w", labels={"k": "v=w", "-l": ""}, user="app", workdir="/srv", runtime="runc",
+    max_duration_s=90.5, idle_timeout_s=3600.0, read_only_root=True, limits="best-effort",
+)  # fmt: skip
+
+
+def test_the_command_line_of_create_makes_the_same():
+    words = shlex.split(command_line(Create(FULL, "docker", "far", start=False)))[1:]
+    args = parse_words(words)
+    assert (args.verb, args.backend, args.no_start) == ("create", "docker/far", True)
+    assert from_args(args, {"name": args.name}) == FULL
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (FULL, structs.replace(FULL, name="-new")),
+        (FULL, SandboxSpec("web", image="python:3.12")),
+        (SandboxSpec("web"), FULL),
+        (FULL, structs.replace(FULL, labels={"k": "x", "m": "n"}, egress=(), cpus=2.0, command=("-x", "--", "y"))),
+        (FULL, structs.replace(FULL, labels={**FULL.labels, "m": "n"})),
+    ],
+)
+def test_the_command_line_of_update_leads_from_one_spec_to_the_other(before, after):
+    words = shlex.split(command_line(Update(fleet()[0].ref, after), before))[1:]
+    args = parse_words(words)
+    changed = from_args(args, without(before.to_dict(), args.unset))
+    assert structs.replace(changed, name=args.rename if args.rename is not None else before.name) == after
+    unchanged = {field for field in before.to_dict() if getattr(before, field) == getattr(after, field)} - {"name"}
+    assert not unchanged & {field for field in ("image", "user", "runtime") if f"--{field}" in words}
 
 
 def test_how_values_read():
