@@ -157,13 +157,26 @@ def _egress(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell
     denial = state.denied.get(sandbox.ref)
     if denial is None:
         return text, "dim"
+    return _denied(denial, text, now), "warn"
+
+
+def _denied(denial: Denial, allowed: str, now: float) -> Cell:
+    """The denials stand first, so that no width cuts their sign off."""
+    sign = f"✕{denial.count}"
+    short = f"{sign} {allowed}"
+    least = BY_KEY["egress"].min_width
     return Cell(
-        f"{text} {_denial(denial, now)}", f"{text} ✕{denial.count}" if count < 2 else f"✕{denial.count}"
-    ), "warn"
+        f"{sign} {clean(denial.host, cap=60)} {span(now - denial.at)}, {allowed}",
+        short if len(short) <= least else sign,
+    )
 
 
-def _denial(denial: Denial, now: float) -> str:
-    return f"✕{denial.count} {clean(denial.host, cap=60)} {span(now - denial.at)}"
+def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str, str]:
+    """Of one that runs well the last denial: narrow screens have no column of egress."""
+    words, denial = why(sandbox), state.denied.get(sandbox.ref)
+    if words or denial is None:
+        return words, why_style(sandbox)
+    return f"✕{denial.count} denied {span(now - denial.at)} ago: {clean(denial.host, cap=60)}", "warn"
 
 
 def _age(sandbox: Sandbox, _: FleetState, now: float) -> tuple[str, str]:
@@ -205,7 +218,7 @@ LOOKS: dict[str, Look] = {
     "secrets": _secrets,
     "restarts": _restarts,
     "age": _age,
-    "exit": lambda sandbox, *_: (why(sandbox), why_style(sandbox)),
+    "exit": _why,
     "labels": _labels,
     "id": lambda sandbox, *_: (short_id(sandbox), "dim"),
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from tests.tui.app.scene import NOW, NS, fleet, ref, sandbox, screen_text, until
 from textual.widgets import Button, Input, OptionList
 
-from sandbox_console.errors import BackendError
+from sandbox_console.errors import BackendError, BackendUnreachable
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.log import LogRecord, Stream
@@ -539,3 +540,34 @@ async def test_logs_come_back_with_their_backend(run_app, fake, monkeypatch):
 
 def logs_of(app):
     return app.main.query_one("#logs", LogsPane)
+
+
+@pytest.mark.parametrize(
+    ("id_", "fault", "words"),
+    [
+        ("aaaaaaaaaaaa", None, "FOLLOWING [9/9]"),
+        ("cccccccccccc", None, "NOT RUNNING: exited [0/0]"),
+        ("bbbbbbbbbbbb", BackendError("no such log"), "REFUSED: no such log [0/0]"),
+        ("bbbbbbbbbbbb", BackendUnreachable("no answer"), "WAITING for its backend [0/0]"),
+    ],
+)
+async def test_the_log_says_follows_only_where_it_does(run_app, fake, id_, fault, words):
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: "FOLLOWING [9/9]" in screen_text(app))
+        if fault:
+            fake.faults.verbs["logs"] = fault
+        await select(app, pilot, id_)
+        await until(pilot, lambda: words in screen_text(app))
+
+
+async def test_the_log_of_a_sandbox_that_ends_and_starts_again_says_so(run_app, fake):
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: "FOLLOWING [9/9]" in screen_text(app))
+        one = fake.sandboxes["aaaaaaaaaaaa"]
+        await fake._put(structs.replace(one, status=Status.EXITED))
+        await pilot.press("l", "g")
+        await until(pilot, lambda: "NOT RUNNING: exited" in screen_text(app) and "PAUSED" not in screen_text(app))
+        await fake._put(structs.replace(one, started_at=NOW))
+        await until(pilot, lambda: "PAUSED" in screen_text(app))
+        await pilot.press("G")
+        await until(pilot, lambda: "FOLLOWING [9/9]" in screen_text(app))

@@ -6,10 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from sandbox_console.errors import BackendUnreachable, ConsoleError
 from sandbox_console.logs.store import STDERR, STDOUT, LineStore
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 
 RETRY_S = 2.0
@@ -22,15 +25,35 @@ Sink = Callable[[Sequence[LogItem]], None]
 Note = Callable[[str], None]
 
 
+class Stand(Struct, frozen=True):
+    """How a stream stands, in words; ``open`` while more may come of it."""
+
+    words: str = "FOLLOWING"
+    open: bool = True
+
+
+FOLLOWED = Stand()
+ASKED = Stand("ASKING its backend", open=False)
+WAITS = Stand("WAITING for its backend", open=False)
+ENDED = Stand("ENDED by its backend", open=False)
+
+
 class Feed:
     """Passes what a sandbox writes to ``sink``; remembers how far each stream was read."""
 
     def __init__(self, console: Console, sandbox: Sandbox, sink: Sink, note: Note) -> None:
         self.sandbox = sandbox
         self.read_to: dict[Stream, int] = {}
+        self._stand = ASKED
         self._console = console
         self._sink = sink
         self._note = note
+
+    @property
+    def stand(self) -> Stand:
+        """How its stream stands; one that ended with its sandbox says so."""
+        status = self.sandbox.status
+        return Stand(f"NOT RUNNING: {status}", open=False) if self._stand is ENDED and not status.live else self._stand
 
     def resume(self, read_to: dict[Stream, int]) -> None:
         """Go on behind what was read before."""
@@ -43,20 +66,30 @@ class Feed:
             self.read_to[stream] = min(self.read_to.get(stream, at_ns), at_ns - 1)
 
     async def follow(self, tail: int) -> bool:
-        """Follow until its end; whether it ended well. A backend that is down is asked until it answers."""
+        """Follow until its end; whether it ended well. A backend that is down is asked until it answers.
+
+        Each change of ``stand`` is followed by a note, which may be empty.
+        """
         while True:
             try:
                 await self._console.inspect(
                     self.sandbox.ref
                 )  # a backend that is back says so before its sandbox writes
-                self._note("")
+                self._now(FOLLOWED)
                 await self._once(tail)
+                self._now(ENDED)
                 return True
             except ConsoleError as error:
-                self._note(f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
-                if not isinstance(error, BackendUnreachable):
+                waits = isinstance(error, BackendUnreachable)
+                stand = WAITS if waits else Stand(f"REFUSED: {clean(error.message, cap=60)}", open=False)
+                self._now(stand, f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
+                if not waits:
                     return False
             await asyncio.sleep(RETRY_S)
+
+    def _now(self, stand: Stand, note: str = "") -> None:
+        self._stand = stand
+        self._note(note)
 
     async def _once(self, tail: int) -> None:
         before = dict(self.read_to)

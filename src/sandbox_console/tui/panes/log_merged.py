@@ -10,7 +10,7 @@ from sandbox_console.logs.merge import Merger
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
-from sandbox_console.tui.panes.log_feed import Feed
+from sandbox_console.tui.panes.log_feed import FOLLOWED, Feed, Stand
 from sandbox_console.tui.widgets.log_view import LogView
 from sandbox_console.tui.words import shown_name
 
@@ -48,6 +48,14 @@ class Merged:
             self._tell()
 
         return Feed(console, sandbox, sink, note)
+
+    @property
+    def stand(self) -> Stand:
+        """How many of the streams more may come of."""
+        still = sum(feed.stand.open for feed in self._feeds)
+        if still == len(self._feeds):
+            return FOLLOWED
+        return Stand(f"FOLLOWING {still} of {len(self._feeds)}" if still else "ENDED: none is followed", bool(still))
 
     async def follow(self) -> None:
         """Follow all until cancelled."""

@@ -21,7 +21,7 @@ from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Config, Console
-from sandbox_console.tui.panes.log_feed import Feed, older
+from sandbox_console.tui.panes.log_feed import FOLLOWED, Feed, Stand, older
 from sandbox_console.tui.panes.log_gone import GoneScreen, gone_logs
 from sandbox_console.tui.panes.log_merged import Merged
 from sandbox_console.tui.safety import plain
@@ -79,6 +79,9 @@ class LogsPane(Vertical):
         before, was_active = self._sandbox, self._active
         self._sandbox, self._active = sandbox, active
         changed = (before.ref if before else None) != (sandbox.ref if sandbox else None)
+        if self._feed is not None and sandbox is not None and not changed:
+            self._feed.sandbox = sandbox
+            self._tell_stand()
         if changed and before is not None:
             self._leave(before)
         if sandbox is None or not active:
@@ -128,7 +131,6 @@ class LogsPane(Vertical):
         if self._merged is not None:
             self._worker = self.run_worker(self._merged.follow, group="logs")
         elif self._feed is not None and self._sandbox is not None and self._gone is None:
-            self._feed.sandbox = self._sandbox
             self._worker = self.run_worker(partial(self._follow, self._feed), group="logs")
 
     async def _follow(self, feed: Feed) -> None:
@@ -147,6 +149,15 @@ class LogsPane(Vertical):
     def _note(self, text: str) -> None:
         self._noted = text
         put_note(self, "#log-note", plain(text))
+        self._tell_stand()
+
+    def _tell_stand(self) -> None:
+        if self._gone is not None:
+            stand = Stand("GONE", open=False)
+        else:
+            stream = self._merged or self._feed
+            stand = FOLLOWED if stream is None else stream.stand
+        self.view.note_stream(stand.words, open=stand.open)
 
     # --- several
 

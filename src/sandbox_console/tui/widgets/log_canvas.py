@@ -22,7 +22,7 @@ TICK_S = 0.05
 SCAN_S = 0.01
 STATUS_ROWS = 1
 _PARTS = (
-    *("status", "following", "paused", "prefix", "gap", "mark", "key"),
+    *("status", "following", "paused", "over", "prefix", "gap", "mark", "key"),
     *("error", "fatal", "warn", "quiet", "info", "ok", "accent"),
 )
 
@@ -35,6 +35,7 @@ class LogCanvas(LineScroll):
     LogCanvas > .log--status { background: $panel; color: $text-muted; }
     LogCanvas > .log--following { color: $text-success; text-style: bold; }
     LogCanvas > .log--paused { color: $text-warning; text-style: bold; }
+    LogCanvas > .log--over { color: $text; text-style: bold; }
     LogCanvas > .log--error { color: $text-error; }
     LogCanvas > .log--fatal { color: $text-error; text-style: bold reverse; }
     LogCanvas > .log--warn { color: $text-warning; }
@@ -69,6 +70,7 @@ class LogCanvas(LineScroll):
         self.lines = ShownLines(LineStore(cap_bytes))
         self.look = Look(rules=rules)
         self.follow = True
+        self._stream, self._open = "FOLLOWING", True
         self.older = ""
         self._page = LogPage(self.lines, self.look)
         self._match: int | None = None
@@ -118,6 +120,12 @@ class LogCanvas(LineScroll):
         self.older = ""
         store.holding = not self.follow
         self._look_anew()
+
+    def note_stream(self, words: str, *, open: bool) -> None:
+        """How the stream that fills it stands: the last row tells that, and of a pause only while it is ``open``."""
+        if (words, open) != (self._stream, self._open):
+            self._stream, self._open = words, open
+            self.refresh()
 
     def clear(self) -> None:
         """Forget all lines; the filter and the search stay."""
@@ -265,7 +273,8 @@ class LogCanvas(LineScroll):
         last = self.shown if self.follow else min(self._top + self._height, self.shown)
         base = self.get_component_rich_style("log--status")
         found = status_segments(
-            self.lines, follow=self.follow, last=last, match=self._match, older=self.older,
+            self.lines, stream=self._stream, is_open=self._open, follow=self.follow, last=last, match=self._match,
+            older=self.older,
             style_of=lambda name: base if name == "status" else self._part(name),
         )  # fmt: skip
         return Strip(found).adjust_cell_length(self.scrollable_size.width, base)

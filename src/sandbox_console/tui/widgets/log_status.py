@@ -11,11 +11,21 @@ from sandbox_console.tui.words import size
 
 
 def status_segments(
-    lines: ShownLines, *, follow: bool, last: int, match: int | None, older: str, style_of: StyleOf
+    lines: ShownLines,
+    *,
+    stream: str,
+    is_open: bool,
+    follow: bool,
+    last: int,
+    match: int | None,
+    older: str,
+    style_of: StyleOf,
 ) -> list[Segment]:
-    """``FOLLOWING [n/shown]`` and what else a reader must know, the most important first."""
+    """``FOLLOWING [n/shown]``, or how else the stream stands; what else a reader must know follows."""
     base: Style = style_of("status")
-    word, style = ("FOLLOWING", "following") if follow else ("PAUSED", "paused")
+    word, style = (stream, "following") if follow else ("PAUSED", "paused")
+    if not is_open:
+        word, style = stream, "over"
     store = lines.store
     parts = [f" [{last:,}/{lines.shown:,}]"]
     if (share := lines.looked_through) < 1:
