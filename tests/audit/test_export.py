@@ -6,14 +6,16 @@ import csv
 import hashlib
 import io
 import json
+import random
 
 import pytest
 from jsonschema import Draft202012Validator
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 from tests.audit.conftest import act
 
-from sandbox_console.audit import export, ocsf, stats
+from sandbox_console.audit import cells, export, ocsf, stats
 from sandbox_console.audit.journal import Journal
+from sandbox_console.audit.rows import told as told_by
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditSelection, Outcome
 
@@ -91,6 +93,52 @@ def test_an_events_line_is_what_its_fields_say(body):
             )
     if body == BODIES[1]:
         assert line == 2 * (json.dumps(ocsf.event(row), separators=(",", ":")) + "\n"), "byte by byte, as it is written"
+
+
+PIECES = ("=cmd|x", "+1", "-2", "@SUM", "\t", "\r", "\n", "\r\n", '"', '""', ",", "'", "\0", " ", "é", "\u2028", "\U0001f600",
+          '{"a":"b"}', "{}", "{", "x" * 5000)  # fmt: skip
+
+
+def hostile(chance):
+    def text():
+        return "".join(chance.choices(PIECES, k=chance.choice([0, 1, 1, 2, 5])))
+
+    body = chance.choice([text(), "{}", json.dumps({text(): [text(), 1.5, None]}), '{"a":"' + text() + '"}'])
+    return (chance.randint(1, 2**62), chance.randint(0, 2**62), text(), chance.choice([None, 7]), *(text() for _ in range(7)),
+            chance.choice([None, 0, 5]), body, chance.randbytes(32), b"")  # fmt: skip
+
+
+def plainly(rows):
+    """As the csv module writes them."""
+    held = io.StringIO(newline="")
+    for row in rows:
+        csv.writer(held).writerow(
+            "'" + one
+            if isinstance(one, str) and one[:1] and one[0] in "=+-@\t\r"
+            else one.hex()
+            if isinstance(one, bytes)
+            else one
+            for one in row
+        )
+    return held.getvalue().encode()
+
+
+def test_lines_and_cells_say_what_stands_in_the_row_whatever_it_is():
+    chance = random.Random(5)
+    for size in (0, 1, 2, *(30,) * 60):
+        rows = [hostile(chance) for _ in range(size)]
+        if size == 2:  # types that only a hand on the file gives
+            rows[0] = ("=1+1", 1.5, b"=x", "=2", *rows[0][4:11], "=3", b"\xff", "=4", None)
+        assert cells.lines(rows) == plainly(rows)
+        lines = export._jsonl(rows).decode().split("\n")[:-1]
+        assert len(lines) == size
+        for row, line in zip(rows, lines, strict=True):
+            told = json.loads(line)
+            shown = [one.hex() if isinstance(one, bytes) else one for one in row]
+            if told["body"] != shown[12]:
+                shown[12] = told_by(shown[12])
+            assert list(told.values()) == shown
+        assert len(ocsf.lines(rows).splitlines()) == size
 
 
 async def test_no_cell_begins_a_formula(log):

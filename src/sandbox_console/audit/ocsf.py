@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 import sandbox_console
+from sandbox_console.audit import rows, schema
+from sandbox_console.audit.memo import Memo
 
 VERSION = "1.8.0"
 _CLASS, _CATEGORY = 6003, 6
@@ -29,15 +31,20 @@ _SEVERITY = {"denied": _MEDIUM, "unknown": _MEDIUM, "failed": _LOW, "timed_out":
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes an encoder for each call
 
 
-def lines(rows: Sequence[Sequence[Any]]) -> bytes:
+def lines(block: Sequence[Sequence[Any]]) -> bytes:
     """A JSON line for each row, as `event` has it, in a third of the time that it takes."""
-    return "\n".join([*map(_line, rows), ""]).encode()
+    quoted = Memo(_quote)
+    try:
+        made = [_line(row, quoted) for row in block]
+    except (TypeError, ValueError, AttributeError):  # a column has a type that only an edit gives it
+        made = [_encode(event(_typed(row))) for row in block]
+    return "\n".join([*made, ""]).encode()
 
 
 def event(row: Sequence[Any]) -> dict[str, Any]:
     """One row as an event; what OCSF has no place for, the chain among it, is in ``unmapped``."""
     seq, ts_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur_us, body, prev, digest = row
-    told = _body(body)
+    told = rows.told(body)
     activity = _ACTIVITY.get(action, _OTHER)
     status = _STATUS.get(outcome, _FAILURE)
     made: dict[str, Any] = {
@@ -84,7 +91,7 @@ class _Told(msgspec.Struct):
 _told = msgspec.json.Decoder(_Told).decode
 
 
-def _line(row: Sequence[Any]) -> str:
+def _line(row: Sequence[Any], quoted: Memo) -> str:
     """An event as JSON. What is the same in all events of a class is encoded once, and the body is copied."""
     seq, ts_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur_us, body, prev, digest = row
     try:
@@ -93,12 +100,12 @@ def _line(row: Sequence[Any]) -> str:
         return _encode(event(row))
     if not (body.isascii() and body.isprintable()):  # as the journal writes it; an edited one may even break the line
         return _encode(event(row))
-    where = _WHERE % (_quote(target), _quote(backend)) if target else ""
+    where = _WHERE % (quoted[target], quoted[backend]) if target else ""
     took = "" if dur_us is None else f',"duration":{dur_us // 1000}'
     message = f',"message":{_quote(told.error)}' if told.error else ""
     return _template(kind, action, outcome) % (
-        ts_ns // 1_000_000, _quote(actor), _quote(session), _quote(request or str(seq)),
-        _quote(told.origin.host or "unknown"), where, seq, "null" if ref is None else int(ref), body, prev.hex(),
+        ts_ns // 1_000_000, quoted[actor], quoted[session], quoted[request or str(seq)],
+        quoted[told.origin.host or "unknown"], where, seq, "null" if ref is None else int(ref), body, prev.hex(),
         digest.hex(), took, message,
     )  # fmt: skip
 
@@ -125,17 +132,22 @@ def _template(kind: str, action: str, outcome: str) -> str:
     return made
 
 
+def _typed(row: Sequence[Any]) -> list[Any]:
+    """The row with something of the right type in every column; what was another is told in its body."""
+    like = (0, 0, "", None, "", "", "", "", "", "", "", None, "", b"", b"")
+    fits = [
+        type(value) is type(one) or (one is None and type(value) is int) for value, one in zip(row, like, strict=True)
+    ]
+    odd = {name: repr(value) for name, value, fit in zip(schema.COLUMNS, row, fits, strict=True) if not fit}
+    typed = [value if fit else one for value, one, fit in zip(row, like, fits, strict=True)]
+    if odd:
+        typed[12] = json.dumps({"damaged": odd, "body": str(row[12])})
+    return typed
+
+
 def _host(origin: Any) -> str:
     return str((origin.get("host") if isinstance(origin, dict) else None) or "unknown")
 
 
 def _version() -> str:
     return sandbox_console.__version__
-
-
-def _body(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {"damaged": text}
-    return found if isinstance(found, dict) else {"damaged": text}

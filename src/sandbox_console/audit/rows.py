@@ -76,3 +76,12 @@ def head(connection: sqlite3.Connection) -> Place:
 def canonical(body: Mapping[str, Any]) -> str:
     """The body as it is hashed and stored: ASCII JSON, keys sorted, no spaces."""
     return json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+
+
+def told(body: str) -> dict[str, Any]:
+    """The body as data; one that was edited into something else is shown as it is: verify() finds it."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"damaged": body}

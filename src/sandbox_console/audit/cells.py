@@ -1,0 +1,65 @@
+"""Rows as CSV (RFC 4180) whose cells no spreadsheet takes for a formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sandbox_console.audit import schema
+from sandbox_console.audit.memo import Memo
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula."""
+
+_QUOTED = re.compile('[,"\r\n]')
+_hex = bytes.hex
+_header = ",".join(schema.COLUMNS) + "\r\n"
+
+Row = Sequence[Any]
+
+
+def header() -> bytes:
+    """The columns' names."""
+    return _header.encode()
+
+
+def lines(rows: Sequence[Row]) -> bytes:
+    """The rows; the bytes that the csv module makes of them, in a quarter of its time."""
+    try:
+        made = _lines(rows)
+    except (TypeError, ValueError, AttributeError):  # a column has a type that only an edit gives it
+        made = _any_lines(rows)
+    return made.encode("utf-8", "replace")
+
+
+def _lines(rows: Sequence[Row]) -> str:
+    cell = Memo(_cell)
+    made: list[str] = []
+    for seq, ts, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, prev, digest in rows:
+        told = '"' + body.replace('"', '""') + '"' if body.startswith('{"') else cell[body]
+        belongs, took = "" if ref is None else f"{ref:d}", "" if dur is None else f"{dur:d}"
+        made.append(
+            f"{seq:d},{ts:d},{cell[kind]},{belongs},{cell[actor]},{cell[session]},{cell[request]},{cell[action]},"
+            f"{cell[backend]},{cell[target]},{cell[outcome]},{took},{told},{_hex(prev)},{_hex(digest)}\r\n"
+        )
+    return "".join(made)
+
+
+def _cell(text: str) -> str:
+    safe = "'" + text if text.startswith(_FORMULA) else text
+    return '"' + safe.replace('"', '""') + '"' if _QUOTED.search(safe) else safe
+
+
+def _any_lines(rows: Sequence[Row]) -> str:
+    held = io.StringIO(newline="")
+    csv.writer(held).writerows([_any_cell(value) for value in row] for row in rows)
+    return held.getvalue()
+
+
+def _any_cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return "'" + value if value.startswith(_FORMULA) else value
+    return value.hex() if isinstance(value, bytes) else value
