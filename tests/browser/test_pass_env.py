@@ -16,6 +16,7 @@ from tests.support.require import requires
 
 from sandbox_console.errors import UsageError
 from sandbox_console.web import ServeOptions
+from sandbox_console.web.environment import app_environment
 
 pytestmark = requires("bubblewrap")
 
@@ -96,6 +97,12 @@ async def test_one_that_is_not_is_unknown_there(home: Path) -> None:
 def test_a_name_that_cannot_be_passed_is_told(name: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         ServeOptions(pass_env=(name,)).check()
+
+
+def test_a_session_looks_for_microvms_where_its_server_does() -> None:
+    found = app_environment(80, 24, "browser:a@b", environment={"MSB_HOME": "/srv/msb", "MSB_API_KEY": SECRET})
+    assert found["MSB_HOME"] == "/srv/msb"
+    assert SECRET not in found.values()
 
 
 async def test_modules_of_the_folder_one_is_in_are_not_imported(home: Path, tmp_path: Path) -> None:
