@@ -12,8 +12,8 @@ from pathlib import Path
 from sandbox_console.service import TuiOptions
 from sandbox_console.tui import keymap, scopes
 from sandbox_console.tui.bulk import AT_ONCE, Fate
+from sandbox_console.tui.keynames import short_key
 from sandbox_console.tui.panes.log_merged import MOST
-from sandbox_console.tui.screens.menu import short_key
 from sandbox_console.tui.themes import THEMES
 
 PAGE = Path(__file__).parents[2] / "docs" / "keys.md"

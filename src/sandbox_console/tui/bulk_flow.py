@@ -12,6 +12,7 @@ from textual.css.query import NoMatches
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
 from sandbox_console.tui.bulk import BulkRun, Fate, plan, summary
+from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.messages import BulkAsked
 from sandbox_console.tui.offers import Verb
 from sandbox_console.tui.screens.bulk import BulkConfirm, BulkScreen, many
@@ -49,7 +50,8 @@ class BulkFlow:
     def show(self) -> None:
         """The page of the last run."""
         if not self.runs:
-            self._app.notify("Nothing was done to several sandboxes yet: Space marks.")
+            marks = hint(self._app, "mark", "marks")
+            self._app.notify(": ".join(filter(None, ("Nothing was done to several sandboxes yet", marks))) + ".")
             return
         self._app.push_screen(BulkScreen(self.runs[-1], self._console, self._ask_again))
 
@@ -66,7 +68,8 @@ class BulkFlow:
         if not shown:
             good = not run.with_fate(Fate.FAILED, Fate.DENIED, Fate.UNSUPPORTED, Fate.UNKNOWN)
             severity = "information" if good else "warning"
-            self._app.notify(f"{summary(run)}. J shows each.", title=f"{run.verb.name} {many(len(run.items))}",
+            each = hint(self._app, "bulk-results", "shows each.")
+            self._app.notify(f"{summary(run)}. {each}".rstrip(), title=f"{run.verb.name} {many(len(run.items))}",
                              severity=severity, timeout=None if good else 15)  # type: ignore[arg-type] # fmt: skip
 
     def leaving(self) -> list[str]:

@@ -10,9 +10,9 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from sandbox_console.tui.choices import choices
 from sandbox_console.tui.keymap import bindings
+from sandbox_console.tui.keynames import short_key
 from sandbox_console.tui.offers import NAMINGS, VERBS
 from sandbox_console.tui.safety import escaped, plain
-from sandbox_console.tui.screens.menu import short_key
 from sandbox_console.tui.themes import THEMES
 from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.words import shown_name

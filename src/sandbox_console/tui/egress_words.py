@@ -62,8 +62,11 @@ def at(when: float, now: float) -> str:
     return f"{local:%H:%M:%S}" if abs(now - when) < _DAY_S else f"{local:%m-%d %H:%M:%S}"
 
 
-def rules_lines(rules: Sequence[EgressRule], now: float) -> list[tuple[str, str]]:
-    """The rules in force, live ones first, each with the time that is left; more than fit are counted."""
+def rules_lines(rules: Sequence[EgressRule], now: float, shows_all: str = "") -> list[tuple[str, str]]:
+    """The rules in force, live ones first, each with the time that is left; more than fit are counted.
+
+    ``shows_all`` is the hint of what shows them.
+    """
     if not rules:
         return [("No rule allows anything.", "$text-warning")]
     ordered = sorted(rules, key=lambda rule: (rule.source == "spec", rule.effect is Effect.ALLOW))
@@ -71,7 +74,8 @@ def rules_lines(rules: Sequence[EgressRule], now: float) -> list[tuple[str, str]
     for rule in ordered[:RULES_SHOWN]:
         parts += [*_rule_line(rule, now), ("\n", "")]
     if len(ordered) > RULES_SHOWN:
-        parts += [(f"and {len(ordered) - RULES_SHOWN} more: Ctrl+E shows all", "$dim"), ("\n", "")]
+        how = f": {shows_all}" if shows_all else ""
+        parts += [(f"and {len(ordered) - RULES_SHOWN} more{how}", "$dim"), ("\n", "")]
     return parts[:-1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from msgspec import Struct
 from textual.binding import Binding
@@ -12,6 +13,7 @@ from textual.keys import Keys, _character_to_key
 from sandbox_console.errors import ConfigError
 from sandbox_console.service import TuiOptions
 from sandbox_console.tui import scopes
+from sandbox_console.tui.keynames import long_key
 from sandbox_console.tui.keys import MAIN_KEYS
 from sandbox_console.tui.near import nearest
 from sandbox_console.tui.widgets.marked import MarkedTable
@@ -38,16 +40,37 @@ class Keymap(Struct, frozen=True):
     keys: Mapping[str, tuple[str, ...]]
     changed: Mapping[str, str]
 
-    def first(self, action: str, usual: str = "") -> str:
-        """The key that menus name; empty where the action has none, ``usual`` for one that is not here."""
-        found = self.keys.get(action, (usual,))
+    def first(self, action: str) -> str:
+        """The key that menus name; empty where the action has none."""
+        found = self.keys.get(action)
+        if found is None and action:
+            return _usual(action)
         return found[0] if found else ""
 
 
-def key_of(node: DOMNode, action: str, usual: str) -> str:
-    """The key of an action inside a tab or a page, for a text that names it."""
-    keymap = getattr(node.app, "keymap", None)
-    return keymap.first(action, usual) if isinstance(keymap, Keymap) else usual
+@cache
+def _usual(action: str) -> str:
+    """The first key that an action has by default."""
+    scope = scopes.scope_of(action)
+    known = scopes.named(scope) if scope else bindings()
+    return next((one.key.split(",")[0] for one in known if one.id == action), "")
+
+
+def key_of(node: DOMNode | None, action: str) -> str:
+    """The key of an action as a text names it, ``Ctrl+E``; empty where it has none. Without a node the default."""
+    keymap = getattr(node.app, "keymap", None) if node is not None else None
+    return long_key(keymap.first(action) if isinstance(keymap, Keymap) else _usual(action))
+
+
+def hint(node: DOMNode | None, action: str, words: str) -> str:
+    """``KEY words``; empty where no key does it, so that a text never names one that does something else."""
+    key = key_of(node, action)
+    return f"{key} {words}" if key else ""
+
+
+def hints(node: DOMNode | None, *pairs: tuple[str, str]) -> str:
+    """A hint for each action and its words, side by side."""
+    return "  ".join(filter(None, (hint(node, action, words) for action, words in pairs)))
 
 
 def bindings() -> Iterator[Binding]:

@@ -56,13 +56,14 @@ class History:
         self.totals.append(total(state))
 
 
-def state_words(state: FleetState, width: int) -> Content:
-    """How many are in each state, with bars."""
+def state_words(state: FleetState, width: int, makes: str = "") -> Content:
+    """How many are in each state, with bars; ``makes`` is the key that makes one."""
     found = Counter(one.status for one in state.sandboxes.values())
     everything = len(state.sandboxes)
     parts: list[Part] = [("States", "bold"), (f"  {everything} sandboxes\n", "$dim")]
     if not everything:
-        words = "Waiting for the backends …" if state.connecting else "There are none. Press n on the list to make one."
+        none = f"There are none. Press {makes} on the list to make one." if makes else "There are none."
+        words = "Waiting for the backends …" if state.connecting else none
         return Content.assemble(*parts, (words, "$dim"))
     room = max(1, min(_BAR, width - 22))
     for status, (glyph, style) in STATUS.items():

@@ -14,10 +14,11 @@ from sandbox_console.service import TuiOptions
 from sandbox_console.service.config import Config
 from sandbox_console.tui import keymap, scopes
 from sandbox_console.tui.commands import ConsoleCommands
+from sandbox_console.tui.keynames import short_key
 from sandbox_console.tui.keys import MAIN_KEYS
 from sandbox_console.tui.panes.logs import LogsPane
 from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.menu import MenuScreen, short_key
+from sandbox_console.tui.screens.menu import MenuScreen
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.widgets.log_view import LogView
 

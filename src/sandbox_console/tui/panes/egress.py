@@ -20,6 +20,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console, Feed, HostSeen, has_gateway
 from sandbox_console.tui.egress_hosts import HOST_KEYS, HostActions
 from sandbox_console.tui.egress_words import COLUMNS, host_row, rules_lines
+from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put, put_note
@@ -138,7 +139,7 @@ class EgressPane(HostActions, Vertical):
         for table in self.query(FleetTable):
             table.set_rows(rows)
         shown = self._sandbox is not None and has_gateway(self._sandbox)
-        words = rules_lines(self._state.rules, now) if shown else []
+        words = rules_lines(self._state.rules, now, hint(self, "hosts-draft", "shows all")) if shown else []
         if shown and not rows:
             words = [*words, ("\nNothing was asked for yet.", "$dim")]
         put(self, "#egress-rules", Content.assemble(*words))

@@ -23,7 +23,7 @@ from sandbox_console.model.inside import FileInfo, FileKind
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console
-from sandbox_console.tui.keymap import key_of
+from sandbox_console.tui.keymap import hints
 from sandbox_console.tui.panes.file_transfer import download, read_file, upload, why
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
@@ -129,10 +129,8 @@ class FilesPane(Vertical):
         self._fill(found[:ENTRIES])
 
     def _head(self, path: str) -> None:
-        keys = [
-            f"{key_of(self, f'files-{what}', usual)} {what}" for what, usual in (("download", "D"), ("upload", "U"))
-        ]
-        put(self, "#files-path", Content.assemble((clean(path, cap=2000), "bold"), (f"   {'  '.join(keys)}", "$dim")))
+        keys = hints(self, ("files-download", "download"), ("files-upload", "upload"))
+        put(self, "#files-path", Content.assemble((clean(path, cap=2000), "bold"), (f"   {keys}", "$dim")))
 
     def _fill(self, found: Sequence[FileInfo]) -> None:
         order = sorted(found, key=lambda one: (one.kind is not FileKind.DIRECTORY, one.name))

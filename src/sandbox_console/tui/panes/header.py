@@ -55,7 +55,7 @@ class HeaderBar(Vertical):
     def show(self, state: FleetState, *, read_only: bool, width: int) -> None:
         """Say it anew."""
         say(self.query_one("#top", Static), top_line(state, read_only=read_only, width=width - 2), fixed=True)
-        key = key_of(self, "backends", "b")
+        key = key_of(self, "backends")
         say(self.query_one("#backends", Static), backends_line(state.health.values(), width - 2, key), fixed=True)
         self._banner("#audit-banner", audit_banner(state.audit_problem))
         self._banner("#dead-banner", dead_banner(state.dead))

@@ -19,7 +19,7 @@ from sandbox_console.errors import ConsoleError, Unsupported
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
-from sandbox_console.tui.keymap import key_of
+from sandbox_console.tui.keymap import hint, key_of
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain, plain_text
 from sandbox_console.tui.scopes import scoped
@@ -93,7 +93,7 @@ class InspectPane(Vertical):
             note = f"✕ {error.message}"
         put_note(self, "#inspect-note", plain(note))
         for tree in self.query("#inspect-tree").results(Tree):
-            fill(tree, data)
+            fill(tree, data, hint(self, "inspect-raw-or-tree", "shows all"))
         text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
         for area in self.query(TextArea):
             area.text = "\n".join(clean(line) for line in text.split("\n"))
@@ -135,7 +135,7 @@ class InspectPane(Vertical):
         if self._matches:
             self._close()
             self.action_next(1)
-            onward = [key_of(self, f"inspect-{to}-match", usual) for to, usual in (("next", "n"), ("previous", "N"))]
+            onward = [key_of(self, f"inspect-{to}-match") for to in ("next", "previous")]
             self.notify(f"{len(self._matches)} found; {' and '.join(filter(None, onward)) or 'no key'} go on.")
         elif wanted:
             event.input.border_subtitle = "not found"
@@ -162,21 +162,21 @@ class InspectPane(Vertical):
         self.call_after_refresh(self._tree.move_cursor, node)
 
 
-def fill(tree: Tree[str], data: Mapping[str, Any]) -> None:
-    """Put nested data into a tree; each label is cleaned text without markup."""
+def fill(tree: Tree[str], data: Mapping[str, Any], shows_all: str = "") -> None:
+    """Put nested data into a tree; each label is cleaned text without markup. ``shows_all``: the hint of what does."""
     tree.clear()
     tree.show_root = False
     left = [MOST]
     for key, value in data.items():
         _add(tree.root, str(key), value, left)
+    if left[0] <= 0:
+        tree.root.add_leaf(plain_text(f"… more than {MOST:,} lines{f'; {shows_all}' if shows_all else ''}"), data="")
     tree.root.expand()
 
 
 def _add(parent: TreeNode[str], key: str, value: object, left: list[int]) -> None:
     left[0] -= 1
     if left[0] <= 0:
-        if left[0] == 0:
-            parent.add_leaf(plain_text(f"… more than {MOST:,} lines; r shows all"), data="")
         return
     if isinstance(value, Mapping) and value:
         inner = [(str(name), item) for name, item in value.items()]

@@ -19,6 +19,7 @@ from textual.widgets import Input, Static
 from sandbox_console.errors import UsageError
 from sandbox_console.tui.command_words import Known, completions
 from sandbox_console.tui.filters import Filter, FilterError, parse_filter
+from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.showing import say
 
 _MARK = 3
@@ -80,7 +81,8 @@ class FilterLine(Vertical):
         """Be there while it is typed in, or something is filtered."""
         typing = self.input.has_focus
         self.set_class(typing or bool(shown) or self.has_class("-wrong"), "-on")
-        note = shown.note or ("Enter keeps, Esc clears" if typing else "Esc clears")
+        clears = hint(self, "back", "clears")
+        note = shown.note or (", ".join(filter(None, ("Enter keeps", clears))) if typing else clears)
         say(self.query_one("#filter-note", Static), Content(note))
 
     def put(self, text: str) -> None:

@@ -10,6 +10,7 @@ from sandbox_console.logs.merge import Merger
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
+from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.panes.log_feed import FOLLOWED, Feed, Stand
 from sandbox_console.tui.widgets.log_view import LogView
 from sandbox_console.tui.words import shown_name
@@ -77,7 +78,9 @@ class Merged:
                 self._view.append(items, source)
 
     def _tell(self) -> None:
-        words = [f"{len(self.sandboxes)} sandboxes by time: {self._what}. L goes back to one."]
+        words = [f"{len(self.sandboxes)} sandboxes by time: {self._what}."]
+        words += [f"{back}."] if (back := hint(self._view, "merge-logs", "goes back to one")) else []
+        words = [" ".join(words)]
         if self._left_out:
             words.append(f"{self._left_out} more are left out: {MOST} are followed at most.")
         words += [f"{self.names[at]}: {text}" for at, text in self._problems.items() if text][:3]

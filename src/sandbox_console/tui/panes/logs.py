@@ -21,6 +21,7 @@ from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Config, Console
+from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.panes.log_feed import FOLLOWED, Feed, Stand, older
 from sandbox_console.tui.panes.log_gone import GoneScreen, gone_logs
 from sandbox_console.tui.panes.log_merged import Merged
@@ -211,7 +212,8 @@ class LogsPane(Vertical):
         self.view.show_store(kept.store)
         self.view.action_tail()
         ago = span(self._clock() - (kept.gone_at or self._clock()))
-        self._note(f"{kept.name} is gone since {ago}: what was read of its log. p goes back.")
+        back = hint(self, "logs-logs-of-removed-ones", "goes back.")
+        self._note(f"{kept.name} is gone since {ago}: what was read of its log. {back}".rstrip())
 
     # --- older lines
 

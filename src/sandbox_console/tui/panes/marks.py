@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.tui.keymap import hints
 from sandbox_console.tui.panes.header import justified
 from sandbox_console.tui.widgets.marked import MARK
 from sandbox_console.tui.words import STATUS
@@ -31,10 +32,11 @@ class MarkBar(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        return mark_words(self._marked, self._hidden, self.size.width)
+        keys = hints(self, ("menu", "actions"), ("back", "unmarks"))
+        return mark_words(self._marked, self._hidden, self.size.width, keys)
 
 
-def mark_words(marked: Sequence[Sandbox], hidden: int, width: int) -> Content:
+def mark_words(marked: Sequence[Sandbox], hidden: int, width: int, keys: str = "") -> Content:
     """Counts by state to the left, the keys to the right."""
     left = [(f"{MARK} {len(marked)} marked", "bold $text-warning")]
     found = [one.status for one in marked]
@@ -43,4 +45,4 @@ def mark_words(marked: Sequence[Sandbox], hidden: int, width: int) -> Content:
             left.append((f"  {glyph} {count} {status}", ""))
     if hidden:
         left.append((f"  {hidden} hidden by the filter", "$text-warning"))
-    return Content.assemble(*justified(left, [("m actions  Esc unmarks", "$dim")], max(20, width)))
+    return Content.assemble(*justified(left, [(keys, "$dim")], max(20, width)))

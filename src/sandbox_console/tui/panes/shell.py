@@ -16,6 +16,7 @@ from textual.widgets import ContentSwitcher, Static
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service import ShellSession
+from sandbox_console.tui.keymap import hint, key_of
 from sandbox_console.tui.messages import ShellAsked
 from sandbox_console.tui.panes.shell_link import ShellLink
 from sandbox_console.tui.safety import plain
@@ -191,8 +192,9 @@ class ShellPane(Vertical):
             return plain(f"✕ {reason}", "$text-error")
         if sandbox.status is not Status.RUNNING:
             return Content(f"{shown_name(sandbox)} is {sandbox.status}: a shell needs a running sandbox.")
+        key = key_of(self, "shell")
         return Content.assemble(
-            (f"No shell is open in {shown_name(sandbox)}. ", ""), ("s", "bold $primary"), (" or ", ""),
+            (f"No shell is open in {shown_name(sandbox)}. ", ""), *([(key, "bold $primary"), " or "] if key else ()),
             ("Enter", "bold $primary"), (" opens one.", ""),
         )  # fmt: skip
 
@@ -203,7 +205,8 @@ class ShellPane(Vertical):
             return Content(more.strip())
         if link.ended:
             end = clean(self._ends.get(self._sandbox.ref, ""), cap=200)
-            return Content.assemble((f"■ ended: {end}", "$text-warning"), (f"   s opens a new one{more}", ""))
+            again = hint(self, "shell", "opens a new one")
+            return Content.assemble((f"■ ended: {end}", "$text-warning"), (f"   {again}{more}", ""))
         return Content.assemble(
             ("● shell open", "$text-success"), (", recorded" if link.session.recorded else "", "$text-success"),
             ("   Ctrl+] leaves it open   Shift+PgUp scrolls", ""), (more, ""),

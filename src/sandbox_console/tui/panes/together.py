@@ -10,6 +10,7 @@ from textual.content import Content
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.tui.formdata import shown_value
+from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.panes.logs import LogsPane
 from sandbox_console.tui.screens.ask import AskScreen
 from sandbox_console.tui.screens.text import TextScreen
@@ -62,7 +63,8 @@ def compare(screen: MainScreen, marked: Sequence[Sandbox], selected: Sandbox | N
             return
         if first is None or first.ref == selected.ref:
             screen.compared = selected
-            screen.notify(f"{shown_name(selected)} is one side. Choose another and press = again.")
+            again = key_of(screen, "compare") or "do this"
+            screen.notify(f"{shown_name(selected)} is one side. Choose another and press {again} again.")
             return
         pair = [first, selected]
     screen.compared = None

@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button
 
 from sandbox_console.tui.columns import BY_KEY, LEAST_WIDTH, MOST_WIDTH, Chosen
+from sandbox_console.tui.keymap import hints
 from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.widgets.table import FleetTable, Row
 from sandbox_console.tui.widgets.table_layout import Column
@@ -69,7 +70,8 @@ class ColumnsScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = Content("Columns")
-            box.border_subtitle = Content("Space  Shift+↑↓  ←→  0 own width  Esc")
+            keys = ("columns-show-hide", "shows"), ("columns-up", "moves"), ("columns-its-own-width", "own width")
+            box.border_subtitle = Content(hints(self, *keys))
             yield ColumnTable(_TABLE, id="columns-table")
             for part in (_BUTTONS[:4], _BUTTONS[4:]):
                 with Horizontal():

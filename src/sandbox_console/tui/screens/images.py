@@ -14,6 +14,7 @@ from sandbox_console.model.inside import Image
 from sandbox_console.model.text import clean
 from sandbox_console.tui.command_lines import command_line
 from sandbox_console.tui.host_flow import place_words, short_image
+from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.pulls import Place
 from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.holdings import HoldingsScreen
@@ -42,7 +43,8 @@ class ImagesScreen(HoldingsScreen[Image]):
         ],
     )
     TITLE_WORDS = "Images"
-    EMPTY = "No images yet. p pulls one."
+    EMPTY = "No images yet."
+    NEXT = ("images-pull", "pulls one")
     CAPABILITY = Capability.IMAGES
     COLUMNS = (
         Column("name", "NAME", 30, 60, priority=0, flex=True),
@@ -120,7 +122,9 @@ class ImagesScreen(HoldingsScreen[Image]):
     def _show_pulls(self) -> None:
         shown = [pull.words(self._clock()) for pull in self._flow.pulls]
         if shown:
-            shown.append(Content.assemble(("  x cancels; it goes on when this screen is left", "$dim")))
+            cancels = hint(self, "images-cancel-a-pull", "cancels")
+            more = "; ".join(filter(None, (cancels, "it goes on when this screen is left")))
+            shown.append(Content.assemble((f"  {more}", "$dim")))
         put_note(self, "#holdings-progress", Content("\n").join(shown))
 
     # --- keys

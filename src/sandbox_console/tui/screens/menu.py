@@ -10,12 +10,12 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Key
-from textual.keys import key_to_character
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from sandbox_console.model.text import clean
+from sandbox_console.tui.keynames import short_key
 from sandbox_console.tui.widgets.table_layout import fit_cell
 
 
@@ -94,17 +94,3 @@ def choice_line(choice: Choice) -> Content:
         fit_cell(choice.label, 12, "left"),
         (f"  {more}" if more else "", "italic" if choice.unfit else "$text-muted"),
     )  # fmt: skip
-
-
-_SHORT = {
-    "slash": "/", "plus": "+", "minus": "-", "backslash": "\\", "space": "Space", "escape": "Esc", "delete": "Del",
-    "enter": "Enter", "up": "↑", "down": "↓", "@": "Space",
-}  # fmt: skip
-"""Names of keys that say less than these. Ctrl+Space reaches programs as NUL, whose name is Ctrl+@."""
-
-
-def short_key(key: str) -> str:
-    """A key in a few cells: ``^k``, ``=``."""
-    *modifiers, base = key.split("+")
-    shown = _SHORT.get(base) or key_to_character(base) or base
-    return "".join("^" if one == "ctrl" else f"{one.title()}+" for one in modifiers) + shown

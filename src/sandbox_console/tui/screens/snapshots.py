@@ -37,7 +37,8 @@ class SnapshotsScreen(HoldingsScreen[Snapshot]):
         ],
     )
     TITLE_WORDS = "Snapshots"
-    EMPTY = "No snapshots yet. n takes one of the sandbox selected in the list."
+    EMPTY = "No snapshots yet."
+    NEXT = ("snapshots-take-of-the-selected-sandbox", "takes one of the sandbox selected in the list")
     CAPABILITY = Capability.SNAPSHOT
     COLUMNS = (
         Column("name", "NAME", 16, 60, priority=0, flex=True),

@@ -13,6 +13,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from sandbox_console.logs.store import Line
+from sandbox_console.tui.keymap import hint, key_of
 from sandbox_console.tui.widgets.log_canvas import LogCanvas
 from sandbox_console.tui.widgets.log_keys import LOG_KEYS
 from sandbox_console.tui.widgets.log_line import is_json
@@ -199,7 +200,9 @@ class LogView(LogCanvas, can_focus=True):
         if line is None:
             return
         if line.number not in self.look.expanded and not is_json(line):
-            self.notify("This line is not JSON. Shift+Up and Shift+Down choose another.", severity="warning")
+            keys = [key_of(self, f"logs-select-line-{where}") for where in ("above", "below")]
+            more = f" {' and '.join(keys)} choose another." if all(keys) else ""
+            self.notify(f"This line is not JSON.{more}", severity="warning")
             return
         self._pause()
         self.look.selected = line.number
@@ -230,7 +233,8 @@ class LogView(LogCanvas, can_focus=True):
     def action_next_mark(self) -> None:
         """Go to the mark above, round the top to the last one."""
         if not self.store.marks:
-            self.notify("There is no mark; m makes one.", severity="warning")
+            makes = hint(self, "logs-put-a-mark", "makes one")
+            self.notify("; ".join(filter(None, ("There is no mark", makes))) + ".", severity="warning")
             return
         top = self.lines.line_at(self._top).number if self.shown else 0
         above = [number for number in self.store.marks if number < top]

@@ -1,0 +1,31 @@
+"""Keys as people read them."""
+
+from __future__ import annotations
+
+from textual.keys import key_to_character
+
+_SHORT = {
+    "slash": "/", "plus": "+", "minus": "-", "backslash": "\\", "space": "Space", "escape": "Esc", "delete": "Del",
+    "enter": "Enter", "up": "↑", "down": "↓", "@": "Space",
+}  # fmt: skip
+"""Names of keys that say less than these. Ctrl+Space reaches programs as NUL, whose name is Ctrl+@."""
+_FUNCTIONS = {f"f{number}" for number in range(1, 25)}
+
+
+def short_key(key: str) -> str:
+    """A key in a few cells: ``^k``, ``=``."""
+    *modifiers, base = key.split("+")
+    return "".join("^" if one == "ctrl" else f"{one.title()}+" for one in modifiers) + _base(base)
+
+
+def long_key(key: str) -> str:
+    """A key as sentences name it: ``Ctrl+K``, ``=``, ``F2``."""
+    *modifiers, base = key.split("+")
+    shown = _base(base)
+    if modifiers or base in _FUNCTIONS:
+        shown = shown.upper() if len(shown) == 1 or base in _FUNCTIONS else shown
+    return "".join(f"{one.title()}+" for one in modifiers) + shown
+
+
+def _base(base: str) -> str:
+    return _SHORT.get(base) or key_to_character(base) or base
