@@ -49,8 +49,8 @@ def sandboxes() -> list[Sandbox]:
         return SandboxRef("fake", "local", id)
 
     spec = SandboxSpec(
-        "web", "python:3.12", ("python", "-m", "http.server"), env={"MODE": "test"}, cpus=1.5, memory_mib=512,
-        labels={"team": "core"}, workspace="/srv/web",
+        "web", "python:3.12", ("python", "-m", "http.server"), cpus=1.5, memory_mib=512,
+        env={"MODE": "test", "API_KEY": "canary", "DB": "postgres://u:canary@db.example.com/x"}, labels={"team": "core"}, workspace="/srv/web",
     )  # fmt: skip
     facts = (
         Fact("cpus", "1.5", "cgroup"),
@@ -128,7 +128,8 @@ class Golden:
 
     @asynccontextmanager
     async def _open(self, *, only_backend: str = "", **how: Any) -> AsyncIterator[Console]:
-        asked = [one for one in self._backends if only_backend in ("", one.name)]
+        name = only_backend.partition("/")[0]
+        asked = [one for one in self._backends if name in ("", one.name)]
         async with open_console(self._config, backends=asked, **how) as console:
             yield console
 

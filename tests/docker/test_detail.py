@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import aclosing
 
 import pytest
-from tests.support.engine import IMAGE
+from tests.support.engine import IMAGE, until
 from tests.support.require import requires
 
 from sandbox_console.backends.docker.backoff import FIRST_S, LASTED_S, MOST_S, Backoff
-from sandbox_console.backends.docker.detail import image_facts, network_facts, shown_value, state_facts
+from sandbox_console.backends.docker.detail import image_facts, network_facts, state_facts
 from sandbox_console.backends.docker.diagnosis import look
 from sandbox_console.backends.docker.translate import from_inspect, maker
-from sandbox_console.model.event import Changed
+from sandbox_console.model.event import Changed, Listed
 from sandbox_console.model.sandbox import SandboxRef, Status
+from sandbox_console.model.secret import shown_value
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 
@@ -136,13 +138,20 @@ async def test_only_a_connection_that_lasted_starts_the_back_off_anew(monkeypatc
 async def test_a_sandbox_tells_its_image_variables_and_restarts(backend, docker_engine, unique):
     name = unique()
     docker_engine.docker("run", "-d", "--name", name, "--network", "none", "--restart", "on-failure:2", "-e", "TOKEN=canary",
-                         "--health-cmd", "echo sick; false", "--health-interval", "1s", "--health-retries", "1",
+                         "--health-cmd", "[ ! -e /sick ] || { echo sick; false; }", "--health-interval", "1s", "--health-retries", "1",
                          IMAGE, "sh", "-c", "[ -e /x ] || { touch /x; exit 1; }; sleep 1000")  # fmt: skip
     try:
         ref = SandboxRef("docker", "default", docker_engine.inspect(name)["Id"])
-        async with asyncio.timeout(WAIT_S):
-            while (found := await backend.inspect(ref)).detail != "unhealthy":
-                await asyncio.sleep(0.1)
+        told = "{{.RestartCount}} {{.State.Status}}"
+        until(lambda: docker_engine.docker("inspect", "-f", told, name) == "1 running", WAIT_S, "not started again")
+        async with asyncio.timeout(WAIT_S), aclosing(backend.watch()) as events:
+            async for event in events:
+                if isinstance(event, Listed):  # the row follows: sick only from now on
+                    docker_engine.docker("exec", name, "touch", "/sick")
+                if isinstance(event, Changed) and event.sandbox.ref == ref and event.sandbox.detail == "unhealthy":
+                    break
+        assert next(row.detail for row in await backend.list() if row.ref == ref) == "unhealthy"
+        found = await backend.inspect(ref)
         facts = {fact.field: fact for fact in found.effective}
         assert found.restarts == 1
         assert facts["restarts"].value == "1"

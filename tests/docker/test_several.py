@@ -13,10 +13,12 @@ from tests.support.require import requires
 
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.docker import DockerProvider
-from sandbox_console.errors import BackendUnreachable
+from sandbox_console.errors import BackendUnreachable, ConfigError
 from sandbox_console.model.event import Changed, HealthChanged, Listed
 from sandbox_console.model.sandbox import HealthState, SandboxRef
 from sandbox_console.service import Config, open_console
+from sandbox_console.service.bootstrap import make_backends
+from sandbox_console.service.config import Paths
 
 __all__ = ["certificates"]
 
@@ -99,3 +101,13 @@ async def test_each_context_is_a_host_and_none_waits_for_another(docker_engine, 
             assert there in {row.ref for row in listed.sandboxes}
             await seen.close()
     docker_engine.docker("rm", "-f", name)
+
+
+def test_one_context_can_be_asked_for(tmp_path):
+    paths = Paths(tmp_path / "config.toml", tmp_path / "state")
+    config = Config(backends={"docker": {"contexts": ["near", "far"]}})
+    assert [one.host for one in make_backends(config, paths, "docker")] == ["near", "far"]
+    assert [one.host for one in make_backends(config, paths, "docker/far")] == ["far"]
+    with pytest.raises(ConfigError, match="docker has no host 'fat'") as caught:
+        make_backends(config, paths, "docker/fat")
+    assert caught.value.hint == "there is: docker/near, docker/far"

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.listing import plain
+from sandbox_console.cli.listing import asked_text
 from sandbox_console.cli.making import follow
 from sandbox_console.cli.specs import from_args, without
 from sandbox_console.errors import InvalidSpec
@@ -61,8 +61,8 @@ def _print(context: Context, plan: Plan) -> None:
         context.say("nothing differs")
         return
     rows = (
-        (change.field, plain(change.before), plain(change.after), str(change.how), change.reason)
-        for change in plan.changes
+        (one.field, asked_text(one.field, one.before), asked_text(one.field, one.after), str(one.how), one.reason)
+        for one in plan.changes
     )
     context.table(("FIELD", "BEFORE", "AFTER", "HOW", "REASON"), rows)
     for note in plan.notes:

@@ -123,7 +123,7 @@ class Context(Struct):
     def open(self) -> AbstractAsyncContextManager[Console]:
         """A console as the common options ask for it."""
         file = Path(self.args.config) if self.args.config else None
-        return self.opener(config_file=file, read_only=self.args.read_only, only_backend=self.backend[0])
+        return self.opener(config_file=file, read_only=self.args.read_only, only_backend=self.args.backend)
 
     def consent(self, id: str = "") -> Consent:
         """What the caller has agreed to, for the sandbox with this id: ``--confirm`` takes it as ``ls`` shows it."""

@@ -14,6 +14,7 @@ from sandbox_console.cli.text import duration, moment
 from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError
 from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.model.secret import shown_env
 from sandbox_console.service import Console
 
 _HEAD = ("NAME", "STATE", "BACKEND", "IMAGE", "AGE", "EXIT", "ID", "NOTE")
@@ -192,11 +193,16 @@ def facts(found: Sandbox) -> list[tuple[str, str]]:
     ]
     lines += [("label", f"{key}={value}") for key, value in sorted(found.labels.items())]
     asked = found.spec.to_dict() if found.spec else {}
-    lines += [(f"asked {key}", plain(value)) for key, value in asked.items() if key not in ("name", "image", "labels")]
+    lines += [(f"asked {key}", asked_text(key, asked[key])) for key in asked if key not in ("name", "image", "labels")]
     for fact in found.effective:
         note = "; ".join(filter(None, ["" if fact.enforced else "not enforced", fact.note]))
         lines.append((f"has {fact.field}", f"{fact.value} ({note})" if note else fact.value))
     return lines
+
+
+def asked_text(field: str, value: object) -> str:
+    """A spec's value as it may be shown: variables as the model masks them."""
+    return plain(shown_env(value) if field == "env" and isinstance(value, Mapping) else value)
 
 
 def plain(value: object) -> str:

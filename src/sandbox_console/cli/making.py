@@ -7,7 +7,7 @@ from typing import Any
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.listing import plain
+from sandbox_console.cli.listing import asked_text
 from sandbox_console.cli.specs import from_args
 from sandbox_console.errors import BackendUnreachable, InvalidSpec, UsageError
 from sandbox_console.model.action import Create
@@ -111,7 +111,7 @@ async def _dry_run(context: Context, console: Console, action: Create) -> int:
 def _print_dry_run(context: Context, report: dict[str, Any]) -> None:
     context.text(f"backend    {report['backend']}/{report['host']}")
     for key, value in report["spec"].items():
-        context.text(f"spec       {key} = {plain(value)}")
+        context.text(f"spec       {key} = {asked_text(key, value)}")
     for key, value in report["problems"].items():
         context.text(f"problem    {key}: {value}")
     for note in report["notes"]:

@@ -1,10 +1,22 @@
-"""A secret once resolved: held as briefly as can be, and never shown."""
+"""Secrets: one once resolved, held as briefly as can be; and which plain variables are shown as if they were one."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
+
+MASK = "***"
+
+SECRET_WORD = re.compile(
+    r"pass|pwd|secret|token|credential|private|auth|cookie|session|dsn|key",
+    re.IGNORECASE,
+)
+"""What the name of a variable that holds a secret has in it."""
+
+_USERINFO = re.compile(r"(\w+://[^\s/:@]*):[^\s/@]+@")
 
 Inject = Literal["env", "file", "placeholder"]
 
@@ -19,3 +31,15 @@ class ResolvedSecret(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"ResolvedSecret({self.name!r}, ***)"
+
+
+def shown_value(name: str, value: str) -> str:
+    """A variable's value as it may be shown: masked where its name sounds secret; so is an address's password."""
+    if value and SECRET_WORD.search(name):
+        return MASK
+    return _USERINFO.sub(rf"\1:{MASK}@", value)
+
+
+def shown_env(env: Mapping[str, str]) -> dict[str, str]:
+    """Variables as they may be shown."""
+    return {name: shown_value(name, value) for name, value in env.items()}

@@ -30,7 +30,7 @@ async def open_console(
     """A console for as long as the block lasts.
 
     ``config`` replaces the file and environment; ``backends`` replaces those that are registered.
-    ``read_only`` adds to the policy, ``only_backend`` leaves the others out. Raises ConfigError.
+    ``read_only`` adds to the policy, ``only_backend`` (a name, or name/host) leaves the others out. Raises ConfigError.
     """
     paths = find_paths(config_file)
     config = config or load(paths, required=config_file is not None)
@@ -47,15 +47,27 @@ async def open_console(
 
 
 def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]:
-    """The backends that the config turns on, each with its own folder and table. Imports no provider's SDK."""
+    """The backends that the config turns on, each with its own folder and table. Imports no provider's SDK.
+
+    ``only`` is a name, or name/host, of those to make. Raises ConfigError where there is none.
+    """
+    only_name, _, only_host = only.partition("/")
     wanted = {name: bool(table.get("enabled", True)) for name, table in config.backends.items()}
     points = registry.enabled(wanted)
-    if only and only not in points:
-        raise ConfigError(f"no backend is called {only!r}, or it is off", hint=f"on: {', '.join(sorted(points))}")
+    if only_name and only_name not in points:
+        raise ConfigError(f"no backend is called {only_name!r}, or it is off", hint=f"on: {', '.join(sorted(points))}")
     found: list[Backend] = []
     for name, point in points.items():
-        if only and name != only:
+        if only_name and name != only_name:
             continue
         table = {key: value for key, value in config.backends.get(name, {}).items() if key != "enabled"}
         found += registry.load(point).backends(BackendSettings(paths.backend(name), table))
-    return found
+    return _on_host(found, only_host) if only_host else found
+
+
+def _on_host(found: Sequence[Backend], host: str) -> list[Backend]:
+    there = [one for one in found if one.host == host]
+    if not there:
+        names = ", ".join(f"{one.name}/{one.host}" for one in found)
+        raise ConfigError(f"{found[0].name} has no host {host!r}", hint=f"there is: {names}")
+    return there

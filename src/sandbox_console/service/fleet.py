@@ -90,8 +90,8 @@ class Fleet:
             raise Ambiguous(f"{name!r} fits {len(fits)} sandboxes", candidates, hint=hint)
         dead = [health for health in healths if not health.ok]
         if colon and dead:
-            raise BackendUnreachable(f"{backend} does not answer: {dead[0].reason}", hint=dead[0].hint)
-        silent = "; not asked: " + ", ".join(f"{one.backend} ({one.reason})" for one in dead) if dead else ""
+            raise BackendUnreachable(f"{_place(dead[0])} does not answer: {dead[0].reason}", hint=dead[0].hint)
+        silent = "; not asked: " + ", ".join(f"{_place(one)} ({one.reason})" for one in dead) if dead else ""
         raise NotFound(f"no sandbox is called {name!r}{silent}", hint="sandbox-console ls --all")
 
     async def _ask(self, name: str, host: str) -> tuple[list[Sandbox], BackendHealth]:
@@ -115,6 +115,10 @@ class Fleet:
             return _silent(name, host)
         except Exception as error:  # noqa: BLE001 - as above
             return _failed(name, host, error)
+
+
+def _place(health: BackendHealth) -> str:
+    return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
 
 
 def _failed(name: str, host: str, error: Exception) -> BackendHealth:

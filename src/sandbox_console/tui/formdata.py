@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from sandbox_console.model import check
+from sandbox_console.model.secret import shown_env
 from sandbox_console.model.spec import SandboxSpec
 
 
@@ -115,7 +116,9 @@ FIELDS = (
 
 
 def shown_value(name: str, value: Any) -> str:
-    """A spec's value as the plan shows it."""
+    """A spec's value as the plan shows it, variables as the model masks them."""
+    if name == "env" and value:
+        value = shown_env(value)
     for field in FIELDS:
         if field.name == name:
             return field.write(value) or "(none)"

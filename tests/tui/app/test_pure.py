@@ -15,7 +15,7 @@ from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.tui import words
 from sandbox_console.tui.command_lines import command_line
-from sandbox_console.tui.formdata import parse, texts_of
+from sandbox_console.tui.formdata import parse, shown_value, texts_of
 from sandbox_console.tui.offers import VERBS, accepted, must_type, unfit
 
 
@@ -25,6 +25,7 @@ def test_the_form_gives_back_what_a_spec_says():
         secrets=("TOKEN",), workspace="/tmp/w", env={"A": "1 2", "B": ""}, labels={"k": "v=w"}, user="app", max_duration_s=60,
     )  # fmt: skip
     assert parse(texts_of(spec), spec) == (spec, {})
+    assert shown_value("env", {"API_KEY": "canary", "A": "1"}) == "'API_KEY=***' A=1"
 
 
 @pytest.mark.parametrize(

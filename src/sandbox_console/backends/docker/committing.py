@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.docker.detail import SECRET_WORD
 from sandbox_console.backends.docker.facts import command
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE, WRAPPER
 from sandbox_console.backends.docker.paths import container_path, described, image_path
 from sandbox_console.backends.docker.reference import Reference
 from sandbox_console.errors import Unsupported
+from sandbox_console.model.secret import SECRET_WORD
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine

@@ -9,16 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from sandbox_console.model.sandbox import Fact
+from sandbox_console.model.secret import shown_value
 
-MASK = "***"
-
-SECRET_WORD = re.compile(
-    r"pass|pwd|secret|token|credential|private|auth|cookie|session|dsn|key",
-    re.IGNORECASE,
-)
-"""What the name of a variable that holds a secret has in it."""
-
-_USERINFO = re.compile(r"(\w+://[^\s/:@]*):[^\s/@]+@")
 _LONGEST = 300
 
 
@@ -66,13 +58,6 @@ def variable_facts(config: Mapping[str, Any]) -> Iterator[Fact]:
     for entry in config.get("Env") or ():
         name, _, value = entry.partition("=")
         yield Fact(f"env {name}", shown_value(name, value))
-
-
-def shown_value(name: str, value: str) -> str:
-    """A variable's value as it may be shown."""
-    if value and SECRET_WORD.search(name):
-        return MASK
-    return _USERINFO.sub(rf"\1:{MASK}@", value)
 
 
 def _place(bound: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,7 +49,7 @@ def no_answer(context: str, address: str, number: int | None, text: str) -> Back
     """Why an engine does not answer, by errno: a missing socket, no permission and no listener need different acts."""
     match number:
         case errno.ENOENT:
-            why, hint = f"there is no socket at {address}", "start the engine, or set DOCKER_HOST to where it listens"
+            why, hint = f"there is no socket at {address}", f"start the engine, or {_elsewhere(context)}"
         case errno.EACCES | errno.EPERM:
             why = f"permission denied on {address}"
             hint = "add your user to the group docker (usermod -aG docker USER) and log in again"
@@ -57,6 +58,12 @@ def no_answer(context: str, address: str, number: int | None, text: str) -> Back
         case _:
             why, hint = text or "it does not answer", "see that the engine runs and that its address is right"
     return BackendUnreachable(engine_prefix(context) + why, hint=hint)
+
+
+def _elsewhere(context: str) -> str:
+    if context == "default":  # DOCKER_HOST, or the CLI's own default
+        return "set DOCKER_HOST to where it listens"
+    return f"see where context {context!r} leads: docker context inspect {shlex.quote(context)}"
 
 
 def engine_prefix(context: str) -> str:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from sandbox_console.backends.docker.detail import MASK
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.labels import SPEC
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.model.inside import GuestProcess, PathChange
+from sandbox_console.model.secret import MASK
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine

@@ -29,6 +29,8 @@ _STATUS = {
     "dead": Status.LOST,
 }
 _EXITED = re.compile(r"Exited \((\d+)\)")
+_UNHEALTHY = "(unhealthy)"  # how the list's own words, "Up 5 minutes (unhealthy)", end
+_RESTARTING = "it ends and the engine starts it again"
 # Labels that tools put on the containers they make; the first that is there names the maker.
 _MAKERS = (
     ("devcontainer.local_folder", "devcontainer"),
@@ -63,6 +65,7 @@ def from_summary(context: str, data: Mapping[str, Any]) -> Sandbox:
         managed=spec is not None,
         maker="" if spec else maker(name, str(data.get("Command", "")), labels),
         spec=spec,
+        detail=_listed_detail(state, str(data.get("Status", ""))),
     )
 
 
@@ -171,11 +174,17 @@ def _exit(code: int | None, oom: bool | None, error: str) -> Exit:
     return Exit(code=code, signal=signal, oom=oom, reason=told or error)
 
 
+def _listed_detail(state: str, told: str) -> str:
+    if state == "restarting":
+        return _RESTARTING
+    return "unhealthy" if told.endswith(_UNHEALTHY) else ""
+
+
 def _detail(state: Mapping[str, Any], *, oom: bool) -> str:
     if state.get("Error"):
         return str(state["Error"])
     if state.get("Status") == "restarting":
-        return "it ends and the engine starts it again"
+        return _RESTARTING
     health = (state.get("Health") or {}).get("Status")
     if health == "unhealthy":
         return "unhealthy"

@@ -25,6 +25,7 @@ QUIET_S = 10.0
 # What an event tells about a row; exec, attach, top and resize change nothing that is shown.
 _TELLING = frozenset(
     {"create", "start", "restart", "die", "kill", "stop", "oom", "pause", "unpause", "rename", "update", "destroy"}
+    | {"health_status"}
 )
 _PARAMS = {"filters": json.dumps({"type": ["container"]})}
 
