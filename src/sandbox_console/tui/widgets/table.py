@@ -251,7 +251,7 @@ class FleetTable(LineScroll, can_focus=True):
             self.skipped += step
             self._laid_out_for = -1
             self.refresh()
-        elif step < 0:
+        elif row is not None and step < 0:
             self._go(next((at for at in range(self._cursor, -1, -1) if self._rows[at].head), self._cursor))
 
     def _goes(self, step: int) -> bool:
