@@ -13,11 +13,13 @@ from tests.support.microvm.machine import DEAD
 class Machine:
     """Ends with each code in turn, and says each text."""
 
-    def __init__(self, *runs):
-        self.runs, self.booted, self.commands = list(runs), 0, []
+    def __init__(self, *runs, stillborn=0):
+        self.runs, self.booted, self.commands, self.stillborn = list(runs), 0, [], stillborn
 
     def up(self):
         self.booted += 1
+        if self.booted <= self.stillborn:
+            raise parts.MachineError("the machine did not come up")
 
     def run(self, argv, *, sink, **_):
         self.commands.append(argv)
@@ -58,6 +60,12 @@ def test_a_machine_that_dies_is_booted_once_more_and_goes_on(one):
         "tests/a.py",
     ]
     assert tried.failed() == ["tests/a.py::test_2[a b]"]
+
+
+def test_one_that_does_not_boot_is_booted_once_more(one):
+    assert one(Machine((0, REST), stillborn=1)).run(float("inf")) == 0
+    with pytest.raises(parts.MachineError):
+        one(Machine((0, REST), stillborn=2)).run(float("inf"))
 
 
 def test_one_that_dies_twice_is_a_failure(one):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import json
 import os
@@ -21,6 +22,9 @@ from tests.support.microvm.agent import PORT
 from tests.support.microvm.parts import HERE, MachineError, build, cache
 
 BOOT_S = 120.0
+SILENT_S = 60.0
+"""A command that says nothing for so long may run in a kernel that hangs: the agent is asked, and given as long."""
+
 GIB = 1024**3
 MEMORY_GIB = 3
 """More than a dozen microVMs of the tests at once."""
@@ -115,6 +119,7 @@ class Machine:
         return self._serial.read_text(errors="replace") if self._serial.exists() else ""
 
     def _furnish(self, port: int) -> None:
+        compileall.compile_dir(HERE.parents[2] / "src", quiet=2)  # what is compiled inside is gone with the machine
         for name in ("init.sh", "agent.py"):
             shutil.copyfile(HERE / name, self.share / name)
         python = self.share / "python"
@@ -164,9 +169,9 @@ class Machine:
     def _port(self) -> int:
         return int((self.folder / "port").read_text())
 
-    def _answers(self) -> bool:
+    def _answers(self, timeout_s: float = 15.0) -> bool:
         with contextlib.suppress(OSError, MachineError):
-            return self.run(["true"], timeout_s=15, sink=lambda _kind, _data: None) == 0
+            return self.run(["true"], timeout_s=timeout_s, sink=lambda _kind, _data: None) == 0
         return False
 
     def _is_ours(self, pid: int) -> bool:
@@ -186,13 +191,17 @@ class Machine:
             sink(head[:1], data)
 
     def _exactly(self, door: socket.socket, size: int, deadline: float | None) -> bytes:
-        data = b""
+        data, heard = b"", time.monotonic()
         while len(data) < size:
             try:
                 more = door.recv(size - len(data))
             except TimeoutError:
                 if not self.alive() or (deadline is not None and time.monotonic() > deadline):
                     return b""
+                if time.monotonic() - heard > SILENT_S:
+                    if not self._answers(SILENT_S * 0.9):
+                        return b""
+                    heard = time.monotonic()
                 continue
             except OSError:
                 return b""

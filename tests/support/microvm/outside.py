@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.support.engine import DockerEngine
-from tests.support.microimage import IMAGE, LOAD, archive
+from tests.support.microimage import LOAD, archive
 from tests.support.microvm.machine import Machine, free_port
 from tests.support.microvm.part import ROOT
 
@@ -25,18 +25,8 @@ from sandbox_console.tui.widgets.ghostty import GhosttyEmulator
 
 HOME = "/rw/outside"
 SIZE = (36, 130)
-PATIENCE_S = 240.0
-# The console with more patience: emulated, an answer may take longer than a backend is given.
-CONSOLE = """
-import sys
-from sandbox_console.backends.docker import connection
-from sandbox_console.service import fleet
-from sandbox_console.web import process
-connection.PROBE_S = fleet.ANSWER_S = process.START_S = 200.0
-from sandbox_console.__main__ import main
-sys.exit(main())
-"""
-COMMAND = (sys.executable, "-c", CONSOLE)
+PATIENCE_S = 400.0
+COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("patient.py")))
 ENVIRONMENT = {
     "SANDBOX_CONSOLE_HOME": HOME, "MSB_HOME": "/rw/msb", "COLORTERM": "truecolor",
     "TERM": "xterm-256color", "LANG": "C.UTF-8", "TEXTUAL_ANIMATIONS": "none", "PYTHONDONTWRITEBYTECODE": "1",
@@ -174,7 +164,10 @@ def relayed(server: socket.socket, path: Path) -> None:
     while True:
         here, _ = server.accept()
         there = socket.socket(socket.AF_UNIX)
-        there.connect(str(path))
+        if there.connect_ex(str(path)):  # an engine that has ended
+            here.close()
+            there.close()
+            continue
         for one, other in ((here, there), (there, here)):
             threading.Thread(target=passed, args=(one, other), daemon=True).start()
 
@@ -184,11 +177,6 @@ def passed(one: socket.socket, other: socket.socket) -> None:
         while data := one.recv(65536):
             other.sendall(data)
         other.shutdown(socket.SHUT_WR)
-
-
-def microvm(name: str, script: str) -> tuple[str, ...]:
-    """The words that make a microVM that runs a script."""
-    return ("create", name, "--backend", "microsandbox", "--image", IMAGE, "--memory", "128M", "--", "sh", "-c", script)
 
 
 def until(true: Callable[[], bool], why: Callable[[], str]) -> None:

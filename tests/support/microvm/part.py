@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.microvm.machine import DEAD, Machine
+from tests.support.microvm.parts import MachineError
 
 ROOT = Path(__file__).parents[3]
 NOTHING = 5
@@ -40,7 +41,7 @@ class Part:
         """Boot and run; gives pytest's exit code, or DEAD. Raises MachineError."""
         code = DEAD
         for attempt in (1, 2):
-            self.machine.up()
+            self._boot()
             code = self._pytest(self._left(), deadline)
             if code != DEAD or self._stopping.is_set() or time.monotonic() > deadline:
                 break
@@ -51,7 +52,7 @@ class Part:
     def again(self, names: Sequence[str], deadline: float) -> int:
         """Run these once more, in the machine as it is, or in another one if it is dead."""
         if not self.machine.alive():
-            self.machine.up()
+            self._boot()
         self._shard, self._tests = "0/1", list(names)
         for name in names:
             self.words.pop(name, None)
@@ -65,6 +66,13 @@ class Part:
         """End the machine, whatever it does."""
         self._stopping.set()
         self.machine.remove()
+
+    def _boot(self) -> None:
+        try:
+            self.machine.up()
+        except MachineError as error:
+            sys.stderr.write(f"{self._label}{error}\n")
+            self.machine.up()
 
     def _left(self) -> list[str]:
         return [word for name in sorted(self.words) for word in ("--deselect", name)]

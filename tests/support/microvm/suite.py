@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -42,30 +42,40 @@ def main(words: list[str]) -> int:
     words = [word for word in words if word not in ("-q", "--quiet")]  # each test's own line is read
     named = any((ROOT / word.partition("::")[0]).exists() for word in words)
     tests = words if named else [*words, *TESTS]
-    code = _here(tests) if kvm.problem() is None else _inside(tests, began + LIMIT_S)
+    code = _here(tests, began + LIMIT_S) if kvm.problem() is None else _inside(tests, began + LIMIT_S)
     if code == 0 and not named and "machine" in os.environ.get("REQUIRE", "").split(","):
         code = _outside(words, began + LIMIT_S)
     sys.stderr.write(f"microVM tests: exit {code} after {time.monotonic() - began:.0f} s\n")
     return code
 
 
-def _here(tests: Sequence[str]) -> int:
-    command = [sys.executable, "-m", "pytest", *OPTIONS, *tests]
-    environment = {**os.environ, "REQUIRE": "microsandbox"}
-    return subprocess.run(command, env=environment, cwd=ROOT, timeout=LIMIT_S, check=False).returncode
+def _here(tests: Sequence[str], deadline: float) -> int:
+    return _pytest([*OPTIONS, *tests], deadline, {"REQUIRE": "microsandbox"})
 
 
 def _outside(words: Sequence[str], deadline: float) -> int:
-    """The tests that drive a machine's consoles from this host."""
-    command = [sys.executable, "-m", "pytest", *OPTIONS, *words, OUTSIDE]
-    for turn in ("", "those that failed run once more\n"):
-        sys.stderr.write(turn)
-        again = ["--last-failed", "--last-failed-no-failures", "none"] if turn else []
-        left = max(1.0, deadline - time.monotonic())
-        code = subprocess.run([*command, *again], cwd=ROOT, timeout=left, check=False).returncode
-        if code == 0:
-            break
+    """The tests that drive a machine's consoles from this host; what fails is tried once more, in another machine."""
+    options = [*OPTIONS, "-rs", *words, OUTSIDE]
+    code = _pytest(options, deadline)
+    if code not in (0, DEAD):
+        sys.stderr.write("those that failed run once more\n")
+        code = _pytest([*options, "--last-failed", "--last-failed-no-failures", "none"], deadline)
     return code
+
+
+def _pytest(words: Sequence[str], deadline: float, environment: Mapping[str, str] | None = None) -> int:
+    """Its exit code, or DEAD where time ran out: it is interrupted then, so that it ends what it began."""
+    command = [sys.executable, "-m", "pytest", *words]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environment or {})})
+    try:
+        return process.wait(max(1.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        sys.stderr.write("out of time\n")
+        return DEAD
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(120)
 
 
 def _inside(tests: Sequence[str], deadline: float) -> int:
