@@ -13,6 +13,8 @@ from tests.docker.conftest import collect
 from tests.support.engine import SHELLLESS
 from tests.support.require import requires
 
+from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.files import BLOCK
 from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported, UsageError
 from sandbox_console.model.action import Exec
 from sandbox_console.model.inside import FileKind
@@ -265,14 +267,34 @@ async def test_a_large_file_streams_through_in_bounded_memory(backend, make, per
     tracemalloc.start()
     try:
         await backend.upload(await permit("upload"), ref, "/home/user", big())
-        back, total = hashlib.sha256(), 0
+        back, total, pieces = hashlib.sha256(), 0, 0
         async for chunk in backend.download(await permit("download"), ref, "/home/user/big"):
             data = chunk[512:] if total == 0 else chunk
             back.update(data[: max(size - max(total - 512, 0), 0)])
-            total += len(chunk)
+            total, pieces = total + len(chunk), pieces + 1
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert total >= size
+    assert pieces <= total // BLOCK + 1
     assert back.digest() == digest.digest()
     assert peak < 16 << 20
+
+
+async def test_the_engine_is_not_asked_to_pack_what_it_sends(tmp_path):
+    from sandbox_console.backends.docker.contexts import Endpoint
+    from sandbox_console.backends.docker.engine import Engine
+
+    asked = []
+
+    async def refuse(reader, writer):
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(refuse, tmp_path / "s"):
+        engine = Engine("default", Endpoint(f"unix://{tmp_path}/s"))
+        with pytest.raises(Refused):
+            await engine.call("GET", "containers/x/archive")
+        await engine.close()
+    assert [b"Accept-Encoding: identity" in head for head in asked] == [True]

@@ -119,12 +119,15 @@ class Engine:
 
     @asynccontextmanager
     async def _ask(
-        self, method: str, path: str, params: Params | None, timeout: aiohttp.ClientTimeout, **body: Any
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        self, method: str, path: str, params: Params | None, timeout: aiohttp.ClientTimeout, *,
+        headers: Mapping[str, str] | None = None, **body: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:  # fmt: skip
         # Raw on aiodocker's session: its own log() drops which stream a line was of, and its JSON costs twice as much.
         url = URL(f"{self.docker.docker_host}/{path}").with_query(dict(params or {}))
+        # aiohttp offers gzip, and the engine then packs what it copies out: 300 MB in 11 s, not 2.
+        sent = {"Accept-Encoding": "identity", **(headers or {})}
         with self.translated():
-            response = await self.docker.session.request(method, url, timeout=timeout, **body)
+            response = await self.docker.session.request(method, url, timeout=timeout, headers=sent, **body)
         try:
             if response.status >= 400:
                 with self.translated():
