@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 BITS = 65521
 """A prime; 500 actions have some 4,000 to 20,000 pieces."""
@@ -17,6 +17,10 @@ SIZE = (BITS + 7) // 8
 """Bytes of a block's bits."""
 
 _LONGEST = 4
+_TIMES = {1: 1, 2: 4, 3: 2, 4: 1}
+"""Bits for a piece of each length: a text of two letters has but one piece, and one bit is set by chance in a tenth
+to a quarter of all blocks."""
+
 _ALL = b"\xff" * SIZE
 
 
@@ -41,9 +45,11 @@ def wanted(text: str) -> frozenset[int]:
         folded = _folded(text.split("\0", 1)[0].encode())
     except UnicodeEncodeError:
         return frozenset()
-    length = min(len(folded), _LONGEST)
-    pieces = {folded[at : at + length] for at in range(len(folded) - length + 1)} if length else set()
-    return frozenset((int.from_bytes(piece, "little") + (length << 32)) % BITS for piece in pieces)
+    found: set[int] = set()
+    for length in range(1, min(len(folded), _LONGEST) + 1):
+        pieces = {folded[at : at + length] for at in range(len(folded) - length + 1)}
+        found.update(_bits_of({int.from_bytes(piece, "little") for piece in pieces}, length))
+    return frozenset(found)
 
 
 def may_have(bits: memoryview, places: Iterable[int], start: int) -> bool:
@@ -73,6 +79,12 @@ def _windows(texts: bytes) -> set[int]:
 def _places(windows: set[int]) -> set[int]:
     found: set[int] = set()
     for length in range(1, _LONGEST + 1):
-        mask, base = (1 << 8 * length) - 1, length << 32
-        found.update([(piece + base) % BITS for piece in {window & mask for window in windows}])
+        mask = (1 << 8 * length) - 1
+        found.update(_bits_of({window & mask for window in windows}, length))
     return found
+
+
+def _bits_of(pieces: set[int], length: int) -> Iterator[int]:
+    for turn in range(_TIMES[length]):
+        factor, base = 1 + turn * 7919, length << 32  # another line modulo a prime for each turn
+        yield from [(piece * factor + base) % BITS for piece in pieces]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ _TEXT_MOST = 10_000
 """Characters; SQLite takes patterns of 50,000 bytes."""
 
 Ends = dict[int, list[AuditRow]]
+Spans = list[summary.Span] | None
 
 
 async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
@@ -31,8 +33,15 @@ async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
     layout = Layout(path)
     found: list[AuditEntry] = []
     later: Ends = {}  # ends of attempts that began in an older segment than they ended in
+    passed: list[int] = []  # segments without the text: opening one takes 1 ms
     for index in reversed(layout.indices() if _storable(query) else []):
-        some = await ask(layout.segment(index), _of_segment, layout, index, query, query.limit - len(found), later)
+        spans = await asyncio.to_thread(summary.spans, layout, index, query.text) if query.text else None
+        if spans == []:
+            passed.append(index)
+            continue
+        while passed:
+            await ask(layout.segment(passed.pop(0)), _note_later, later)
+        some = await ask(layout.segment(index), _of_segment, query, spans, query.limit - len(found), later)
         found += some or []
         if len(found) >= query.limit:
             break
@@ -61,11 +70,9 @@ async def _everywhere(path: Path, where: str, *values: Any) -> list[AuditRow]:
     return [row for rows in found for row in rows]
 
 
-def _of_segment(
-    db: sqlite3.Connection, layout: Layout, index: int, query: AuditQuery, limit: int, later: Ends
-) -> list[AuditEntry]:
+def _of_segment(db: sqlite3.Connection, query: AuditQuery, spans: Spans, limit: int, later: Ends) -> list[AuditEntry]:
     """The attempts of one segment; where they are too few, ``later`` learns what is to know for older segments."""
-    attempts = _attempts(db, layout, index, query, limit, later) if _in_time(db, query) else []
+    attempts = _attempts(db, query, spans, limit, later) if _in_time(db, query) else []
     ends: Ends = {}
     for at in range(0, len(attempts), _AT_ONCE):
         some = [one.seq for one in attempts[at : at + _AT_ONCE]]
@@ -77,12 +84,7 @@ def _of_segment(
     return found
 
 
-def _attempts(
-    db: sqlite3.Connection, layout: Layout, index: int, query: AuditQuery, limit: int, later: Ends
-) -> list[AuditRow]:
-    spans = summary.spans(layout, index, query.text) if query.text else None
-    if spans is not None and not spans:
-        return []
+def _attempts(db: sqlite3.Connection, query: AuditQuery, spans: Spans, limit: int, later: Ends) -> list[AuditRow]:
     where, values = _where(query, later, rare=not query.outcome or _is_rare(db, query.outcome))
     found: list[AuditRow] = []
     for within, ends in [("", ())] if spans is None else [(" AND seq BETWEEN ? AND ?", span) for span in spans]:
@@ -127,6 +129,7 @@ def _refuse_long(text: str) -> None:
 
 
 def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
+    rest = sorted(rest, key=lambda one: one.seq)  # of several segments
     notes = tuple(one for one in rest if one.kind is Kind.NOTE)
     end = next((one for one in rest if one.kind in (Kind.OUTCOME, Kind.UNKNOWN)), None)
     return AuditEntry(attempt, end, notes)
@@ -134,7 +137,7 @@ def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
 
 def _is_rare(db: sqlite3.Connection, outcome: str) -> bool:
     """Whether so few ended so that listing those is cheaper than looking at the newest attempts one by one."""
-    wanted = outcome.split(",")
+    wanted = _words(outcome)
     some = f"SELECT 1 FROM record WHERE outcome IN ({_marks(wanted)}) AND outcome <> '' LIMIT {_RARE}"  # noqa: S608
     [count] = db.execute(f"SELECT count(*) FROM ({some})", wanted).fetchone()  # noqa: S608
     return bool(count < _RARE)
@@ -152,8 +155,7 @@ def _where(query: AuditQuery, later: Ends, *, rare: bool) -> tuple[str, list[Any
         if value := getattr(query, column):
             parts.append(f"a.{column} = ?")
             values.append(value)
-    if query.outcome:
-        wanted = query.outcome.split(",")
+    if wanted := _words(query.outcome):
         also = _late(later, lambda end: end.outcome in wanted)
         fits = f"outcome IN ({_marks(wanted)})"
         listed = f"a.seq IN (SELECT ref FROM record WHERE {fits} AND outcome <> '')"  # noqa: S608
@@ -171,6 +173,11 @@ def _where(query: AuditQuery, later: Ends, *, rare: bool) -> tuple[str, list[Any
         parts.append("a.seq < ?")
         values.append(query.before_seq)
     return "".join(f" AND {part}" for part in parts), values
+
+
+def _words(outcome: str) -> list[str]:
+    """The outcomes asked for; never the empty one, which attempts and notes have."""
+    return [word for word in outcome.split(",") if word]
 
 
 def _marks(values: Sequence[Any]) -> str:

@@ -27,7 +27,7 @@ from sandbox_console.audit.layout import Layout
 BLOCK = 1024
 """Rows; 8 bytes of summary for each."""
 
-_DOMAIN = b"sandbox-console/audit/grams/1\n"
+_DOMAIN = b"sandbox-console/audit/grams/2\n"
 _MAC = 32
 _TICK_S = 0.02
 """Longer than the kernel's clock of file times stands still, 10 ms at HZ=100."""
