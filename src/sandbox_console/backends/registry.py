@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from sandbox_console.backends.base import Provider
 from sandbox_console.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "sandbox_console.backends"
 _DISTRIBUTION = "sandbox-console-tui"
@@ -14,6 +17,8 @@ _DISTRIBUTION = "sandbox-console-tui"
 
 def available() -> dict[str, EntryPoint]:
     """Every registered backend by name, none of them imported. Raises ConfigError for a name registered twice."""
+    from importlib.metadata import entry_points  # 11 ms, and a console that is handed its backends needs none
+
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
         if point.name in found and found[point.name].value != point.value:

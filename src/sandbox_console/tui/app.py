@@ -22,7 +22,6 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui import egress_words
 from sandbox_console.tui.bridge import bridge
-from sandbox_console.tui.bulk_flow import BulkFlow
 from sandbox_console.tui.commands import ConsoleCommands
 from sandbox_console.tui.egress_flow import EgressFlow
 from sandbox_console.tui.flows import Flows
@@ -52,6 +51,7 @@ from sandbox_console.tui.words import HEALTH, STYLES
 from sandbox_console.tui.work import Work
 
 if TYPE_CHECKING:
+    from sandbox_console.tui.bulk_flow import BulkFlow
     from sandbox_console.tui.host_flow import HostFlow
 
 SMALLEST = (60, 15)
@@ -62,7 +62,6 @@ class ConsoleApp(SafeApp[None]):
     """The console on a terminal, or in a browser by way of textual-serve."""
 
     TITLE = "sandbox-console"
-    CSS = "Footer.-compact FooterKey.-command-palette { margin-right: 0; padding-right: 1; }"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ConsoleCommands}
     fleet: reactive[FleetState] = reactive(FleetState(), init=False, repaint=False)
 
@@ -74,7 +73,6 @@ class ConsoleApp(SafeApp[None]):
         self.set_keymap(self.keymap.changed)
         self.work = Work(console, self._publish, self._ended)
         self.flows = Flows(self, console, self.work)
-        self.bulk = BulkFlow(self, console, self.work)
         self.egress = EgressFlow(self, console, self.work, self.flows, clock)
         self.history = History()
         self.main = MainScreen(console, self._publish, clock)
@@ -84,9 +82,13 @@ class ConsoleApp(SafeApp[None]):
     async def on_mount(self) -> None:
         for theme in THEMES:
             self.register_theme(theme)
+        self._choose_theme(self.service.config.tui.theme)
+        self.call_next(self._open)  # behind the restyling that a theme asks for: the list is styled once, not twice
+
+    async def _open(self) -> None:
+        self.main.fit(self.size)
         await self.push_screen(self.main)
         self.set_interval(self.service.config.tui.stats_interval_s, lambda: self.history.note(self.fleet))
-        self._choose_theme(self.service.config.tui.theme)
         deliver = lambda found: self.post_message(Arrived(found))  # noqa: E731
         self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
         self._bridge.add_done_callback(self._bridge_ended)
@@ -212,6 +214,13 @@ class ConsoleApp(SafeApp[None]):
         from sandbox_console.tui.screens.egress import EgressScreen
 
         self.push_screen(EgressScreen(self.service, self._clock))
+
+    @cached_property
+    def bulk(self) -> BulkFlow:
+        """What is done to marked sandboxes."""
+        from sandbox_console.tui.bulk_flow import BulkFlow
+
+        return BulkFlow(self, self.service, self.work)
 
     @cached_property
     def hosts(self) -> HostFlow:

@@ -13,9 +13,8 @@ from sandbox_console.tui.command_lines import bulk_command, command_line
 from sandbox_console.tui.keymap import Keymap
 from sandbox_console.tui.messages import Asked, BulkAsked, FormAsked
 from sandbox_console.tui.offers import NAMINGS, VERBS, Naming, Verb, bulk_pause, toggled_pause, unfit
-from sandbox_console.tui.screens.bulk import many
 from sandbox_console.tui.screens.menu import Choice, MenuScreen
-from sandbox_console.tui.words import shown_name
+from sandbox_console.tui.words import many, shown_name
 
 if TYPE_CHECKING:
     from sandbox_console.tui.screens.main import MainScreen
@@ -85,6 +84,8 @@ def ask_pause(screen: MainScreen) -> None:
         ask(screen, bulk_pause(marked))
     elif screen.selected is not None:
         ask(screen, toggled_pause(screen.selected))
+    else:
+        screen.notify("No sandbox is selected.", severity="warning")
 
 
 async def menu(screen: MainScreen) -> None:

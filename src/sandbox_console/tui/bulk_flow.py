@@ -15,8 +15,8 @@ from sandbox_console.tui.bulk import BulkRun, Fate, plan, summary
 from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.messages import BulkAsked
 from sandbox_console.tui.offers import Verb
-from sandbox_console.tui.screens.bulk import BulkConfirm, BulkScreen, many
-from sandbox_console.tui.words import shown_name
+from sandbox_console.tui.screens.bulk import BulkConfirm, BulkScreen
+from sandbox_console.tui.words import many, shown_name
 from sandbox_console.tui.work import Work
 
 if TYPE_CHECKING:

@@ -127,3 +127,8 @@ def why_style(sandbox: Sandbox) -> str:
     if sandbox.status in (Status.FAILED, Status.LOST) or (sandbox.exit and sandbox.exit.oom):
         return "error"
     return "warn" if sandbox.exit and sandbox.exit.code and not sandbox.status.live else "dim"
+
+
+def many(count: int) -> str:
+    """``1 sandbox``, ``5 sandboxes``."""
+    return f"{count} sandbox" if count == 1 else f"{count} sandboxes"

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import AuditEntry, Verification
@@ -20,11 +20,13 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui import audit_filter
 from sandbox_console.tui.chain import chain_words, clock_words
+from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.panes.audit import audit_row, entry_words
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put, put_note
+from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table import FleetTable, Row
 from sandbox_console.tui.widgets.table_layout import Column
 
@@ -92,7 +94,7 @@ class AuditScreen(Screen[SandboxRef | None]):
             yield Input(id="audit-filter", compact=True)
         yield Static(id="audit-problem", markup=False)
         yield FleetTable(COLUMNS, id="audit-rows")
-        yield Footer(compact=True)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(FleetTable).focus()
@@ -131,7 +133,7 @@ class AuditScreen(Screen[SandboxRef | None]):
         self._head()
 
     def _head(self) -> None:
-        more = "  o shows older ones" if len(self._entries) >= self._limit else ""
+        more = f"  {hint(self, 'audit-older', 'shows older ones')}" if len(self._entries) >= self._limit else ""
         trouble = sum(entry.outcome in audit_filter.TROUBLE.split(",") for entry in self._entries.values())
         words: list[tuple[str, str]] = [("Audit log", "bold $primary"), (f"  {len(self._entries)} actions", "$dim")]
         if trouble:

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox
@@ -17,6 +17,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.bulk import BulkRun, Fate, Item, summary
 from sandbox_console.tui.command_lines import bulk_command
+from sandbox_console.tui.keymap import hint, hints
 from sandbox_console.tui.offers import Verb
 from sandbox_console.tui.panes.audit import entry_words
 from sandbox_console.tui.safety import plain
@@ -24,9 +25,10 @@ from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put
+from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table import FleetTable, Row
 from sandbox_console.tui.widgets.table_layout import Column, natural_widths
-from sandbox_console.tui.words import STATUS, place, short_id, shown_name, span
+from sandbox_console.tui.words import STATUS, many, place, short_id, shown_name, span
 
 LOOK_S = 0.1
 ROW_S = 2e-5
@@ -169,7 +171,7 @@ class BulkScreen(Screen[None]):
         yield Static(id="bulk-title", markup=False)
         yield Static(id="bulk-note", markup=False)
         yield FleetTable(_ENDED, id="bulk-rows")
-        yield Footer(compact=True)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(FleetTable).focus()
@@ -204,8 +206,11 @@ class BulkScreen(Screen[None]):
 
     def _note(self) -> None:
         item = self._picked()
-        words = "Enter opens the audit row." if self.run_shown.done else _GOING_ON
+        words = "Enter opens the audit row." if self.run_shown.done else self._going_on()
         put(self, "#bulk-note", plain(f"{shown_name(item.sandbox)}: {item.cause}" if item and item.cause else words))
+
+    def _going_on(self) -> str:
+        return hints(self, ("results-back", "goes back, and it goes on."), ("results-no-more", "begins no more."))
 
     def _picked(self) -> Item | None:
         key = self.query_one(FleetTable).cursor_key
@@ -248,16 +253,9 @@ class BulkScreen(Screen[None]):
     def action_leave(self) -> None:
         """Go back; what is in flight goes on."""
         if not self.run_shown.done:
-            self.notify(f"{self.run_shown.verb.name}: {summary(self.run_shown)}. It goes on; J shows it again.")
+            again = "; ".join(filter(None, ("It goes on", hint(self, "bulk-results", "shows it again"))))
+            self.notify(f"{self.run_shown.verb.name}: {summary(self.run_shown)}. {again}.")
         self.dismiss(None)
-
-
-_GOING_ON = "Esc goes back, and it goes on.  x begins no more of them."
-
-
-def many(count: int) -> str:
-    """``1 sandbox``, ``5 sandboxes``."""
-    return f"{count} sandbox" if count == 1 else f"{count} sandboxes"
 
 
 def title_words(run: BulkRun) -> Content:

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
@@ -20,6 +20,7 @@ from sandbox_console.tui.egress_words import FLEET_COLUMNS, host_row
 from sandbox_console.tui.panes.egress import DRAW_S
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put, put_note
+from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table import FleetTable
 
 
@@ -55,7 +56,7 @@ class EgressScreen(HostActions, Screen[None]):
         yield Static(id="egress-problem", markup=False)
         yield FleetTable(FLEET_COLUMNS, id="fleet-egress")
         yield Static(id="egress-empty", markup=False)
-        yield Footer(compact=True)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(FleetTable).focus()

@@ -12,7 +12,7 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Footer, Select, Static, TextArea
+from textual.widgets import Select, Static, TextArea
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import ChangeEgress
@@ -30,11 +30,13 @@ from sandbox_console.tui.egress_draft_words import (
 )
 from sandbox_console.tui.egress_flow import EgressFlow, patterns_of
 from sandbox_console.tui.egress_words import commands, note_lines
+from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put, put_note
+from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table import FleetTable
 from sandbox_console.tui.widgets.table_layout import fit_cell
 from sandbox_console.tui.words import STATUS, place, shown_name
@@ -106,7 +108,7 @@ class EgressDraftScreen(Screen[None]):
         yield FleetTable(COLUMNS, id="draft-table")
         yield Static(id="draft-empty", markup=False)
         yield Static(id="draft-status", markup=False)
-        yield Footer(compact=True)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.watch(self._area, "scroll_y", self._draw_marks, init=False)
@@ -136,7 +138,8 @@ class EgressDraftScreen(Screen[None]):
         try:
             await draft.load()
         except ConsoleError as error:
-            self._say([(f"✕ {clean(error.message, cap=300)}  Ctrl+R reads anew.", PROBLEM)])
+            again = hint(self, "draft-start-over", "reads anew.")
+            self._say([(f"✕ {clean(error.message, cap=300)}  {again}", PROBLEM)])
             return
         self._loaded = True
         self._area.load_text(draft.text)
@@ -197,7 +200,8 @@ class EgressDraftScreen(Screen[None]):
             what = clean(draft.refusal, cap=300)
             self._say([(f"✕ {what}; if applied it is refused, and on record all the same.", PROBLEM)])
         else:
-            self._say([("Ctrl+S applies it, after a question.", "$dim"), *note_lines(draft.notes(action))])
+            applies = hint(self, "draft-apply", "applies it, after a question.")
+            self._say([(applies, "$dim"), *note_lines(draft.notes(action))])
 
     def _say(self, parts: Sequence[Part]) -> None:
         put(self, "#draft-status", Content.assemble(*parts))
@@ -220,7 +224,8 @@ class EgressDraftScreen(Screen[None]):
         if not self._loaded or self._draft.trial.rows:
             return ""
         if self._draft.trial.replayed:
-            return "Nothing on record would be decided otherwise. o shows all of it."
+            everything = hint(self, "draft-changes-only-all", "shows all of it.")
+            return f"Nothing on record would be decided otherwise. {everything}"
         return "Nothing is on record: it has not asked for any host yet."
 
     def _draw_marks(self) -> None:

@@ -13,7 +13,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Button, Checkbox, Footer, Input, Select, Static
+from textual.widgets import Button, Checkbox, Input, Select, Static
 
 from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.action import Create, Update
@@ -30,6 +30,7 @@ from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.fields import FormRow, TickBox
 from sandbox_console.tui.showing import put, put_note
+from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.words import place, shown_name
 from sandbox_console.tui.work import Work
 
@@ -118,7 +119,7 @@ class FormScreen(Screen[None]):
             yield Static(id="status", markup=False)
             yield Button("Cancel", id="cancel", compact=True)
             yield Button("Apply" if self._sandbox else "Create", id="submit", variant="primary", compact=True)
-        yield Footer(compact=True)
+        yield KeyBar()
 
     def _backend_line(self) -> ComposeResult:
         with Horizontal():

@@ -10,16 +10,18 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.host_flow import HostFlow, place_words
+from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.pulls import Place
 from sandbox_console.tui.screens.menu import Choice, MenuScreen
 from sandbox_console.tui.showing import put, put_note
+from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table import FleetTable
 from sandbox_console.tui.widgets.table_layout import Column
 from sandbox_console.tui.widgets.table_rows import Row
@@ -50,6 +52,8 @@ class HoldingsScreen(Screen[None], Generic[Held]):
     ]
     TITLE_WORDS: ClassVar[str]
     EMPTY: ClassVar[str]
+    NEXT: ClassVar[tuple[str, str]]
+    """The action that makes the first one, and what its key does."""
     CAPABILITY: ClassVar[Capability]
     COLUMNS: ClassVar[Sequence[Column]]
     holdings = True
@@ -90,7 +94,7 @@ class HoldingsScreen(Screen[None], Generic[Held]):
         yield Static(id="holdings-empty", classes="note", markup=False)
         yield Static(id="holdings-progress", classes="note", markup=False)
         yield Static(id="holdings-reasons", classes="note", markup=False)
-        yield Footer(compact=True)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(FleetTable).focus()
@@ -182,7 +186,8 @@ class HoldingsScreen(Screen[None], Generic[Held]):
             return "Asking the backends…"
         if not self._found:
             return f"No backend here has {self.TITLE_WORDS.lower()}; each says why below."
-        return self.EMPTY
+        how = hint(self, *self.NEXT)
+        return f"{self.EMPTY} {how}." if how else self.EMPTY
 
     # --- keys
 

@@ -11,7 +11,6 @@ from sandbox_console.errors import UsageError
 from sandbox_console.tui import commanding
 from sandbox_console.tui.columns import Chosen
 from sandbox_console.tui.panes.lines import CommandLine, FilterLine
-from sandbox_console.tui.screens.columns import ColumnsScreen
 
 if TYPE_CHECKING:
     from sandbox_console.tui.screens.main import MainScreen
@@ -77,5 +76,7 @@ class ListActions(MessagePump):
 
         def change(chosen: Chosen) -> None:
             fleet.set_columns(chosen)
+
+        from sandbox_console.tui.screens.columns import ColumnsScreen
 
         self._main.app.push_screen(ColumnsScreen(fleet.choice.chosen, change))

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.css.query import NoMatches
+from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Console, find_paths
 from sandbox_console.tui import asking
 from sandbox_console.tui.denials import DenialWatch
 from sandbox_console.tui.groups import GroupKey
+from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.keys import MAIN_KEYS
 from sandbox_console.tui.messages import Arrived, FormAsked
 from sandbox_console.tui.offers import NAMINGS, VERBS
@@ -34,6 +37,7 @@ from sandbox_console.tui.screens.list_actions import ListActions
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import say
 from sandbox_console.tui.state import FleetState, News
+from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
 
@@ -63,11 +67,11 @@ class MainScreen(ListActions, Screen[None]):
     MainScreen.-wide.-side { layout: grid; grid-size: 2; grid-rows: auto 1fr 1; }
     MainScreen.-wide.-side HeaderBar { column-span: 2; }
     MainScreen.-wide.-side Detail { border-top: none; border-left: solid $border-blurred; }
-    MainScreen.-wide.-side Footer { column-span: 2; }
+    MainScreen.-wide.-side KeyBar { column-span: 2; }
     MainScreen.-detail #list { display: none; }
     MainScreen.-detail Detail { display: block; height: 1fr; border-top: none; }
     MainScreen FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
-    MainScreen Footer { height: 1; }
+    MainScreen KeyBar { height: 1; }
     """
     AUTO_FOCUS: ClassVar[str] = "#fleet"
     BINDINGS: ClassVar[list[BindingType]] = MAIN_KEYS
@@ -82,7 +86,7 @@ class MainScreen(ListActions, Screen[None]):
         self._stats_asked = False
         self._look: Timer | None = None
         self._looked_at: Hashable | None = None
-        self._empty = self._alone = self._late = False
+        self._empty = self._alone = self._late = self._resumed = False
         self.compared: Sandbox | None = None
         folder = find_paths().state
         self.split = Split(folder)
@@ -94,7 +98,7 @@ class MainScreen(ListActions, Screen[None]):
         yield HeaderBar()
         yield self.fleet
         yield Detail(self.service, self._publish)
-        yield Footer(compact=True)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.table.focus()
@@ -168,7 +172,7 @@ class MainScreen(ListActions, Screen[None]):
         header.show(state, read_only=self.service.read_only, width=self.size.width)
         header.show_view(wanted, found.hidden, len(state.sandboxes), self.fleet.view_name, typing=typing)
         if not shown:
-            words = empty_words(state, wanted, read_only=self.service.read_only)
+            words = empty_words(state, wanted, read_only=self.service.read_only, key=partial(key_of, self))
             say(self.query_one("#empty", Static), words, fixed=True)
         self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown or typing else 0)
         self._look_soon()
@@ -181,7 +185,9 @@ class MainScreen(ListActions, Screen[None]):
         above = stack[stack.index(self) + 1 :] if self in stack else ()
         return any(not isinstance(screen, ModalScreen) for screen in above)
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        event.refresh_styles = self._resumed  # the first time it was styled a moment ago, when it was mounted
+        self._resumed = True
         if self._late:
             self._draw()
 
@@ -243,8 +249,12 @@ class MainScreen(ListActions, Screen[None]):
         self.service.show_stats(running, rest_soon=self.fleet.by_samples)
         self._denials.show(there)
 
+    def fit(self, size: Size) -> None:
+        """The classes of a size, before the screen is styled for the first time."""
+        self.set_class(_wide(size), "-wide")
+
     def on_resize(self, event: events.Resize) -> None:
-        wide = event.size.width >= WIDE[0] and event.size.height >= WIDE[1]
+        wide = _wide(event.size)
         if not wide and self.has_class("-wide") and self.detail.has_focus_within and not self.has_class("-detail"):
             self.add_class("-detail", "-for-lack-of-room")  # what is looked at stays in view
         elif wide and self.has_class("-for-lack-of-room"):
@@ -313,6 +323,8 @@ class MainScreen(ListActions, Screen[None]):
 
     def action_fullscreen(self) -> None:
         """Give the whole screen to the detail, or take it back."""
+        if not self.has_class("-detail") and not self._need_one():
+            return
         self.toggle_class("-detail")
         self.remove_class("-for-lack-of-room")
         if self.has_class("-detail"):
@@ -323,13 +335,21 @@ class MainScreen(ListActions, Screen[None]):
 
     def action_tab(self, tab: str) -> None:
         """Look at a tab of the detail."""
-        self.detail.pick(tab)
-        self._open_detail()
+        if self._need_one():
+            self.detail.pick(tab)
+            self._open_detail()
+
+    def _need_one(self) -> bool:
+        """Whether there is a sandbox to look at; says so where there is none."""
+        if self.selected is None:
+            self.notify("No sandbox is selected.", severity="warning")
+        return self.selected is not None
 
     def action_step(self, by: int) -> None:
         """Look at the next tab."""
-        self.detail.step(by)
-        self._open_detail()
+        if self._need_one():
+            self.detail.step(by)
+            self._open_detail()
 
     def action_side(self) -> None:
         """The detail beside the list, or under it."""
@@ -409,7 +429,7 @@ class MainScreen(ListActions, Screen[None]):
 
     def action_copy(self) -> None:
         """Copy what the command line calls the sandbox."""
-        if self.selected is not None:
+        if self._need_one() and self.selected is not None:
             self.app.copy_to_clipboard(str(self.selected.ref))
             self.notify(f"Copied {self.selected.ref}")
 
@@ -421,3 +441,7 @@ class MainScreen(ListActions, Screen[None]):
     @on(AuditPane.Opened)
     def _show_entry(self, event: AuditPane.Opened) -> None:
         self.app.push_screen(TextScreen(f"Audit row {event.entry.attempt.seq}", entry_words(event.entry)))
+
+
+def _wide(size: Size) -> bool:
+    return size.width >= WIDE[0] and size.height >= WIDE[1]

@@ -11,19 +11,21 @@ from textual.binding import Binding, BindingType
 from textual.containers import Grid, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import Verification
 from sandbox_console.service import Console, Feed
 from sandbox_console.tui import pulse
 from sandbox_console.tui.chain import chain_words
+from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.panes.stats import CPU, MEMORY
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.showing import put
 from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.widgets.graph import Graph
+from sandbox_console.tui.widgets.key_bar import KeyBar
 
 DRAW_S = 1.0
 PAST_S = 3600.0
@@ -77,7 +79,7 @@ class PulseScreen(Screen[None]):
             yield Graph(MEMORY, id="pulse-memory")
         yield Static(id="pulse-trouble", markup=False)
         yield Static(id="pulse-audit", markup=False)
-        yield Footer(compact=True)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.set_interval(DRAW_S, self._draw)
@@ -109,7 +111,7 @@ class PulseScreen(Screen[None]):
         totals = list(self._history.totals)
         latest = totals[-1] if totals else pulse.total(state)
         put(self, "#pulse-title", _title(latest, state.missed))
-        put(self, "#pulse-states", pulse.state_words(state, self.size.width // 2 - 2))
+        put(self, "#pulse-states", pulse.state_words(state, self.size.width // 2 - 2, key_of(self, "create")))
         put(self, "#pulse-backends", pulse.backend_words(state))
         put(self, "#pulse-trouble", pulse.trouble_words(state, self._feed, now))
         chain = chain_words(state.audit_problem, self._verified, verifying=self._verified is None)
