@@ -20,6 +20,9 @@ from sandbox_console.service import find_paths, open_console
 OWN_FAILURE = 125
 """What exec and shell return for every failure of the console's own, as docker and timeout(1) do."""
 
+PATIENCE_S = 2.0
+"""How long after a signal another one is taken for the same: timeout(1) sends two, and so does an impatient hand."""
+
 Verb = Callable[[Context], Awaitable[int]]
 
 
@@ -122,12 +125,21 @@ def _write_crash(error: Exception) -> Path:
 
 
 async def _signalled(context: Context, verb: Verb) -> int:
-    """Run it; a signal cancels it and is then the exit code, once all that it did is recorded."""
+    """Run it; a signal cancels it and is then the exit code, once all that it did is recorded.
+
+    Another one soon after is the same wish told twice, and leaves it the time to end what it began.
+    """
     task = asyncio.ensure_future(verb(context))
     caught: list[int] = []
     loop = asyncio.get_running_loop()
+    first_at = 0.0
 
     def cancel(signum: int) -> None:
+        nonlocal first_at
+        if not caught:
+            first_at = loop.time()
+        elif loop.time() - first_at < PATIENCE_S:
+            return
         caught.append(signum)
         task.cancel()
 
