@@ -14,8 +14,9 @@ from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console, Operation, has_gateway, same_template
-from sandbox_console.tui.egress_words import commands, diff_lines, note_lines
+from sandbox_console.tui.egress_words import commands, diff_lines, note_lines, with_hosts
 from sandbox_console.tui.flows import Flows
+from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.messages import EgressAsked
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.egress_ask import EgressAskScreen
@@ -60,7 +61,7 @@ class EgressFlow:
         if found:
             self._app.push_screen(EgressDraftScreen(self._console, self, self._clock, found))
         else:
-            self._app.notify(_no_draft(sandboxes), severity="warning")
+            self._app.notify(_no_draft(sandboxes, key_of(self._app, "edit")), severity="warning")
 
     async def apply(self, action: ChangeEgress, draft: Draft) -> Operation | None:
         """Ask whether a draft is to take the place of the rules, and begin it; None where that was not agreed to."""
@@ -90,13 +91,13 @@ class EgressFlow:
         return list(found.values())
 
 
-def _no_draft(sandboxes: Sequence[Sandbox]) -> str:
+def _no_draft(sandboxes: Sequence[Sandbox], edits: str) -> str:
     if not sandboxes:
-        return "Nothing is selected."
+        return "No sandbox is selected."
     name = shown_name(sandboxes[0])
     if not sandboxes[0].managed:
         return f"{name}: another tool made it, so its egress is not ours to change."
-    return f"{name} was made without egress: there are no rules to draft."
+    return f"{name} was made without egress: there are no rules to draft. {with_hosts(edits)}"
 
 
 def patterns_of(host: str, port: int, *, allow: bool) -> list[str]:

@@ -35,6 +35,11 @@ COLUMNS = (*_LAST, *_TIMES)
 FLEET_COLUMNS = (*_LAST, Column("sandboxes", "SANDBOXES", 9, 30, priority=1), *_TIMES)
 
 
+def with_hosts(edits: str) -> str:
+    """What to do where a sandbox was made without egress; ``edits`` is the key of its form."""
+    return f"{f'{edits} edits its spec' if edits else 'Edit its spec'}: with hosts in egress it is made anew."
+
+
 def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:
     """One host of a feed; in the fleet's with the names of the sandboxes that asked."""
     said, style = ("⊘ denied", "error") if seen.last_denied else ("● allowed", "ok")

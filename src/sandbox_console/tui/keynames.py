@@ -9,7 +9,6 @@ _SHORT = {
     "enter": "Enter", "up": "↑", "down": "↓", "@": "Space",
 }  # fmt: skip
 """Names of keys that say less than these. Ctrl+Space reaches programs as NUL, whose name is Ctrl+@."""
-_FUNCTIONS = {f"f{number}" for number in range(1, 25)}
 
 
 def short_key(key: str) -> str:
@@ -19,12 +18,10 @@ def short_key(key: str) -> str:
 
 
 def long_key(key: str) -> str:
-    """A key as sentences name it: ``Ctrl+K``, ``=``, ``F2``."""
+    """A key as sentences name it: ``Ctrl+K``, ``=``, ``f2``."""
     *modifiers, base = key.split("+")
     shown = _base(base)
-    if modifiers or base in _FUNCTIONS:
-        shown = shown.upper() if len(shown) == 1 or base in _FUNCTIONS else shown
-    return "".join(f"{one.title()}+" for one in modifiers) + shown
+    return "".join(f"{one.title()}+" for one in modifiers) + (shown.upper() if "ctrl" in modifiers else shown)
 
 
 def _base(base: str) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
-from tests.tui.app.scene import screen_text, until
+from tests.tui.app.scene import fleet, sandbox, screen_text, until
 from textual.binding import Binding
 
 from sandbox_console.errors import ConfigError
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import TuiOptions
 from sandbox_console.service.config import Config
+from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui import keymap, scopes
 from sandbox_console.tui.commands import ConsoleCommands
-from sandbox_console.tui.keynames import short_key
+from sandbox_console.tui.keynames import long_key, short_key
 from sandbox_console.tui.keys import MAIN_KEYS
 from sandbox_console.tui.panes.logs import LogsPane
 from sandbox_console.tui.screens.confirm import ConfirmScreen
@@ -117,6 +121,60 @@ def test_keys_are_swapped_given_away_and_taken():
     assert found.first("kill") == ""
     assert found.keys["filter"] == ("slash", "f3")
     assert [short_key(key) for key in ("slash", "ctrl+k", "equals_sign", "f3", "")] == ["/", "^k", "=", "f3", ""]
+    assert [long_key(key) for key in ("slash", "ctrl+e", "shift+up", "f3", "")] == ["/", "Ctrl+E", "Shift+↑", "f3", ""]
+
+
+NAMES_A_KEY = re.compile(
+    r"(?:^|[.:;,(]\s+|\s{2,}|[Pp]ress )([B-HJ-Zb-z=]|Ctrl\+[^]]|Space)( [a-z]+s\b| again| to | on |$)"
+)
+
+
+def test_no_text_names_a_key_that_a_config_can_change():
+    """They go through `keymap.hint`. What is fixed everywhere (Enter, Esc of a dialog, Ctrl+Y, Ctrl+]) may be named."""
+    found = []
+    for path in Path(keymap.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+                named = NAMES_A_KEY.search(node.value)
+                if named and named[1] not in ("Ctrl+Y", node.value):
+                    found.append(f"{path.name}:{node.lineno} {node.value!r}")
+    assert not found
+
+
+async def test_every_hint_names_the_key_that_holds(run_app, fake):
+    chosen = {
+        "create": "f3", "faults": "f4", "managed": "f5", "back": "escape,f6", "backends": "f7", "shell": "f8",
+        "merge-logs": "f9", "compare": "f10", "menu": "f11", "bulk-results": "f12", "edit": "ctrl+x",
+        "logs-put-a-mark": "f3", "hosts-draft": "f4", "images-pull": "", "columns-show-hide": "f5",
+    }  # fmt: skip
+    spec = SandboxSpec("bare", "python:3.12")
+    fake.sandboxes = {one.ref.id: one for one in (*fleet(), sandbox("0" * 12, "bare", spec=spec))}
+    async with run_app(config=config(keys=chosen)) as (app, pilot):
+
+        async def says(*keys, words):
+            await pilot.press(*keys)
+            await until(pilot, lambda: words in screen_text(app))
+
+        await says("f12", words="to several sandboxes yet: Space marks.")
+        await says("f10", words="press f10 again")
+        await says("space", words="f11 actions  Esc unmarks")
+        await says("j", "space", "f9", words="f9 goes back to one.")
+        await says("l", "M", words="There is no mark; f3 makes one.")
+        await says("escape", "escape", "2", words="f8 or Enter opens one")
+        await says("escape", "slash", *"bare", "enter", "o", words="Ctrl+X edits its spec")
+        await says("escape", "escape", "f4", "f5", "slash", *"nowhere", "enter", words="f4 shows what is well too")
+        assert "f5 shows what others made too" in screen_text(app)
+        await says("comma", words="f5 shows")
+        await says("escape", "P", words="No images yet." if not fake.images else "Images")
+        assert not re.search(r"\bp pulls", screen_text(app))
+    async with run_app(FakeBackend(), config=config(keys=chosen), ready=False) as (app, pilot):
+        await until(pilot, lambda: "Press f3 to create one" in screen_text(app))
+        await pilot.press("u")
+        await until(pilot, lambda: "Press f3 on the list" in screen_text(app))
+    async with run_app(FakeBackend(dead=True), config=config(keys=chosen), ready=False) as (app, pilot):
+        await until(pilot, lambda: "f7 tells all of it" in screen_text(app))
 
 
 async def test_a_remapped_key_acts_and_the_footer_menu_and_help_show_it(run_app):

@@ -19,8 +19,8 @@ from sandbox_console.model.egress import EgressState
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console, Feed, HostSeen, has_gateway
 from sandbox_console.tui.egress_hosts import HOST_KEYS, HostActions
-from sandbox_console.tui.egress_words import COLUMNS, host_row, rules_lines
-from sandbox_console.tui.keymap import hint
+from sandbox_console.tui.egress_words import COLUMNS, host_row, rules_lines, with_hosts
+from sandbox_console.tui.keymap import hint, key_of
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put, put_note
@@ -29,7 +29,6 @@ from sandbox_console.tui.widgets.table import FleetTable
 DRAW_S = 0.25
 RULES_S = 5.0
 """Between two looks at the rules: each asks the gateway whether it is there."""
-NO_NETWORK = "It has no network at all: it was made without egress."
 
 
 class EgressPane(HostActions, Vertical):
@@ -88,8 +87,8 @@ class EgressPane(HostActions, Vertical):
             return
         self._feed, self._state, self._dirty = Feed(), EgressState(), True
         if not has_gateway(sandbox):
-            whose = NO_NETWORK if sandbox.managed else "Another tool made it: its egress is not ours to see."
-            self._tell(whose)
+            none = f"It has no network at all: it was made without egress. {with_hosts(key_of(self, 'edit'))}"
+            self._tell(none if sandbox.managed else "Another tool made it: its egress is not ours to see.")
             self._draw()
             return
         self._tell("")

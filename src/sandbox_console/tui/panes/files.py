@@ -23,7 +23,7 @@ from sandbox_console.model.inside import FileInfo, FileKind
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console
-from sandbox_console.tui.keymap import hints
+from sandbox_console.tui.keymap import hint, hints
 from sandbox_console.tui.panes.file_transfer import download, read_file, upload, why
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
@@ -180,7 +180,8 @@ class FilesPane(Vertical):
         except (ConsoleError, OSError) as error:
             self._note(f"✕ {why(error)}")
             return
-        self.app.push_screen(TextScreen(clean(path, cap=100), file_words(data, more=more)))
+        words = file_words(data, more=more, downloads=hint(self, "files-download", "downloads all of it"))
+        self.app.push_screen(TextScreen(clean(path, cap=100), words))
 
     def action_up(self) -> None:
         """Go to the folder above."""
@@ -299,15 +300,18 @@ def _local_name(name: str) -> str:
     return safe.lstrip(".-")[:200] or "download"
 
 
-def file_words(data: bytes, *, more: bool) -> Content:
-    """A file for reading: text cleaned line by line, anything else as a hex dump."""
+def file_words(data: bytes, *, more: bool, downloads: str = "") -> Content:
+    """A file for reading: text cleaned line by line, anything else as a hex dump. ``downloads``: the hint of what does.
+
+    ``more``: the file goes on behind ``data``.
+    """
     if b"\0" in data[:8192]:
         lines = [_hex(at, data[at : at + 16]) for at in range(0, min(len(data), 16 * 1024), 16)]
         more = more or len(data) > 16 * 1024
     else:
         lines = [clean(line.expandtabs(8)) for line in data.decode("utf-8", "replace").split("\n")]
     if more:
-        lines.append("… the rest is not shown; D downloads all of it")
+        lines.append("; ".join(filter(None, ("… the rest is not shown", downloads))))
     return Content("\n".join(lines) or "It is empty.")
 
 
