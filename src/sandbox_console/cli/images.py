@@ -114,7 +114,8 @@ def _tell_pruned(context: Context, found: Prunable, told: dict[str, Any]) -> Non
         return
     context.table(_HEAD, (row for one in found.images for row in _rows(one, context.now())))
     verb = "would free" if told["dry_run"] else "freed"
-    context.say(f"{len(found.images)} images, {verb} {size(told['freed_bytes'])}")
+    count = len(found.images)
+    context.say(f"{count} image{'' if count == 1 else 's'}, {verb} {size(told['freed_bytes'])}")
     for one in found.spared:
         context.say(f"spared: {', '.join(one.names) or _short(one.id)}: {one.needed}")
 

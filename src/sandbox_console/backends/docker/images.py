@@ -169,7 +169,7 @@ def _image(context: str, row: Mapping[str, Any], used: Counter[str]) -> Image:
         host=context,
         id=str(row["Id"]),
         names=names,
-        digest=next((digest for digest in digests if digest), ""),
+        digest=next((digest for digest in digests if digest not in ("", "<none>")), ""),
         size_bytes=row.get("Size"),
         created_at=float(row["Created"]) if row.get("Created") else None,
         used_by=used[str(row["Id"])],

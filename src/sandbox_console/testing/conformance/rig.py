@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sandbox_console.backends.base import Backend, Process, Secrets, Terminal
-from sandbox_console.errors import NotFound
+from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.action import Exec, OpenShell
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
@@ -85,6 +85,15 @@ class Rig:
         self.needs(*wanted)
         if not self.profile.posix_sh:
             pytest.skip("its image has no POSIX shell")
+
+    @staticmethod
+    async def refusal(call: Awaitable[Any], what: str) -> ConsoleError:
+        """The error that a call ends with. Fails, naming ``what`` was taken, where there is none."""
+        try:
+            await call
+        except ConsoleError as error:
+            return error
+        raise AssertionError(f"it took {what}, and should have refused it")
 
     def needs_speed(self) -> None:
         """Skip what moves so much that it takes minutes here."""
