@@ -83,7 +83,8 @@ class Bench:
 
     def changes(self, some: list[Sandbox]) -> list[Event]:
         flip = {Status.RUNNING: Status.PAUSED, Status.PAUSED: Status.RUNNING}
-        return [Changed(structs.replace(one, status=flip.get(one.status, one.status))) for one in some]
+        now = [self.app.fleet.sandboxes[one.ref] for one in some]
+        return [Changed(structs.replace(one, status=flip.get(one.status, one.status))) for one in now]
 
     def news(self, events: list[Event]) -> Callable[[], object]:
         return lambda: self.app.on_arrived(Arrived(events))

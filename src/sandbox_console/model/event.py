@@ -15,13 +15,13 @@ class Listed(Struct, frozen=True):
     sandboxes: tuple[Sandbox, ...]
 
 
-class Changed(Struct, frozen=True):
+class Changed(Struct, frozen=True, gc=False):
     """A sandbox is new or is not as it was."""
 
     sandbox: Sandbox
 
 
-class Removed(Struct, frozen=True):
+class Removed(Struct, frozen=True, gc=False):
     """A sandbox is gone."""
 
     ref: SandboxRef
@@ -33,7 +33,7 @@ class HealthChanged(Struct, frozen=True):
     health: BackendHealth
 
 
-class Sampled(Struct, frozen=True):
+class Sampled(Struct, frozen=True, gc=False):
     """A stats sample of one sandbox."""
 
     ref: SandboxRef

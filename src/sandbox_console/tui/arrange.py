@@ -100,22 +100,30 @@ class Arranger:
 
     def _take(self, sandboxes: Mapping[SandboxRef, Sandbox]) -> None:
         gone, come = changes(self._of, sandboxes)
-        in_place = {id(old): new for old, new in zip(gone, come, strict=False) if _same_place(old, new)}
-        if len(in_place) == len(gone) == len(come):
-            self._newest = [in_place.get(id(one), one) for one in self._newest]
-            pairs = zip(gone, come, strict=True)
-            others = [new for old, new in pairs if old.image != new.image or old.maker != new.maker]
+        others = come
+        if len(gone) == len(come) and all(map(_same_place, gone, come)):
+            others = self._replace(gone, come)
         else:
             self._newest = newest_first(sandboxes.values())
-            others = list(come)
-        for one in gone:
-            self._made.pop(id(one), None)
+            for one in gone:
+                self._made.pop(id(one), None)
+            for one in come:
+                self._made[id(one)] = SandboxRow(one, self.showing)
         forget_texts(gone)
-        for one in come:
-            self._made[id(one)] = SandboxRow(one, self.showing)
         for one in others:
             measure(one, self._natural)
         self._of, self._base, self._last = sandboxes, None, None
+
+    def _replace(self, gone: Sequence[Sandbox], come: Sequence[Sandbox]) -> Sequence[Sandbox]:
+        """Take those that come for those gone, each in its place. Returns those that may be wider."""
+        made, now = self._made, dict(zip(map(id, gone), come, strict=True))
+        for old, new in now.items():
+            del made[old]
+            made[id(new)] = SandboxRow(new, self.showing)
+        get = now.get
+        self._newest = [get(id(one)) or one for one in self._newest]
+        pairs = zip(gone, come, strict=True)
+        return [new for old, new in pairs if old.image is not new.image or old.maker is not new.maker]
 
     def _arrange(self, state: FleetState, wanted: Wanted, now: float) -> Arranged:
         base = self._based(state, wanted)
@@ -158,7 +166,7 @@ def changes(
     old, new = before.values(), after.values()
     if len(old) == len(new):
         pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
-        if all(one.ref == other.ref for one, other in pairs):
+        if all(one.ref is other.ref or one.ref == other.ref for one, other in pairs):
             return [one for one, _ in pairs], [other for _, other in pairs]
     known, kept = set(map(id, old)), set(map(id, new))
     return [one for one in old if id(one) not in kept], [one for one in new if id(one) not in known]

@@ -58,11 +58,11 @@ class _Map(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         if self.now.get(key) is not value:
-            self.change()[key] = value
+            (self._own or self.change())[key] = value
 
     def drop(self, key: K) -> None:
         if key in self.now:
-            del self.change()[key]
+            del (self._own or self.change())[key]
 
 
 class _Draft:
@@ -83,10 +83,10 @@ class _Draft:
 
     def take(self, event: News) -> None:  # noqa: C901, PLR0912 - one case an event
         match event:  # the most frequent first: they are tried one after the other
-            case Sampled(ref, stats):
-                self._sample(ref, stats)
-            case Changed(sandbox):
-                self._put(sandbox)
+            case Sampled():
+                self._sample(event.ref, event.stats)
+            case Changed():
+                self._put(event.sandbox)
             case Listed(backend, host, sandboxes):
                 self._list(backend, host, sandboxes)
             case Removed(ref):
@@ -121,10 +121,11 @@ class _Draft:
             self._put(sandbox)
 
     def _put(self, sandbox: Sandbox) -> None:
-        self.sandboxes.put(sandbox.ref, sandbox)
-        if sandbox.status is not Status.RUNNING:
-            self.stats.drop(sandbox.ref)
-            self.history.drop(sandbox.ref)
+        ref = sandbox.ref
+        self.sandboxes.put(ref, sandbox)
+        if sandbox.status is not Status.RUNNING and ref in self.stats.now:
+            self.stats.drop(ref)
+            self.history.drop(ref)
 
     def _drop(self, ref: SandboxRef) -> None:
         self.sandboxes.drop(ref)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.text import clean
@@ -45,19 +47,19 @@ class Showing:
         self.keys: Sequence[str] = USUAL
 
 
-class SandboxRow:
-    """A sandbox in the list."""
+class SandboxRow(Struct, gc=False, eq=False):
+    """A sandbox in the list. Out of the collector's sight: 10,000 took 10 ms of each collection."""
 
-    __slots__ = ("_showing", "key", "sandbox")
-    head = False
+    sandbox: Sandbox
+    showing: Showing
+    head: ClassVar[bool] = False
 
-    def __init__(self, sandbox: Sandbox, showing: Showing) -> None:
-        self.key: Hashable = sandbox.ref
-        self.sandbox = sandbox
-        self._showing = showing
+    @property
+    def key(self) -> Hashable:
+        return self.sandbox.ref
 
     def paint(self) -> Paint:
-        return paint(self.sandbox, self._showing.state, self._showing.keys, self._showing.now)
+        return paint(self.sandbox, self.showing.state, self.showing.keys, self.showing.now)
 
     @property
     def cells(self) -> Sequence[str | Cell]:
@@ -65,7 +67,7 @@ class SandboxRow:
         return self.paint()[0]
 
     def order(self, at: int, column: str) -> Any:  # noqa: ARG002 - others know their columns by place
-        return ORDERS[column](self.sandbox, self._showing.state)
+        return ORDERS[column](self.sandbox, self.showing.state)
 
 
 def paint(sandbox: Sandbox, state: FleetState, keys: Iterable[str], now: float) -> Paint:
