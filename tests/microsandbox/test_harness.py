@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import socket
+import threading
 import types
 
 import pytest
+from tests.support.microvm import machine as machines
 from tests.support.microvm import part, parts, shard, suite
 from tests.support.microvm.machine import DEAD
 
@@ -72,6 +76,33 @@ def test_one_that_dies_twice_is_a_failure(one):
     machine = Machine((DEAD, BEGAN), (DEAD, b""))
     assert one(machine).run(float("inf")) == DEAD
     assert machine.booted == 2
+
+
+@pytest.mark.parametrize(("answers", "patience_s", "code"), [(True, 30.0, 7), (False, 0.2, DEAD)])
+def test_a_command_that_is_silent_in_a_kernel_that_hangs_is_dead(monkeypatch, tmp_path, answers, patience_s, code):
+    monkeypatch.setattr(machines, "cache", lambda: tmp_path)
+    for name, seconds in (("LOOK_S", 0.05), ("SILENT_S", 0.2), ("ANSWER_S", patience_s)):
+        monkeypatch.setattr(machines, name, seconds)
+    one = machines.Machine("x")
+    monkeypatch.setattr(one, "alive", lambda: True)
+    one.share.mkdir(parents=True)
+    (one.share / "token").write_text("t")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (one.folder / "port").write_text(str(server.getsockname()[1]))
+        threading.Thread(target=agent, args=(server, answers), daemon=True).start()
+        assert one.run(["long"]) == code
+
+
+def agent(server, answers):
+    """One whose kernel answers, or does not: the command ends when it was asked whether it does."""
+    command, _ = server.accept()
+    asked, _ = server.accept()
+    if answers:
+        for door, said in ((asked, b"0"), (command, b"7")):
+            door.sendall(b"x" + len(said).to_bytes(4, "big") + said)
+    with command, asked, contextlib.suppress(OSError):
+        while command.recv(4096):
+            pass
 
 
 def test_what_fails_is_tried_once_more_alone(one):

@@ -30,7 +30,7 @@ MADE = {
 PICTURE = os.environ.get("PICTURE")
 if PICTURE:  # for the eye; one that runs takes a fifth of the machine or more, also where it is idle
     MADE["agent-done"] = (*MADE["agent-microvm"][:-1], "echo done")
-FILTER, LIST = "Enter keeps", "s Shell"
+FILTER, LIST, SHELL = "Enter keeps", "s Shell", "Leave the shell"
 """What says who has the keys."""
 
 
@@ -70,7 +70,7 @@ def test_the_screen_lists_follows_and_enters_a_microvm(there: Outside) -> None:
         screen.press("\r")
         screen.sees(LIST, "agent-microvm  ●", "tick-")
         screen.press("s")
-        screen.sees("~ #")
+        screen.sees("/ #", SHELL)
         screen.press("echo $((6 * 7))-from-$(uname -s)\r")
         screen.sees("42-from-Linux")
 
@@ -78,7 +78,7 @@ def test_the_screen_lists_follows_and_enters_a_microvm(there: Outside) -> None:
 async def test_the_browser_stops_a_microvm_on_record(there: Outside, page) -> None:
     with there.browser() as link:
         await page.set_viewport_size({"width": 1280, "height": 720})  # wide enough for list and detail
-        await page.goto(link)
+        await page.goto(link, wait_until="commit", timeout=PATIENCE_S * 1000)
         await see(page, *MADE)
         if PICTURE:
             await picture(page, PICTURE)

@@ -22,8 +22,9 @@ from tests.support.microvm.agent import PORT
 from tests.support.microvm.parts import HERE, MachineError, build, cache
 
 BOOT_S = 120.0
-SILENT_S = 60.0
-"""A command that says nothing for so long may run in a kernel that hangs: the agent is asked, and given as long."""
+LOOK_S = 5.0
+SILENT_S, ANSWER_S = 60.0, 60.0
+"""A command that says nothing for so long may be in a kernel that hangs: the agent is asked, and given so long."""
 
 GIB = 1024**3
 MEMORY_GIB = 3
@@ -170,8 +171,11 @@ class Machine:
         return int((self.folder / "port").read_text())
 
     def _answers(self, timeout_s: float = 15.0) -> bool:
-        with contextlib.suppress(OSError, MachineError):
-            return self.run(["true"], timeout_s=timeout_s, sink=lambda _kind, _data: None) == 0
+        with (
+            contextlib.suppress(OSError),
+            self.connect(["true"], env=None, cwd=None, timeout_s=timeout_s) as door,
+        ):
+            return door.recv(1) == b"x"  # nothing but its exit code
         return False
 
     def _is_ours(self, pid: int) -> bool:
@@ -181,7 +185,7 @@ class Machine:
 
     def _relay(self, door: socket.socket, sink: Sink, deadline: float | None) -> int:
         while True:
-            door.settimeout(5)
+            door.settimeout(LOOK_S)
             head = self._exactly(door, 5, deadline)
             data = self._exactly(door, struct.unpack(">I", head[1:])[0], deadline) if head else b""
             if not head:
@@ -199,7 +203,7 @@ class Machine:
                 if not self.alive() or (deadline is not None and time.monotonic() > deadline):
                     return b""
                 if time.monotonic() - heard > SILENT_S:
-                    if not self._answers(SILENT_S * 0.9):
+                    if not self._answers(ANSWER_S):
                         return b""
                     heard = time.monotonic()
                 continue
