@@ -13,8 +13,12 @@ from tests.audit.conftest import SMALL, act, spoil
 from sandbox_console.audit import verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
+from sandbox_console.errors import AuditUnavailable
 
 CUT = "DELETE FROM record WHERE seq > (SELECT max(seq) - 5 FROM record)"
+
+
+DEAF = "CREATE TRIGGER deaf BEFORE INSERT ON record WHEN NEW.action = 'remove' BEGIN SELECT RAISE(IGNORE); END"
 
 
 def swap(layout, one, other):
@@ -38,6 +42,38 @@ def undo(path, trigger, *statements):
         for statement in (f"DROP TRIGGER {trigger}", *statements):
             db.execute(statement)
         db.commit()
+
+
+def lying_index(layout):
+    """An index without the denied ones, under its old name and definition: a filter would never meet them."""
+    with closing(sqlite3.connect(newest(layout), isolation_level=None)) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        [made] = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'by_outcome'").fetchone()
+        db.execute("DROP INDEX by_outcome")
+        db.execute("CREATE INDEX by_outcome ON record (outcome, seq) WHERE outcome <> '' AND outcome <> 'failed'")
+        db.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'by_outcome'", (made,))
+
+
+def alter(path, *statements):
+    with closing(sqlite3.connect(path)) as db:
+        for statement in statements:
+            db.execute(statement)
+        db.commit()
+
+
+def unseen_edit(layout):
+    """Rows that no anchor has, edited, beside a note that says the segment is damaged."""
+    layout.quarantine(layout.newest()).write_text("{}")
+    undo(newest(layout), "no_update", "UPDATE record SET actor = 'x' WHERE seq = (SELECT max(seq) FROM record)")
+
+
+def anchors_of_the_beginning(layout):
+    layout.anchors.write_bytes(layout.anchors.read_bytes().splitlines(keepends=True)[0])
+
+
+def spoilt_anchor(layout):
+    lines = layout.anchors.read_bytes().splitlines(keepends=True)
+    layout.anchors.write_bytes(b"".join(lines[:-1]) + b'{"seq": 1}\n')
 
 
 def edited_manifest(layout):
@@ -71,6 +107,18 @@ HANDS = {
         "segment 2 says that it is of another log",
     ),
     "a segment emptied": (lambda it: it.segment(2).write_bytes(b""), "segment 3 does not follow segment 2"),
+    "an index that leaves rows out": (lying_index, "missing from index by_outcome"),
+    "an index dropped": (lambda it: alter(newest(it), "DROP INDEX one_end"), "its index one_end is not as made"),
+    "a trigger put in": (lambda it: alter(newest(it), DEAF), "the trigger deaf was put in"),
+    "a word put in": (lambda it: alter(newest(it), "INSERT INTO meta VALUES ('a', 'b')"), "its table meta has a"),
+    "an attempt carried over": (
+        lambda it: alter(newest(it), "INSERT INTO carried VALUES (5, 's', 'exec', 'fake', 'box', 'r')"),
+        "its table carried is not as made",
+    ),
+    "an older version's look": (lambda it: alter(newest(it), "PRAGMA user_version = 1"), "user_version is not as made"),
+    "an edit called damage": (unseen_edit, "audit-000003.quarantine.json was changed"),
+    "all anchors but the first": (anchors_of_the_beginning, "the anchors end at row 100, the log at row"),
+    "the last anchor spoilt": (spoilt_anchor, "was changed: its signature does not hold"),
     "a forged quarantine": (lambda it: it.quarantine(2).write_text("{}"), "quarantine.json was changed"),
 }
 
@@ -137,3 +185,12 @@ async def test_a_spoilt_reserve_is_no_trouble_for_the_walk(segmented):
         with Layout(segmented).reserve.open("r+b") as file:
             file.write(spoilt)
         assert (await verify.verify(segmented)).ok
+
+
+async def test_what_a_foreign_trigger_keeps_out_is_not_acknowledged(segmented):
+    alter(newest(Layout(segmented)), DEAF)
+    journal = await Journal.open(segmented, "test", SMALL)
+    with pytest.raises(AuditUnavailable, match="keeps rows out"):
+        await journal.begin("remove", "fake", "box-1", {})
+    await act(journal, 1)
+    await journal.close()

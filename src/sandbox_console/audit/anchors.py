@@ -93,7 +93,7 @@ class Anchors:
     def read(self) -> tuple[list[Anchor], str]:
         """All anchors that hold, and the first problem: a line that was changed, taken out or put in."""
         try:
-            lines = self._path.read_bytes().splitlines()
+            content = self._path.read_bytes()
         except FileNotFoundError:
             return [], ""
         try:
@@ -101,10 +101,11 @@ class Anchors:
         except FileNotFoundError:
             return [], "the anchors' key is missing: they cannot be checked"
         held: list[Anchor] = []
+        lines = content.split(b"\n")
         for number, line in enumerate(lines, 1):
+            if number == len(lines):
+                break  # nothing, or what was being written when its writer died
             found = _parsed(line)
-            if found is None and number == len(lines):
-                break  # the last line was being written when its writer died
             if found is None or not hmac.compare_digest(_signed(found, key).mac, found.mac):
                 return held, f"anchor {number} was changed: its signature does not hold"
             if found.before != (held[-1].mac if held else ""):

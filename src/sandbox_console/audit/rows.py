@@ -59,9 +59,11 @@ def chained(drafts: Sequence[Draft], head: Place) -> list[Row]:
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Insert rows inside the caller's transaction."""
+    """Insert rows inside the caller's transaction. Raises sqlite3.Error, also where a trigger left one out."""
     marks = ",".join("?" * len(schema.COLUMNS))
-    connection.executemany(f"INSERT INTO record VALUES ({marks})", rows)  # noqa: S608
+    done = connection.executemany(f"INSERT INTO record VALUES ({marks})", rows)  # noqa: S608
+    if done.rowcount != len(rows):
+        raise sqlite3.IntegrityError("a trigger that is none of its own keeps rows out; see `audit verify`")
 
 
 def head(connection: sqlite3.Connection) -> Place:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
+from contextlib import closing
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -73,6 +75,10 @@ _SEAL = """
 CREATE TRIGGER sealed BEFORE INSERT ON record
 BEGIN SELECT RAISE(ABORT, 'this segment of the audit log is sealed'); END
 """
+
+_SINCE_2 = ("carried", "by_actor", "by_backend", "by_time", "by_outcome")
+_META = {"console_uuid", "genesis", "first_seq", "index"}
+_SQLITES = ("sqlite_autoindex_", "sqlite_stat")
 
 # As version 1 had it.
 _OLD_ONLY_NEXT = (
@@ -146,22 +152,57 @@ def sealed(connection: sqlite3.Connection) -> bool:
 
 
 def version(connection: sqlite3.Connection) -> int:
-    """Of a file's schema. A console of version 1 signed nothing."""
+    """Of a file's schema."""
     found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return found
 
 
-def unguarded(connection: sqlite3.Connection, *, closed: bool) -> str:
-    """The trigger that is gone or another; empty where all stand. ``closed``: whether the segment must be sealed."""
-    made = dict(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall())
-    guards = [_plain(statement) for statement in (*_statements(), _SEAL) if "CREATE TRIGGER" in statement]
-    for guard in guards:
-        name = guard.split()[2]
-        if name == "sealed" and not closed:
-            continue
-        if _plain(made.get(name) or "") not in (guard, _OLD_ONLY_NEXT if name == "only_next" else guard):
-            return name
-    return ""
+def altered(connection: sqlite3.Connection, *, closed: bool) -> str:
+    """The trigger, index or table that is not as made or was put in; empty where all is as made.
+
+    ``closed``: whether the segment must be sealed.
+    """
+    there, made = _objects(connection), _made()
+    old = there.get("only_next") == ("trigger", _OLD_ONLY_NEXT)
+    for name, (type_, sql) in made.items():
+        lacking = name not in there and ((name == "sealed" and not closed) or (old and name in _SINCE_2))
+        if not lacking and there.get(name) != (type_, sql) and not (old and name == "only_next"):
+            return f"its {type_} {name} is not as made"
+    for name, (type_, _) in there.items():
+        if name not in made:
+            return f"the {type_} {name} was put in"
+    if not old and version(connection) != VERSION:
+        return "its user_version is not as made"
+    keys = {key for [key] in connection.execute("SELECT key FROM meta").fetchall()}
+    return f"its table meta has {', '.join(sorted(keys - _META))}" if keys - _META else ""
+
+
+@cache
+def _made() -> dict[str, tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        for statement in (*_statements(), _SEAL):
+            db.execute(statement)
+        return _objects(db)
+
+
+def _objects(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """Type and SQL of all that was made, by name; what SQLite makes for itself begins with its own name."""
+    found = connection.execute("SELECT name, type, sql FROM sqlite_schema").fetchall()
+    return {name: (type_, _plain(sql or "")) for name, type_, sql in found if not name.startswith(_SQLITES)}
+
+
+def carried(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """Attempts of older segments that had no end when this one was made; none in a file of version 1."""
+    return connection.execute("SELECT * FROM carried ORDER BY seq").fetchall() if _carries(connection) else []
+
+
+def signs(connection: sqlite3.Connection) -> bool:
+    """Whether a console that signs made or sealed this file, whatever version it says: version 1 signed nothing."""
+    return version(connection) > 1 or _carries(connection)
+
+
+def _carries(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'carried'").fetchone() is not None
 
 
 def open_attempts(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
@@ -169,7 +210,7 @@ def open_attempts(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
     columns = "seq, session, action, backend, target, request_id"
     unended = "NOT EXISTS (SELECT 1 FROM record e WHERE e.ref = a.seq AND e.kind IN ('outcome', 'unknown'))"
     found: list[tuple[Any, ...]] = []
-    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'carried'").fetchone():
+    if _carries(connection):
         found = connection.execute(f"SELECT {columns} FROM carried a WHERE {unended}").fetchall()  # noqa: S608
     sql = f"SELECT {columns} FROM record a WHERE kind = 'attempt' AND {unended}"  # noqa: S608
     return found + connection.execute(sql).fetchall()

@@ -126,8 +126,7 @@ class Store:
             self._follow()
             self._thaw()
             self._drain()
-            self._compare()
-            made = rows.chained(drafts, rows.head(self._there()))
+            made = rows.chained(drafts, self._compared(rows.head(self._there())))
             self._commit(made)
         except (sqlite3.Error, UnicodeDecodeError) as error:
             made = self._after_trouble(error, drafts, urgent=urgent)
@@ -185,15 +184,19 @@ class Store:
             raise
         self._mine = (made[-1][0], made[-1][-1])
 
-    def _compare(self) -> None:
-        """Put on record that the last row this process wrote here is gone or another: later rows would hide a cut."""
-        if self._mine is None:
-            return
+    def _compared(self, head: rows.Place) -> rows.Place:
+        """The head to follow. That the last row this process wrote is gone or another is put on record before.
+
+        Later rows would hide a cut. Nothing is looked up while nobody else writes: the head is that row.
+        """
+        if self._mine is None or head == self._mine:
+            return head
         db, (seq, digest) = self._there(), self._mine
         [found] = db.execute("SELECT hash FROM record WHERE seq = ?", (seq,)).fetchone() or [None]
         if found == digest or seq < schema.head_of(db).first_seq:
-            return
-        self._tell(CHANGED, {"wrote": seq, "hash": digest.hex(), "found": rows.head(db)[0]})
+            return head
+        self._tell(CHANGED, {"wrote": seq, "hash": digest.hex(), "found": head[0]})
+        return rows.head(db)
 
     def _tell(self, action: str, body: dict[str, Any]) -> None:
         draft = Draft(Kind.CHECKPOINT, self._actor, self._session, action, body=body)
@@ -203,7 +206,7 @@ class Store:
         """Put on record that the anchors of a log are gone: new ones would hide it."""
         seq, _ = rows.head(self._there())
         gone = [path.name for path in (self._layout.key, self._layout.anchors) if not path.exists()]
-        if gone and seq and schema.version(self._there()) > 1:
+        if gone and seq and schema.signs(self._there()):
             told = {"missing": gone, "rows": seq}
             self._append([Draft(Kind.CHECKPOINT, self._actor, self._session, UNANCHORED, body=told)])
 

@@ -76,6 +76,7 @@ async def verify(path: Path) -> Verification:
     if gone and gone not in found.retired and not layout.quarantine(gone).exists():
         found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
     _against_anchors(layout, signed, found)
+    _against_gap(anchors.last() if signed else None, found)
     _against_cursor(layout, found)
     _reserve(layout, found)
     for other in found.altered:
@@ -98,7 +99,7 @@ async def _segment(
     except AuditUnavailable as error:
         if newest:
             raise
-        if not layout.quarantine(index).exists():
+        if not _left(layout, index, anchors, found):
             found.fail(f"segment {index}: {error.message}")
         return
     found.segments += 1
@@ -109,7 +110,7 @@ async def _segment(
     found.last, found.head = walked.last, walked.head
     if walked.went_back is not None:
         found.warnings.append(f"the clock went back before row {walked.went_back}; the order is that of the ids")
-    if layout.quarantine(index).exists():
+    if _left(layout, index, anchors, found):
         return  # the next segment's beginning tells of it
     if walked.problem:
         found.fail(walked.problem, walked.bad)
@@ -118,13 +119,23 @@ async def _segment(
     _note_altered(layout, index, anchors, told, walked, found)
 
 
+def _left(layout: Layout, index: int, anchors: Anchors, found: _Found) -> bool:
+    """Whether a console left the segment as damaged; a note of that which none signed is a problem itself."""
+    left, problem = segments.read_signed(layout.quarantine(index), anchors)
+    if problem:
+        found.fail(problem)
+    return left is not None
+
+
 def _note_altered(
     layout: Layout, index: int, anchors: Anchors, told: Mapping[str, Any], walked: Walk, found: _Found
 ) -> None:
-    if told["unguarded"]:
-        found.altered.append(
-            f"segment {index} was opened to be changed: its trigger {told['unguarded']} is not as made"
-        )
+    opened = f"segment {index} was opened to be changed: "
+    if told["altered"]:
+        found.altered.append(opened + told["altered"])
+    before, _ = segments.read_signed(layout.manifest(index - 1), anchors)
+    if told["carried"] != (before or {}).get("carried", told["carried"] if before else segments.fingerprint([])):
+        found.altered.append(opened + "its table carried is not as made")
     if layout.segment(index + 1).exists():
         found.altered += _against_manifest(layout, index, anchors, told["rows"], walked)
 
@@ -145,9 +156,16 @@ def _walk(
         head = schema.head_of(db)
         if problem := _link(layout, index, head, anchors, found):
             found.fail(problem, head.first_seq)
-        told: dict[str, Any] = {"damage": segments.damage(db), "rows": 0, "attempts": 0, "ends": 0, "unknown": 0}
-        told["unguarded"] = schema.unguarded(db, closed=layout.segment(index + 1).exists())
-        found.signs = found.signs or schema.version(db) > 1
+        told: dict[str, Any] = {
+            "damage": segments.damage(db, indexes=True),
+            "rows": 0,
+            "attempts": 0,
+            "ends": 0,
+            "unknown": 0,
+        }
+        told["altered"] = schema.altered(db, closed=layout.segment(index + 1).exists())
+        told["carried"] = segments.fingerprint(schema.carried(db))
+        found.signs = found.signs or schema.signs(db)
         rows = db.execute(f"SELECT {_COLUMNS} FROM record ORDER BY seq")  # noqa: S608
         try:
             walked = chain.walk(head.genesis, head.first_seq - 1, rows, signed)
@@ -234,6 +252,14 @@ def _against_anchors(layout: Layout, signed: list[Anchor], found: _Found) -> Non
         found.fail("the anchors are missing, though this log has been anchored")
     elif not signed and found.rows:
         found.warnings.append("no anchors: a cut tail is not seen")
+
+
+def _against_gap(last: Anchor | None, found: _Found) -> None:
+    """``last`` is read after the walk: others write meanwhile, and sign every so many rows under the same lock."""
+    if last and found.last - last.seq > 2 * ANCHOR_EVERY:
+        found.fail(
+            f"the anchors end at row {last.seq}, the log at row {found.last}: some were taken, or could not be written"
+        )
 
 
 def _against_cursor(layout: Layout, found: _Found) -> None:
