@@ -126,6 +126,8 @@ async def test_a_workspace_that_the_user_cannot_write_is_said(backend, make, tmp
         ({"image": "nobody/nothing:1"}, "image", "is not on this engine"),
         ({"image": "../../version"}, "image", "not an image's name"),
         ({"image": "a?b=c"}, "image", "not an image's name"),
+        ({"image": "a//b"}, "image", "not an image's name"),
+        ({"image": "Upper/case"}, "image", "not an image's name"),
         ({"cpus": 4000}, "cpus", "above the engine's"),
         ({"memory_mib": 1 << 30}, "memory_mib", "above the engine's"),
         ({"memory_mib": 4}, "memory_mib", "6 MiB"),

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
+from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.frames import Demuxer, TtySplitter
+from sandbox_console.backends.docker.logs import _Reader
 from sandbox_console.backends.docker.seen import Seen
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
@@ -148,6 +151,23 @@ async def test_a_removed_sandbox_ends_a_follow_and_an_unknown_one_is_not_found(b
     async with asyncio.timeout(60):
         assert [batch async for batch in follow] == []
     with pytest.raises(NotFound):
+        await read(backend, ref)
+
+
+@pytestmark_engine
+async def test_one_removed_before_the_last_look_ends_a_follow_too(backend, make, permit, monkeypatch):
+    ref = await make("sh", "-c", "echo up; sleep 500")
+    reader = _Reader(backend._connection, ref.id, LogQuery(follow=True))
+    async with aclosing(reader.once(follow=True)) as batches:
+        assert [item.data for item in await anext(batches)] == [b"up\n"]
+    gone = Refused("can not get logs from container which is dead or marked for removal", 409)
+
+    def removing(*_):
+        raise gone
+
+    monkeypatch.setattr(await backend._connection.engine(), "stream", removing)
+    assert [batch async for batch in reader.once(follow=False)] == []
+    with pytest.raises(NotFound, match=ref.id[:12]):
         await read(backend, ref)
 
 

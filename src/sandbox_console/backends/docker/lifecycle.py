@@ -12,7 +12,7 @@ from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.egress_bodies import Gate, dress
 from sandbox_console.backends.docker.facts import command
 from sandbox_console.backends.docker.failures import Refused, about, plain
-from sandbox_console.backends.docker.paths import container_path, image_path
+from sandbox_console.backends.docker.paths import NAMING, container_path, image_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
@@ -50,7 +50,7 @@ async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> s
     try:
         made = await asyncio.shield(asked)
     except Refused as error:
-        raise _create_failed(spec, error) from error
+        raise _create_failed(engine, spec, error) from error
     except asyncio.CancelledError:
         # The engine finishes what it has begun: wait for its answer, as only that tells what to take away.
         with suppress(ConsoleError):
@@ -128,19 +128,23 @@ async def remove_quietly(engine: Engine, id: str) -> None:
 async def _image(engine: Engine, spec: SandboxSpec) -> dict[str, Any]:
     # The engine accepts an empty image, and makes a container that can never run.
     if not spec.image.strip():
-        raise InvalidSpec({"image": "an image is needed, for example alpine:3"})
+        raise InvalidSpec({"image": "an image is needed, for example alpine:3"}, hint="sandbox-console images ls")
     try:
         found = await engine.call("GET", image_path(spec.image))
     except ValueError as error:
-        raise InvalidSpec({"image": str(error)}) from error
+        raise InvalidSpec({"image": str(error)}, hint=NAMING) from error
     except Refused as error:
-        if error.status not in (400, 404):
+        if error.status == 400:
+            raise InvalidSpec({"image": f"{spec.image!r} is not an image's name"}, hint=NAMING) from error
+        if error.status != 404:
             raise
-        raise InvalidSpec(
-            {"image": f"{spec.image!r} is not on this engine"}, hint=f"docker pull {spec.image}"
-        ) from error
+        raise InvalidSpec({"image": f"{spec.image!r} is not on this engine"}, hint=_pull(engine, spec)) from error
     config: dict[str, Any] = found.get("Config") or {}
     return config
+
+
+def _pull(engine: Engine, spec: SandboxSpec) -> str:
+    return f"sandbox-console images pull {spec.image} --backend docker/{engine.context}"
 
 
 async def _needs_shell(engine: Engine, id: str, spec: SandboxSpec) -> None:
@@ -177,7 +181,7 @@ def _start_hint(message: str) -> str:
     return "sandbox-console show tells what it was made with"
 
 
-def _create_failed(spec: SandboxSpec, error: Refused) -> ConsoleError:
+def _create_failed(engine: Engine, spec: SandboxSpec, error: Refused) -> ConsoleError:
     text = error.message
     if error.status == 409:
         return Conflict(
@@ -188,7 +192,7 @@ def _create_failed(spec: SandboxSpec, error: Refused) -> ConsoleError:
     if "untime" in text and spec.runtime:
         return InvalidSpec({"runtime": text})
     if error.status == 404:
-        return InvalidSpec({"image": text}, hint=f"docker pull {spec.image}")
+        return InvalidSpec({"image": text}, hint=_pull(engine, spec))
     if error.status == 400 and "name" in text.lower():
         return InvalidSpec({"name": text})
     return error

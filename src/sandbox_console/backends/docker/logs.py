@@ -15,7 +15,7 @@ from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.frames import Demuxer, TtySplitter
-from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.backends.docker.seen import Seen
 from sandbox_console.errors import BackendUnreachable, NotFound, Unsupported
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
@@ -27,7 +27,7 @@ OVERLAP_NS = 10**9
 async def read(connection: Connection, id: str, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
     """Batches of records, with a LogGap where some may be missing. Raises NotFound, Unsupported, BackendUnreachable."""
     reader = _Reader(connection, id, query)
-    with about(f"container {id[:12]}"):
+    with about(described(id)):
         await reader.prepare()
     backoff = Backoff()
     while True:
@@ -66,6 +66,7 @@ class _Reader:
         self._tty = False
         self._gap = ""
         self._again = False
+        self._opened = False
 
     async def prepare(self) -> None:
         self._tty = bool((await self._inspect())["Config"].get("Tty"))
@@ -98,13 +99,17 @@ class _Reader:
         try:
             engine = await self._connection.engine()
             async with engine.stream(container_path(self._id, "logs"), self._params(follow)) as chunks:
+                self._opened = True
                 async for chunk in chunks:
                     if items := self._told(splitter.feed(chunk)):
                         yield items
                 if items := self._told(splitter.flush()):
                     yield items
         except Refused as error:
-            raise _refused(error) from error
+            failure = _refused(described(self._id), error)
+            if isinstance(failure, NotFound) and self._opened and self._query.follow:
+                return  # removed while it was followed
+            raise failure from error
 
     def _told(self, records: list[LogRecord]) -> list[LogItem]:
         fresh = self._seen.new(records)
@@ -133,9 +138,9 @@ class _Reader:
         return found
 
 
-def _refused(error: Refused) -> Exception:
-    if error.status == 404:
-        return NotFound("the container is gone")
+def _refused(thing: str, error: Refused) -> Exception:
+    if error.status == 404 or "marked for removal" in error.message:
+        return NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all")
     if "logging driver" in error.message:
         return Unsupported(
             f"this container's output cannot be read back: {error.message}",

@@ -7,7 +7,8 @@ import re
 from sandbox_console.errors import NotFound
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]*\Z")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*(?:/[A-Za-z0-9_.:@-]+)*\Z")
+NAMING = "write NAME[:TAG], in lower case: alpine:3"
 
 
 def container_path(id: str, rest: str = "") -> str:

@@ -6,6 +6,7 @@ import re
 
 from msgspec import Struct
 
+from sandbox_console.backends.docker.paths import NAMING
 from sandbox_console.errors import UsageError
 
 HUB = "docker.io"
@@ -32,7 +33,7 @@ class Reference(Struct, frozen=True):
             name, tag, colon = rest, "", ""
         good = _NAME.match(name) and (not colon or _TAG.match(tag)) and (not at or _DIGEST.match(digest))
         if not good:
-            raise UsageError(f"{text!r} is not an image's name", hint="write NAME[:TAG], in lower case: alpine:3")
+            raise UsageError(f"{text!r} is not an image's name", hint=NAMING)
         return cls(name, tag, digest)
 
     @property
