@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import random
 import sqlite3
 
 import pytest
 
-from sandbox_console.audit import query, verify
+from sandbox_console.audit import chain, query, verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import AuditQuery, Outcome
@@ -156,3 +159,30 @@ async def test_a_garbage_file_can_neither_be_read_nor_keeps_a_thread(tmp_path):
     async with asyncio.timeout(5):
         while threading.active_count() > before:
             await asyncio.sleep(0.01)
+
+
+def test_a_hash_covers_the_json_of_the_columns():
+    chance = random.Random(2)
+
+    def text():
+        return "".join(
+            chr(chance.choice([*range(0x30), 0x22, 0x5C, 0x7F, 0xE9, 0x2028, 0xD800, 0x1F600])) for _ in range(9)
+        )
+
+    for _ in range(2000):
+        columns = (
+            7,
+            2**62,
+            text(),
+            chance.choice([None, 0, 5]),
+            *(text() for _ in range(7)),
+            chance.choice([None, 3]),
+            text(),
+        )
+        made = json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        assert chain.digest(b"p", columns) == hashlib.sha256(b"sandbox-console/audit/1\np" + made).digest()
+    for odd in (b"", 1.0):
+        with pytest.raises((TypeError, ValueError)):
+            chain.digest(b"p", (odd, *columns[1:]))
+        with pytest.raises((TypeError, ValueError)):
+            chain.digest(b"p", (*columns[:-1], odd))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from contextlib import suppress
@@ -78,6 +79,29 @@ async def test_several_writers_follow_each_other(tmp_path):
     found = await verify.verify(path)
     assert found.ok, found.problem
     assert (found.segments > 2, found.open_attempts) == (True, 0)
+
+
+async def test_a_log_holds_that_is_rotated_and_shipped_while_it_is_walked(tmp_path, monkeypatch):
+    path = tmp_path / "audit.db"
+    layout = Layout(path)
+
+    async def more(count):
+        journal = await Journal.open(path, "test", SMALL)
+        await act(journal, count)
+        await journal.close()
+
+    def walk(*args, before=verify.chain.walk):
+        monkeypatch.undo()
+        asyncio.run(more(150))
+        console = query_one(path, "SELECT value FROM meta WHERE key = 'console_uuid'")
+        layout.cursor.write_text(json.dumps({"console": console, "seq": 250}))
+        return before(*args)
+
+    await more(20)
+    monkeypatch.setattr(verify.chain, "walk", walk)
+    found = await verify.verify(path)
+    assert (found.ok, found.rows, layout.newest()) == (True, 40, 2), found.problem
+    assert (await verify.verify(path)).rows == 341
 
 
 async def test_a_rotator_killed_after_the_seal_is_finished_by_the_next(tmp_path, monkeypatch):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring as _json
 from typing import Any
 
 from msgspec import Struct
@@ -20,9 +20,15 @@ def genesis(console_uuid: str) -> bytes:
 def digest(prev: bytes, columns: Sequence[Any]) -> bytes:
     """SHA-256 over domain, previous hash and the JSON array of the columns ``seq`` to ``body``.
 
-    The JSON has no spaces and keeps non-ASCII as it is; 0.5 us a row, as fast as BLAKE3 at this size.
+    The JSON has no spaces and keeps non-ASCII as it is. Raises TypeError, ValueError for columns of other types.
+    SHA-256 takes 0.5 us a row, as fast as BLAKE3 at this size; json.dumps took twice as long as all of this does.
     """
-    text = json.dumps(list(columns), ensure_ascii=False, separators=(",", ":"))
+    seq, ts, kind, ref, actor, session, request, action, backend, target, outcome, dur, body = columns
+    text = (
+        f"[{seq:d},{ts:d},{_json(kind)},{'null' if ref is None else format(ref, 'd')},{_json(actor)},{_json(session)},"
+        f"{_json(request)},{_json(action)},{_json(backend)},{_json(target)},{_json(outcome)},"
+        f"{'null' if dur is None else format(dur, 'd')},{_json(body)}]"
+    )
     return hashlib.sha256(_DOMAIN + prev + text.encode("utf-8", "surrogatepass")).digest()
 
 

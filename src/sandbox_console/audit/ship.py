@@ -120,11 +120,17 @@ async def _console(layout: Layout) -> str:
 
 def cursor(path: Path, console: str) -> int:
     """The last seq that was sent; a lost or foreign cursor begins anew, which sends nothing twice into the table."""
+    whose, seq = place(path)
+    return seq if whose == console else 0
+
+
+def place(path: Path) -> tuple[str, int]:
+    """Which log was shipped, and up to which seq."""
     try:
         told = json.loads(path.read_text())
-        return int(told["seq"]) if told["console"] == console else 0
+        return str(told["console"]), int(told["seq"])
     except (OSError, ValueError, KeyError, TypeError):
-        return 0
+        return "", 0
 
 
 def _move(path: Path, console: str, seq: int) -> None:

@@ -64,6 +64,7 @@ async def verify(path: Path) -> Verification:
     anchors = Anchors(layout.anchors, layout.key)
     # Anchors are read first: a row is committed before it is anchored, so each of these has its row by now.
     signed, problem = anchors.read()
+    shipped = ship.place(layout.cursor)  # the same
     found = _Found()
     indices = layout.indices()
     for index in indices:
@@ -77,7 +78,7 @@ async def verify(path: Path) -> Verification:
         found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
     _against_anchors(layout, signed, found)
     _against_gap(anchors.last() if signed else None, found)
-    _against_cursor(layout, found)
+    _against_cursor(shipped, found)
     _reserve(layout, found)
     for other in found.altered:
         found.fail(other)
@@ -95,7 +96,7 @@ async def _segment(
         async with reading(layout.segment(index)) as db:
             if db is None:
                 return
-            told, walked = await unit(db, lambda: _walk(db._conn, layout, index, anchors, signed, found))  # noqa: SLF001
+            told, walked = await unit(db, lambda: _walk(db._conn, layout, index, anchors, signed, found, newest=newest))  # noqa: SLF001
     except AuditUnavailable as error:
         if newest:
             raise
@@ -116,7 +117,9 @@ async def _segment(
         found.fail(walked.problem, walked.bad)
     if told["damage"]:
         found.fail(f"segment {index} is damaged: {told['damage']}")
-    _note_altered(layout, index, anchors, told, walked, found)
+    _note_altered(layout, index, anchors, told, found)
+    if not newest:  # as it was before the walk: another console may seal a segment while it is walked
+        found.altered += _against_manifest(layout, index, anchors, told["rows"], walked)
 
 
 def _left(layout: Layout, index: int, anchors: Anchors, found: _Found) -> bool:
@@ -127,17 +130,13 @@ def _left(layout: Layout, index: int, anchors: Anchors, found: _Found) -> bool:
     return left is not None
 
 
-def _note_altered(
-    layout: Layout, index: int, anchors: Anchors, told: Mapping[str, Any], walked: Walk, found: _Found
-) -> None:
+def _note_altered(layout: Layout, index: int, anchors: Anchors, told: Mapping[str, Any], found: _Found) -> None:
     opened = f"segment {index} was opened to be changed: "
     if told["altered"]:
         found.altered.append(opened + told["altered"])
     before, _ = segments.read_signed(layout.manifest(index - 1), anchors)
     if told["carried"] != (before or {}).get("carried", told["carried"] if before else segments.fingerprint([])):
         found.altered.append(opened + "its table carried is not as made")
-    if layout.segment(index + 1).exists():
-        found.altered += _against_manifest(layout, index, anchors, told["rows"], walked)
 
 
 def _against_manifest(layout: Layout, index: int, anchors: Anchors, count: int, walked: Walk) -> list[str]:
@@ -149,7 +148,14 @@ def _against_manifest(layout: Layout, index: int, anchors: Anchors, count: int, 
 
 
 def _walk(
-    db: sqlite3.Connection, layout: Layout, index: int, anchors: Anchors, signed: Mapping[int, str], found: _Found
+    db: sqlite3.Connection,
+    layout: Layout,
+    index: int,
+    anchors: Anchors,
+    signed: Mapping[int, str],
+    found: _Found,
+    *,
+    newest: bool,
 ) -> tuple[dict[str, Any], Walk]:
     db.execute("BEGIN")
     try:
@@ -163,7 +169,7 @@ def _walk(
             "ends": 0,
             "unknown": 0,
         }
-        told["altered"] = schema.altered(db, closed=layout.segment(index + 1).exists())
+        told["altered"] = schema.altered(db, closed=not newest)
         told["carried"] = segments.fingerprint(schema.carried(db))
         found.signs = found.signs or schema.signs(db)
         rows = db.execute(f"SELECT {_COLUMNS} FROM record ORDER BY seq")  # noqa: S608
@@ -262,9 +268,9 @@ def _against_gap(last: Anchor | None, found: _Found) -> None:
         )
 
 
-def _against_cursor(layout: Layout, found: _Found) -> None:
-    shipped = ship.cursor(layout.cursor, found.console)
-    if shipped > found.last:
+def _against_cursor(place: tuple[str, int], found: _Found) -> None:
+    console, shipped = place
+    if console == found.console and shipped > found.last:
         found.fail(f"the tail was cut: row {shipped} was shipped, and the log ends at row {found.last}", found.last + 1)
 
 
