@@ -63,7 +63,7 @@ def no_answer(context: str, address: str, number: int | None, text: str) -> Back
 def _elsewhere(context: str) -> str:
     if context == "default":  # DOCKER_HOST, or the CLI's own default
         return "set DOCKER_HOST to where it listens"
-    return f"see where context {context!r} leads: docker context inspect {shlex.quote(context)}"
+    return f"see docker context inspect {shlex.quote(context)}"
 
 
 def engine_prefix(context: str) -> str:
