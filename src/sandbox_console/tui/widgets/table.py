@@ -6,30 +6,24 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 from msgspec import structs
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.strip import Strip
 
 from sandbox_console.tui.widgets.scrolling import LineScroll
-from sandbox_console.tui.widgets.table_layout import (
-    GAP,
-    Cell,
-    Column,
-    fit_cell,
-    fit_columns,
-    fit_sideways,
-    natural_widths,
-)
+from sandbox_console.tui.widgets.table_layout import Column, fit_columns, fit_sideways, natural_widths
+from sandbox_console.tui.widgets.table_lines import LEFT, Inks, column_at, draw_head, draw_header, draw_row
 from sandbox_console.tui.widgets.table_rows import Line, Paint, Row, ordered
 
 __all__ = ["HEADER_ROWS", "FleetTable", "Line", "Paint", "Row"]
 
 HEADER_ROWS = 1
-_CURSOR_MARK = "▸"
+Drawn = tuple[Hashable, Paint, bool, bool]
+"""What a line tells: a row's key and cells, whether it is a head, whether the cursor is on it."""
 
 
 class FleetTable(LineScroll, can_focus=True):
@@ -50,8 +44,8 @@ class FleetTable(LineScroll, can_focus=True):
     DEFAULT_CSS = """
     FleetTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
     FleetTable > .table--header { text-style: bold; color: $text-muted; background: $panel; }
-    FleetTable > .table--cursor { background: $surface-lighten-2; text-style: bold; }
-    FleetTable:focus > .table--cursor { background: $primary; color: $text; }
+    FleetTable > .table--cursor { background: $panel; text-style: bold; }
+    FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
     FleetTable > .table--ok { color: $text-success; }
     FleetTable > .table--warn { color: $text-warning; }
     FleetTable > .table--error { color: $text-error; }
@@ -73,6 +67,9 @@ class FleetTable(LineScroll, can_focus=True):
         Binding("left", "sideways(-1)", "Close, left", show=False),
         Binding("right", "sideways(1)", "Open, right", show=False),
     ]
+
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
+    """Other rows are drawn by :meth:`set_rows`: only those lines that change."""
 
     class Chosen(Message):
         """A row was opened."""
@@ -119,7 +116,7 @@ class FleetTable(LineScroll, can_focus=True):
         self.skipped: int | None = None
         self._rows: list[Line] = []
         self._indexed: dict[Hashable, int] | None = None
-        self._painted: dict[int, tuple[Hashable, Paint]] = {}
+        self._drawn: dict[int, Drawn | None] = {}
         self._cursor = 0
         self._natural = natural_widths(self.columns, [])
         self._widths: dict[int, int] = {}
@@ -147,7 +144,7 @@ class FleetTable(LineScroll, can_focus=True):
         if self.sort_column not in {column.key for column in self.columns}:
             self.sort_column = None
         self._natural = natural_widths(self.columns, [])
-        self._painted, self._widths, self._laid_out_for = {}, {}, -1
+        self._drawn, self._widths, self._laid_out_for = {}, {}, -1
 
     def set_rows(self, rows: Sequence[Line], natural: Sequence[int] | None = None) -> None:
         """Show other rows; the cursor stays on its key, or its place where that key is gone. Keys must be unique.
@@ -161,26 +158,28 @@ class FleetTable(LineScroll, can_focus=True):
             natural_widths(self.columns, [row.paint()[0] for row in rows]) if natural is None else [*natural]
         )
         self._place_cursor(key)
-        if self._lay_out() or before != len(self._rows):
-            self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_ROWS)
-            self._painted = {}
+        anew = self._lay_out()
+        if anew or before != len(self._rows):
+            self._measure()
+        if anew:
+            self._drawn = {}
             self.refresh()
         else:
             self._refresh_changed()
         if self.cursor_key != key:
             self.post_message(self.Moved(self, self.cursor_key))
 
+    def _measure(self) -> None:
+        self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_ROWS)
+
     def _refresh_changed(self) -> None:
-        top = self.scroll_offset.y
-        painted, self._painted = self._painted, {}
-        changed: list[int] = []
-        for at in range(top, min(top + self._page, len(self._rows))):
-            row = self._rows[at]
-            self._painted[at] = now = (row.key, row.paint())
-            if painted.get(at) != now:
-                changed.append(at)
+        """Have only those lines drawn that say something else than they do: as a filter is typed, often none do."""
+        before = self._drawn
+        lines = range(HEADER_ROWS, HEADER_ROWS + self._page)
+        self._drawn = {y: self._to_draw(y) for y in lines}
+        changed = [y for y in lines if y not in before or before[y] != self._drawn[y]]
         if changed:  # in one piece: each piece costs as much as eight rows
-            self.refresh_lines(changed[0] - top + HEADER_ROWS, changed[-1] - changed[0] + 1)
+            self.refresh_lines(changed[0], changed[-1] - changed[0] + 1)
 
     @property
     def _index(self) -> dict[Hashable, int]:
@@ -280,12 +279,12 @@ class FleetTable(LineScroll, can_focus=True):
 
     def on_resize(self) -> None:
         self._lay_out()
-        self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_ROWS)
+        self._measure()
         self.refresh()
 
     def _lay_out(self) -> bool:
         self._laid_out_for = self.scrollable_size.width
-        room = max(0, self.scrollable_size.width - len(_CURSOR_MARK) - 1)
+        room = max(0, self.scrollable_size.width - LEFT)
         if self.skipped is None:
             widths = fit_columns([self._important(column) for column in self.columns], self._natural, room)
         else:
@@ -305,53 +304,36 @@ class FleetTable(LineScroll, can_focus=True):
             self._lay_out()
         if y < HEADER_ROWS:
             return self._header()
+        drawn = self._drawn[y] = self._to_draw(y)
+        if drawn is None:
+            return Strip.blank(self.scrollable_size.width, self.rich_style)
+        _, paint, head, selected = drawn
+        inks = Inks(self.rich_style, self._part, selected=selected)
+        if head:
+            return draw_head(paint, inks, self.scrollable_size.width)
+        return draw_row(paint, self.columns, self._widths, inks, self.scrollable_size.width)
+
+    def _to_draw(self, y: int) -> Drawn | None:
         at = self.scroll_offset.y + y - HEADER_ROWS
         if at >= len(self._rows):
-            return Strip.blank(self.scrollable_size.width, self.rich_style)
+            return None
         row = self._rows[at]
-        self._painted[at] = (row.key, row.paint())
-        return self._row(row, selected=at == self._cursor)
+        return row.key, row.paint(), row.head, at == self._cursor
+
+    def _part(self, name: str) -> Style:
+        return self.get_component_rich_style(f"table--{name}", partial=name in ("cursor", "head"))
 
     def _header(self) -> Strip:
-        titles = {i: self.columns[i].title + self._sort_mark(i) for i in self._widths}
-        style = self.get_component_rich_style("table--header")
-        text = "‹ " if self.skipped else " " * (len(_CURSOR_MARK) + 1)
-        text += (" " * GAP).join(fit_cell(titles[i], width, self.columns[i].align) for i, width in self._widths.items())
-        width = self.scrollable_size.width
-        if self.skipped is None or not self._goes(1):
-            return Strip([Segment(text, style)]).adjust_cell_length(width, style)
-        line = Strip([Segment(text, style)]).adjust_cell_length(width - 1, style)
-        return Strip.join([line, Strip([Segment("›", style)])])
+        after = self.skipped is not None and self._goes(1)
+        return draw_header(
+            self.columns, self._widths, self._sort_mark, self._part("header"), self.scrollable_size.width,
+            before=bool(self.skipped), after=after,
+        )  # fmt: skip
 
     def _sort_mark(self, i: int) -> str:
         if self.columns[i].key != self.sort_column:
             return ""
         return " ▼" if self.sort_reverse else " ▲"
-
-    def _row(self, row: Line, *, selected: bool) -> Strip:
-        base = self.rich_style
-        cells, styles = row.paint()
-        over = self.get_component_rich_style("table--cursor", partial=True) if selected else Style.null()
-        if row.head:
-            return self._head(cells, styles, base, over, selected=selected)
-        segments = [Segment(_CURSOR_MARK + " " if selected else "  ", base + over)]
-        for i, width in self._widths.items():
-            style = self._style(styles[i] if styles else "", base)
-            segments.append(Segment(fit_cell(cells[i], width, self.columns[i].align), style + over))
-            segments.append(Segment(" " * GAP, base + over))
-        return Strip(segments).adjust_cell_length(self.scrollable_size.width, base + over)
-
-    def _style(self, name: str, base: Style) -> Style:
-        return self.get_component_rich_style(f"table--{name}") if name else base
-
-    def _head(
-        self, cells: Sequence[str | Cell], styles: Sequence[str], base: Style, over: Style, *, selected: bool
-    ) -> Strip:
-        base += self.get_component_rich_style("table--head", partial=True)
-        segments = [Segment(_CURSOR_MARK + " " if selected else "  ", base + over)]
-        for cell, name in zip(cells, styles, strict=True):
-            segments.append(Segment(str(cell), base + self._style(name, base) + over))
-        return Strip(segments).adjust_cell_length(self.scrollable_size.width, base + over)
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
@@ -367,9 +349,5 @@ class FleetTable(LineScroll, can_focus=True):
                 self.action_choose()
 
     def _click_header(self, x: int) -> None:
-        left = len(_CURSOR_MARK) + 1
-        for i, width in self._widths.items():
-            if left <= x < left + width:
-                self.sort_by(self.columns[i].key)
-                return
-            left += width + GAP
+        if (at := column_at(x, self._widths)) is not None:
+            self.sort_by(self.columns[at].key)
