@@ -30,8 +30,8 @@ MADE = {
 PICTURE = os.environ.get("PICTURE")
 if PICTURE:  # for the eye; one that runs takes a fifth of the machine or more, also where it is idle
     MADE["agent-done"] = (*MADE["agent-microvm"][:-1], "echo done")
-FILTER, LIST, SHELL = "Enter keeps", "s Shell", "Leave the shell"
-"""What says who has the keys."""
+TYPED, KEPT, SHELL = "Enter keeps", "  Esc clears", "Leave the shell"
+"""What says who has the keys: the filter, the list below a filter, the shell. A key that comes sooner goes elsewhere."""
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +64,11 @@ def test_the_screen_lists_follows_and_enters_a_microvm(there: Outside) -> None:
     with there.screen() as screen:
         screen.sees(*MADE)
         screen.press("/")
-        screen.sees(FILTER)  # what is typed before it is there are keys of the list's
+        screen.sees(TYPED)
         screen.press("agent-microvm")
         screen.sees(f"1 of {len(MADE)}")
         screen.press("\r")
-        screen.sees(LIST, "agent-microvm  ●", "tick-")
+        screen.sees(KEPT, "agent-microvm  ●", "tick-")
         screen.press("s")
         screen.sees("/ #", SHELL)
         screen.press("echo $((6 * 7))-from-$(uname -s)\r")
@@ -98,11 +98,11 @@ async def test_the_browser_stops_a_microvm_on_record(there: Outside, page) -> No
 async def choose(page, name: str) -> None:
     """Put the cursor on a sandbox by filtering to it."""
     await page.keyboard.press("/")
-    await see(page, FILTER)
+    await see(page, TYPED)
     await page.keyboard.type(name)
     await see(page, f"1 of {len(MADE)}")
     await page.keyboard.press("Enter")
-    await see(page, LIST, f"{name}  ●")
+    await see(page, KEPT, f"{name}  ●")
 
 
 async def picture(page, path: str) -> None:
