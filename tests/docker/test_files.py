@@ -135,6 +135,14 @@ async def test_links_into_memory_are_followed_there(backend, make, permit):
     assert await sh(backend, permit, ref, "cat /tmp/d/g") == "y"
 
 
+@pytest.mark.parametrize("path", ["/proc/cpuinfo", "/sys/kernel"])
+async def test_what_the_kernel_makes_as_it_is_read_is_not_copied(backend, make, permit, path):
+    ref = await make()
+    with pytest.raises(Conflict, match="made by the kernel") as caught:
+        await got(backend, permit, ref, path)
+    assert path in caught.value.hint
+
+
 async def test_a_stopped_sandbox_has_its_disk_and_no_memory(backend, make, permit):
     ref = await make(start=False)
     assert {"bin", "etc", "tmp"} <= {info.name for info in await backend.list_dir(ref, "/")}

@@ -6,6 +6,7 @@ A directory's tar has what its layers and volumes hold; a tmpfs below it is not 
 from __future__ import annotations
 
 import posixpath
+import shlex
 import tarfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -16,7 +17,7 @@ from msgspec import structs
 from sandbox_console.backends.docker import within
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.paths import container_path
-from sandbox_console.backends.docker.place import Place, locate, seen
+from sandbox_console.backends.docker.place import Place, locate, made_up, seen
 from sandbox_console.backends.tarscan import Member, TarScanner, guarded
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.inside import FileInfo, FileKind
@@ -57,8 +58,13 @@ async def list_dir(engine: Engine, id: str, path: str) -> Sequence[FileInfo]:
 
 
 async def download(engine: Engine, id: str, path: str) -> AsyncGenerator[bytes, None]:
-    """A tar of the path, a link as such, in blocks as they fill. Raises NotFound."""
+    """A tar of the path, a link as such, in blocks as they fill. Raises NotFound; Conflict in /proc and /sys."""
     place = await locate(engine, id, path, last=False)
+    if made_up(place.path):
+        raise Conflict(
+            f"{path} is made by the kernel as it is read, so a copy of it would be empty",
+            hint=f"read it inside: sandbox-console exec NAME -- cat {shlex.quote(path)}",
+        )
     if place.inside:
         async with aclosing(within.download(engine, place)) as chunks:
             async for block in _blocks(chunks):

@@ -41,6 +41,11 @@ class Place(Struct, frozen=True):
     running: bool
 
 
+def made_up(path: str) -> bool:
+    """Whether the kernel makes it as it is read: such a file's size is told as 0, and a tar of it is empty."""
+    return _below(path, frozenset({"/proc", "/sys"}))
+
+
 def checked(path: str) -> str:
     """A guest path in its plain form. Raises UsageError for one that is not absolute."""
     if not path.startswith("/") or "\0" in path:
