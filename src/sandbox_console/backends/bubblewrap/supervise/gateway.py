@@ -71,7 +71,7 @@ class Gateway:
         os.close(self._life)
         self._life, self.pid = -1, 0
         self._wait = _AGAIN_S if time.monotonic() - self._began > _STEADY_S else min(self._wait * 2, _AGAIN_MOST_S)
-        self._keeper.after("gateway", self._wait, self.start)
+        self._keeper.loop.after("gateway", self._wait, self.start)
 
     def stop(self) -> None:
         """End it with the sandbox; it also ends by itself when this process does."""

@@ -20,9 +20,9 @@ class Guest:
         self.ended = False
         self._killing = False
         self._connected = True
-        keeper.off(conn.fileno())
-        keeper.on(conn.fileno(), self._asked)
-        keeper.on(report.fileno(), self._told)
+        keeper.loop.off(conn.fileno())
+        keeper.loop.on(conn.fileno(), self._asked)
+        keeper.loop.on(report.fileno(), self._told)
 
     def _told(self) -> None:
         message, fds = wire.receive(self._report)
@@ -50,7 +50,7 @@ class Guest:
             os.close(fd)
         if message is None:
             self._connected = False
-            self._keeper.drop(self._conn)
+            self._keeper.requests.drop(self._conn)
         if message is None and self.ended:
             return  # what it left running on purpose lives on
         self._kill()
@@ -59,22 +59,22 @@ class Guest:
         """Kill the tree, sweep after sweep: a process that is killed may have forked after it was seen."""
         if not self.helper:
             if not self._report._closed:  # type: ignore[attr-defined] # noqa: SLF001 - it is about to be known
-                self._keeper.after(f"kill {id(self)}", 0.005, self._kill)
+                self._keeper.loop.after(f"kill {id(self)}", 0.005, self._kill)
             return
-        self._keeper.calm(True)
+        self._keeper.pausing.calm(True)
         try:
             found = tree.descendants(self.helper)
             tree.signal_all(found, signal.SIGSTOP)
             found = tree.descendants(self.helper)
             tree.signal_all(found, signal.SIGKILL)
         finally:
-            self._keeper.calm(False)
+            self._keeper.pausing.calm(False)
         if found:
-            self._keeper.after(f"kill {id(self)}", 0.005, self._kill)
+            self._keeper.loop.after(f"kill {id(self)}", 0.005, self._kill)
 
     def _gone(self) -> None:
         """The helper has ended: nothing of the command is left."""
-        self._keeper.off(self._report.fileno())
+        self._keeper.loop.off(self._report.fileno())
         self._report.close()
         if not self.ended:
             self.ended = True
@@ -82,7 +82,7 @@ class Guest:
         self._tell({"gone": True})
         if self._connected:
             self._connected = False
-            self._keeper.drop(self._conn)
+            self._keeper.requests.drop(self._conn)
         self.helper = 0
         self._keeper.forget(self)
 

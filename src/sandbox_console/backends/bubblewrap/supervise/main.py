@@ -9,18 +9,19 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 
 from . import cgroup, enter, gateway, happened, kernel, segments, status, tree, wire
 from .guests import Guest
 from .jail import Jail, StartFailed
+from .loop import Loop
+from .pausing import Pausing
+from .requests import Requests
 
 _READ = 65536
 _END_S = 10.0
 _FAILURES_MOST = 100
 _HOME_S = 10.0
-_WAIT_MOST_S = 86400.0  # epoll takes milliseconds in 32 bits
 
 
 def main() -> None:
@@ -47,20 +48,21 @@ class Supervisor:
         self.order = order
         self._answer = answer
         self._status = dict(order["status"])
-        self._poll = select.epoll()
-        self._ready: dict[int, Callable[[], object]] = {}
-        self._timers: dict[str, tuple[float, Callable[[], None]]] = {}
+        self.loop = Loop()
         self._guests: set[Guest] = set()
         self._waiting: list[socket.socket] = []  # connections to tell when the sandbox has ended
         self._reason = ""
         self._asked: int | None = None  # the signal with which the console ended it
         self._busy_until = 0.0
-        self._paused: list[int] | None = None
         self._main_status: int | None = None
-        self._group = cgroup.Group(1, {})
+        self._use(cgroup.Group(1, {}))
         self._began = False
         self._gateway: gateway.Gateway | None = None
         os.chdir(order["dir"])
+
+    def _use(self, group: cgroup.Group) -> None:
+        self.group = group
+        self.pausing = Pausing(group, self.processes)
 
     # -- start
 
@@ -80,7 +82,7 @@ class Supervisor:
         for fd in (wake, self._wake):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        self._on(wake, lambda: self._reap(wake))
+        self.loop.on(wake, lambda: self._reap(wake))
         try:
             self._start()
         except (StartFailed, OSError) as error:
@@ -96,7 +98,7 @@ class Supervisor:
         for failures in range(_FAILURES_MOST):
             try:
                 while self._main_status is None:
-                    self._turn()
+                    self.loop.turn()
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is
                 self._reason = self._reason or f"its supervisor failed: {type(error).__name__}: {error}"
@@ -109,7 +111,7 @@ class Supervisor:
             self._reason = "its state folder was deleted"
             self._kill_all()
         else:
-            self.after("home", _HOME_S, self._check_home)
+            self.loop.after("home", _HOME_S, self._check_home)
 
     def _lock(self) -> bool:
         fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -133,13 +135,13 @@ class Supervisor:
             return False
 
     def _start(self) -> None:
-        self._group = cgroup.Group.make(cgroup.find(), self.order["id"])
+        self._use(cgroup.Group.make(cgroup.find(), self.order["id"]))
         limits = self.order["limits"]
-        self._group.limit(memory=limits["memory"], pids=limits["pids"], cpus=limits["cpus"])
-        self._joiners = self._group.joiners()
-        self._ooms = self._group.oom_kills()
+        self.group.limit(memory=limits["memory"], pids=limits["pids"], cpus=limits["cpus"])
+        self._joiners = self.group.joiners()
+        self._ooms = self.group.oom_kills()
         self._write_status(status="starting", supervisor=os.getpid(), supervisor_start=tree.started(os.getpid()))
-        self._listen()
+        self.requests = Requests(self)
         self._jail = Jail(self.order, self._joiners)
         self._began = True
         if order := self.order.get("egress"):
@@ -152,20 +154,20 @@ class Supervisor:
         self._spaces = self._jail.namespaces()
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             os.set_blocking(fd, False)
-            self._on(fd, partial(self._output, fd, kind))
+            self.loop.on(fd, partial(self._output, fd, kind))
         now = time.time()
         self._write_status(
             status="running",
             started_at=now,
             pid=self._jail.main or None,
             init=self._jail.init,
-            cgroups=self._group.folders,
-            cgroup_version=self._group.version,
+            cgroups=self.group.folders,
+            cgroup_version=self.group.version,
         )
         happened.note(".", "start")
         self.touch()
         if self.order["max_duration_s"]:
-            self.after("duration", self.order["max_duration_s"], lambda: self._end("max_duration_s ran out"))
+            self.loop.after("duration", self.order["max_duration_s"], lambda: self._end("max_duration_s ran out"))
 
     @staticmethod
     def _pidfd(pid: int) -> int:
@@ -174,27 +176,15 @@ class Supervisor:
         except ProcessLookupError:
             return -1
 
-    def _listen(self) -> None:
-        try:
-            os.unlink("sock")
-        except FileNotFoundError:
-            pass
-        server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        server.bind("sock")  # relative to the working folder: an address holds 107 bytes, a path may be longer
-        server.listen(128)
-        server.setblocking(False)
-        self._on(server.fileno(), lambda: self._accept(server))
-        self._server = server
-
     def _fail(self, error: Exception) -> None:
         code = error.code if isinstance(error, StartFailed) else 125
         if self._began:
             self._kill(self._jail.init, signal.SIGKILL)
             self._kill(self._jail.pid, signal.SIGKILL)
         self._stop_gateway()
-        self._group.remove()
+        self.group.remove()
         self._log.write(segments.STDERR, f"{error}\n".encode())
-        self._drop_socket()
+        Requests.close()
         self._write_status(
             status="failed", finished_at=time.time(), detail=str(error), exit={"code": code, "reason": str(error)}
         )
@@ -205,12 +195,6 @@ class Supervisor:
         if self._gateway is not None:
             self._gateway.stop()
 
-    def _drop_socket(self) -> None:
-        try:
-            os.unlink("sock")
-        except FileNotFoundError:
-            pass
-
     def _say(self, message: dict[str, object]) -> None:
         try:
             os.write(self._answer, json.dumps(message).encode())
@@ -220,50 +204,19 @@ class Supervisor:
 
     # -- loop
 
-    def _turn(self) -> None:
-        wait = -1.0
-        if self._timers:
-            wait = max(0.0, min(at for at, _ in self._timers.values()) - time.monotonic())
-            wait = min(wait, _WAIT_MOST_S)
-        for fd, _event in self._poll.poll(wait):
-            if call := self._ready.get(fd):
-                call()
-        now = time.monotonic()
-        for name, (at, call) in list(self._timers.items()):
-            if at <= now and self._timers.get(name, (0, None))[0] == at:
-                del self._timers[name]
-                call()
-
-    def _on(self, fd: int, call: Callable[[], object]) -> None:
-        self._ready[fd] = call
-        self._poll.register(fd, select.EPOLLIN)
-
-    def on(self, fd: int, call: Callable[[], object]) -> None:
-        """Call when a descriptor can be read."""
-        self._on(fd, call)
-
-    def off(self, fd: int) -> None:
-        """Stop looking at a descriptor."""
-        if self._ready.pop(fd, None):
-            self._poll.unregister(fd)
-
-    def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
-        """Call once after a time; a name has one timer."""
-        self._timers[name] = time.monotonic() + seconds, call
-
     def touch(self) -> None:
         """Something happened: the idle time starts again."""
         self._active_at = time.monotonic()
-        if self.order["idle_timeout_s"] and "idle" not in self._timers:
-            self.after("idle", self.order["idle_timeout_s"], self._check_idle)
+        if self.order["idle_timeout_s"] and not self.loop.awaits("idle"):
+            self.loop.after("idle", self.order["idle_timeout_s"], self._check_idle)
 
     def _check_idle(self) -> None:
         limit = self.order["idle_timeout_s"]
-        if any(not guest.ended for guest in self._guests) or self._paused is not None:
+        if any(not guest.ended for guest in self._guests) or self.pausing.paused:
             self._active_at = time.monotonic()
         left = self._active_at + limit - time.monotonic()
         if left > 0:
-            self.after("idle", left, self._check_idle)
+            self.loop.after("idle", left, self._check_idle)
         else:
             self._end("idle_timeout_s ran out")
 
@@ -276,7 +229,7 @@ class Supervisor:
             self._log.write(kind, data)
             self.touch()
         else:
-            self.off(fd)
+            self.loop.off(fd)
         return bool(data)
 
     def _reap(self, wake: int) -> None:
@@ -298,66 +251,20 @@ class Supervisor:
             elif self._gateway is not None and pid == self._gateway.pid:
                 self._gateway.ended()
 
-    def _accept(self, server: socket.socket) -> None:
-        try:
-            conn, _ = server.accept()
-        except BlockingIOError:
-            return
-        conn.setblocking(False)
-        self._on(conn.fileno(), lambda: self._asked_by(conn))
-
-    def drop(self, conn: socket.socket) -> None:
-        """Close a connection."""
-        self.off(conn.fileno())
-        conn.close()
-
     # -- requests
 
-    def _asked_by(self, conn: socket.socket) -> None:
-        message, fds = wire.receive(conn)
-        if message is None:
-            self.drop(conn)
-            return
-        try:
-            self._serve(conn, message, fds)
-        except Exception as error:  # noqa: BLE001 - whatever was sent, the sandbox lives on
-            wire.send(conn, {"error": str(error)})
-        finally:
-            for fd in fds:
-                os.close(fd)
-
-    def _serve(self, conn: socket.socket, message: dict[str, object], fds: list[int]) -> None:
-        match message.get("op"):
-            case "exec":
-                self._exec(conn, fds)
-            case "spaces":
-                self._lend(conn)
-            case "stop":
-                self._stop(conn, float(str(message["grace"])))
-            case "signal":
-                self._signal(conn, int(str(message["signal"])))
-            case "freeze":
-                self._freeze(bool(message["frozen"]))
-                wire.send(conn, {"ok": True})
-            case "door":
-                self._door(conn)
-            case "limits":
-                self._group.limit(**message["limits"])  # type: ignore[arg-type]
-                wire.send(conn, {"ok": True})
-            case _:
-                wire.send(conn, {"error": f"unknown request {message.get('op')!r}"})
-
-    def _exec(self, conn: socket.socket, fds: list[int]) -> None:
+    def exec(self, conn: socket.socket, fds: list[int]) -> None:
+        """Run a command beside the main one."""
         asked = wire.from_memfd(fds.pop(0))
-        if self._spaces is None or self._paused is not None:
-            wire.send(conn, {"error": "the sandbox is paused" if self._paused is not None else "it has ended"})
+        if self._spaces is None or self.pausing.paused:
+            wire.send(conn, {"error": "the sandbox is paused" if self.pausing.paused else "it has ended"})
             return
         order = enter.Order(asked, self.order)
         self._guests.add(Guest(self, conn, *enter.start(order, self._spaces, self._joiners, fds or [0, 0, 0])))
         happened.note(".", "exec_start", os.path.basename(order.candidates[0][0]))
         self.touch()
 
-    def _lend(self, conn: socket.socket) -> None:
+    def lend(self, conn: socket.socket) -> None:
         """Descriptors of the namespaces in which the sandbox's files are seen."""
         if self._spaces is None:
             wire.send(conn, {"error": "it has ended"})
@@ -365,7 +272,8 @@ class Supervisor:
             wire.send(conn, {"spaces": True}, self._spaces.for_files)
             self.touch()
 
-    def _door(self, conn: socket.socket) -> None:
+    def door(self, conn: socket.socket) -> None:
+        """A connection to the egress gateway. Raises ValueError where there is none."""
         if self._gateway is None:
             raise ValueError("the sandbox has no gateway")
         with self._gateway.door() as door:
@@ -376,16 +284,18 @@ class Supervisor:
         self._guests.discard(guest)
         self.touch()
 
-    def _stop(self, conn: socket.socket, grace: float) -> None:
+    def stop(self, conn: socket.socket, grace: float) -> None:
+        """SIGTERM, and SIGKILL after ``grace`` seconds; the connection is told the end."""
         self._waiting.append(conn)
         happened.note(".", "stop")
         self._write_status(status="stopping")
-        self._thaw()
+        self.pausing.release()
         self._asked = int(signal.SIGTERM)
         self._kill(self._jail.main, signal.SIGTERM)
-        self.after("grace", grace, self._kill_all)
+        self.loop.after("grace", grace, self._kill_all)
 
-    def _signal(self, conn: socket.socket, number: int) -> None:
+    def signal(self, conn: socket.socket, number: int) -> None:
+        """Signal the main process; SIGKILL ends all."""
         happened.note(".", "kill", signal=str(number))
         if number == signal.SIGKILL:
             self._waiting.append(conn)
@@ -396,7 +306,7 @@ class Supervisor:
         wire.send(conn, {"ok": True})
 
     def _kill_all(self) -> None:
-        self._thaw()
+        self.pausing.release()
         self._kill(self._jail.init, signal.SIGKILL)
 
     @staticmethod
@@ -407,46 +317,24 @@ class Supervisor:
         self._reason = reason
         happened.note(".", "stop", reason)
         self._write_status(status="stopping", detail=reason)
-        self._thaw()
+        self.pausing.release()
         self._asked = int(signal.SIGTERM)
         self._kill(self._jail.main, signal.SIGTERM)
-        self.after("grace", self.order["grace_s"], self._kill_all)
+        self.loop.after("grace", self.order["grace_s"], self._kill_all)
 
     # -- pause
 
-    def _freeze(self, frozen: bool) -> None:
-        if frozen == (self._paused is not None):
+    def freeze(self, frozen: bool) -> None:
+        """Pause or resume; nothing where it is so."""
+        if frozen == self.pausing.paused:
             return
-        if self._group.can_freeze:
-            self._group.freeze(frozen)
-            self._paused = [] if frozen else None
-        elif frozen:
-            self._paused = self._stop_processes()
+        if frozen:
+            self.pausing.pause()
         else:
-            tree.signal_all(self._paused or [], signal.SIGCONT)
-            self._paused = None
+            self.pausing.resume()
         happened.note(".", "pause" if frozen else "unpause")
         self._write_status(status="paused" if frozen else "running")
         self.touch()
-
-    def _stop_processes(self) -> list[int]:
-        """Stop every process that is not stopped yet; sweeps until none forked in between."""
-        stopped: list[int] = []
-        for _ in range(100):
-            fresh = [pid for pid in self.processes() if pid not in stopped and tree.state(pid) not in "TtZ"]
-            if not fresh:
-                return stopped
-            tree.signal_all(fresh, signal.SIGSTOP)
-            stopped += fresh
-        tree.signal_all(stopped, signal.SIGCONT)
-        raise TimeoutError("the sandbox starts processes faster than they can be stopped")
-
-    def _thaw(self) -> None:
-        if self._paused is not None:
-            paused, self._paused = self._paused, None
-            if self._group.can_freeze:
-                self._group.freeze(False)
-            tree.signal_all(paused, signal.SIGCONT)
 
     def processes(self) -> list[int]:
         """The guest's processes, without the console's own helpers among them."""
@@ -454,14 +342,6 @@ class Supervisor:
         for guest in self._guests:
             found += tree.descendants(guest.helper) if guest.helper else []
         return found
-
-    def calm(self, frozen: bool) -> None:
-        """Hold every process still while a tree is killed, where the kernel can do it."""
-        if self._group.can_freeze and self._paused is None:
-            try:
-                self._group.freeze(frozen)
-            except (TimeoutError, OSError):
-                pass  # the sweeps get there without it, unless the tree forks faster than they look
 
     # -- end
 
@@ -475,8 +355,8 @@ class Supervisor:
         for guest in list(self._guests):
             guest.sandbox_ended()
         result = self._result()
-        self._drop_socket()
-        self._group.remove()
+        Requests.close()
+        self.group.remove()
         if result["oom"]:
             happened.note(".", "oom")
         happened.note(".", "die", self._reason, exitCode=str(result["code"]), signal=str(result["signal"] or ""))
@@ -503,7 +383,7 @@ class Supervisor:
             number = code - 128
         if self._asked is not None and monitor == -signal.SIGKILL:
             number = signal.SIGKILL
-        kills = self._group.oom_kills()
+        kills = self.group.oom_kills()
         oom = None if kills is None or self._ooms is None else kills > self._ooms and number in (None, signal.SIGKILL)
         return {
             "code": 128 + number if number else code,

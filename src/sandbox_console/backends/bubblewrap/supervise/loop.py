@@ -1,0 +1,50 @@
+"""What the supervisor waits for: descriptors that can be read, and times."""
+
+import select
+import time
+from collections.abc import Callable
+
+_WAIT_MOST_S = 86400.0  # epoll takes milliseconds in 32 bits
+
+
+class Loop:
+    """One turn after another; whoever is called in one may ask for more."""
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self._ready: dict[int, Callable[[], object]] = {}
+        self._timers: dict[str, tuple[float, Callable[[], None]]] = {}
+
+    def on(self, fd: int, call: Callable[[], object]) -> None:
+        """Call when a descriptor can be read."""
+        self._ready[fd] = call
+        self._poll.register(fd, select.EPOLLIN)
+
+    def off(self, fd: int) -> None:
+        """Stop looking at a descriptor."""
+        if self._ready.pop(fd, None):
+            self._poll.unregister(fd)
+
+    def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        """Call once after a time; a name has one timer."""
+        self._timers[name] = time.monotonic() + seconds, call
+
+    def awaits(self, name: str) -> bool:
+        """Whether a timer of this name is set."""
+        return name in self._timers
+
+    def turn(self) -> None:
+        """Wait for the next of them, and call."""
+        for fd, _event in self._poll.poll(self._wait()):
+            if call := self._ready.get(fd):
+                call()
+        now = time.monotonic()
+        for name, (at, call) in list(self._timers.items()):
+            if at <= now and self._timers.get(name, (0, None))[0] == at:
+                del self._timers[name]
+                call()
+
+    def _wait(self) -> float:
+        if not self._timers:
+            return -1.0
+        return min(max(0.0, min(at for at, _ in self._timers.values()) - time.monotonic()), _WAIT_MOST_S)
