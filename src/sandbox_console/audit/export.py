@@ -86,7 +86,7 @@ def _lines(block: Sequence[Row]) -> str:
     for seq, ts, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, prev, digest in block:
         belongs, took = "null" if ref is None else f"{ref:d}", "null" if dur is None else f"{dur:d}"
         made.append(
-            _LINE % (f"{seq:d}", f"{ts:d}", text[kind], belongs, text[actor], text[session], text[request],
+            _LINE % (f"{seq:d}", f"{ts:d}", text[kind], belongs, text[actor], text[session], encode_basestring(request),
                      text[action], text[backend], text[target], text[outcome], took, _one_line(body), _hex(prev),
                      _hex(digest))
         )  # fmt: skip

@@ -12,7 +12,6 @@ import msgspec
 
 import sandbox_console
 from sandbox_console.audit import rows, schema
-from sandbox_console.audit.memo import Memo
 
 VERSION = "1.8.0"
 _CLASS, _CATEGORY = 6003, 6
@@ -33,9 +32,8 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes an 
 
 def lines(block: Sequence[Sequence[Any]]) -> bytes:
     """A JSON line for each row, as `event` has it, in a third of the time that it takes."""
-    quoted = Memo(_quote)
     try:
-        made = [_line(row, quoted) for row in block]
+        made = [*map(_line, block)]
     except (TypeError, ValueError, AttributeError):  # a column has a type that only an edit gives it
         made = [_encode(event(_typed(row))) for row in block]
     return "\n".join([*made, ""]).encode()
@@ -91,7 +89,7 @@ class _Told(msgspec.Struct):
 _told = msgspec.json.Decoder(_Told).decode
 
 
-def _line(row: Sequence[Any], quoted: Memo) -> str:
+def _line(row: Sequence[Any]) -> str:
     """An event as JSON. What is the same in all events of a class is encoded once, and the body is copied."""
     seq, ts_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur_us, body, prev, digest = row
     try:
@@ -100,12 +98,12 @@ def _line(row: Sequence[Any], quoted: Memo) -> str:
         return _encode(event(row))
     if not (body.isascii() and body.isprintable()):  # as the journal writes it; an edited one may even break the line
         return _encode(event(row))
-    where = _WHERE % (quoted[target], quoted[backend]) if target else ""
+    where = _WHERE % (_quote(target), _quote(backend)) if target else ""
     took = "" if dur_us is None else f',"duration":{dur_us // 1000}'
     message = f',"message":{_quote(told.error)}' if told.error else ""
     return _template(kind, action, outcome) % (
-        ts_ns // 1_000_000, quoted[actor], quoted[session], quoted[request or str(seq)],
-        quoted[told.origin.host or "unknown"], where, seq, "null" if ref is None else int(ref), body, prev.hex(),
+        ts_ns // 1_000_000, _quote(actor), _quote(session), _quote(request or str(seq)),
+        _quote(told.origin.host or "unknown"), where, seq, "null" if ref is None else int(ref), body, prev.hex(),
         digest.hex(), took, message,
     )  # fmt: skip
 
