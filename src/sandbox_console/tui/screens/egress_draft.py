@@ -21,25 +21,20 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.egress_draft import Draft
-from sandbox_console.tui.egress_draft_words import (
-    COLUMNS,
-    PROBLEM,
-    Part,
-    marks,
-    summary_words,
-)
+from sandbox_console.tui.egress_draft_words import COLUMNS, PROBLEM, Part, marks, summary_words
 from sandbox_console.tui.egress_flow import EgressFlow, patterns_of
-from sandbox_console.tui.egress_words import commands, note_lines
+from sandbox_console.tui.egress_words import commands
 from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.confirm import ConfirmScreen
+from sandbox_console.tui.screens.egress_draft_says import status_parts, title_parts, why_empty
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put, put_note
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table import FleetTable
 from sandbox_console.tui.widgets.table_layout import fit_cell
-from sandbox_console.tui.words import STATUS, place, shown_name
+from sandbox_console.tui.words import place, shown_name
 
 CHECK_S = 0.2
 
@@ -188,45 +183,19 @@ class EgressDraftScreen(Screen[None]):
     # --- what is shown
 
     def _tell(self) -> None:
-        draft = self._draft
-        if problems := draft.trial.problems:
-            row = self._area.cursor_location[0]
-            at = row if row in problems else min(problems)
-            more = f"  ({len(problems) - 1} more)" if len(problems) > 1 else ""
-            self._say([(f"✕ Line {at + 1}: {clean(problems[at], cap=300)}{more}", PROBLEM)])
-        elif (action := draft.action) is None:
-            self._say([("Nothing differs from the rules in force.", "$dim")])
-        elif draft.refusal:
-            what = clean(draft.refusal, cap=300)
-            self._say([(f"✕ {what}; if applied it is refused, and on record all the same.", PROBLEM)])
-        else:
-            applies = hint(self, "draft-apply", "applies it, after a question.")
-            self._say([(applies, "$dim"), *note_lines(draft.notes(action))])
+        self._say(status_parts(self, self._draft, self._area.cursor_location[0]))
 
     def _say(self, parts: Sequence[Part]) -> None:
         put(self, "#draft-status", Content.assemble(*parts))
 
     def _draw(self) -> None:
         draft = self._draft
-        found = draft.trial.replayed if self._loaded else ()
-        name = [(f"{shown_name(draft.sandbox)}  ", "bold $primary"), (_state(draft.sandbox), "")]
-        asked = (f"   {len(found)} hosts and ports, {sum(one.count for one in found)} requests", "$dim")
-        older = f"  {draft.traffic.forgotten} older ones left out" if draft.traffic.forgotten else ""
-        title = [("Draft of egress rules  ", "$dim"), *name, asked, (older, "$text-warning")]
-        put(self, "#draft-title", Content.assemble(*title))
+        put(self, "#draft-title", Content.assemble(*title_parts(draft, loaded=self._loaded)))
         put(self, "#draft-sum", Content.assemble(*(summary_words(draft.trial) if self._loaded else [])))
         for table in self.query(FleetTable):
             table.set_rows(draft.trial.rows if self._loaded else [])
-        put_note(self, "#draft-empty", plain(self._why_empty()))
+        put_note(self, "#draft-empty", plain(why_empty(self, draft) if self._loaded else ""))
         self._draw_marks()
-
-    def _why_empty(self) -> str:
-        if not self._loaded or self._draft.trial.rows:
-            return ""
-        if self._draft.trial.replayed:
-            everything = hint(self, "draft-changes-only-all", "shows all of it.")
-            return f"Nothing on record would be decided otherwise. {everything}"
-        return "Nothing is on record: it has not asked for any host yet."
 
     def _draw_marks(self) -> None:
         """Beside the lines in view, and no others."""
@@ -333,7 +302,3 @@ class EgressDraftScreen(Screen[None]):
 
 def _words(line: str) -> list[str]:
     return line.partition("#")[0].split()
-
-
-def _state(sandbox: Sandbox) -> str:
-    return f"{STATUS[sandbox.status][0]} {sandbox.status}"

@@ -18,13 +18,11 @@ from textual.widgets import Input, Static
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Console, find_paths
-from sandbox_console.tui import asking
 from sandbox_console.tui.denials import DenialWatch
 from sandbox_console.tui.groups import GroupKey
 from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.keys import MAIN_KEYS
-from sandbox_console.tui.messages import Arrived, FormAsked
-from sandbox_console.tui.offers import NAMINGS, VERBS
+from sandbox_console.tui.messages import Arrived
 from sandbox_console.tui.panes.audit import AuditPane, entry_words
 from sandbox_console.tui.panes.detail import Detail
 from sandbox_console.tui.panes.empty import empty_words
@@ -32,7 +30,8 @@ from sandbox_console.tui.panes.fleet import FleetList
 from sandbox_console.tui.panes.header import HeaderBar
 from sandbox_console.tui.panes.marks import MarkBar
 from sandbox_console.tui.panes.split import Split
-from sandbox_console.tui.panes.together import compare, merge_logs
+from sandbox_console.tui.screens.ask_actions import AskActions
+from sandbox_console.tui.screens.detail_actions import DetailActions
 from sandbox_console.tui.screens.list_actions import ListActions
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import say
@@ -56,7 +55,7 @@ LOOK_S = 0.1
 """To show another sandbox from near takes 20 ms: not for each that the cursor passes."""
 
 
-class MainScreen(ListActions, Screen[None]):
+class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
     """Shows the state that the app gives it, and posts what a person asks."""
 
     DEFAULT_CSS = """
@@ -141,19 +140,20 @@ class MainScreen(ListActions, Screen[None]):
         """Show another state."""
         self.state = state
         with contextlib.suppress(NoMatches):  # the screen is being taken down, child by child
-            self._draw()
+            self.draw()
 
     def select(self, ref: SandboxRef) -> None:
         """Put the cursor on a sandbox, at once or when it comes."""
         self._awaited = ref
-        self._draw()
+        self.draw()
 
     def _tick(self) -> None:
         self._ticks += 1
         if self._clock() - self.fleet.newest_at < YOUNG_S or self._ticks % SELDOM == 0:
-            self._draw()
+            self.draw()
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """Show what there is now, in the way that was chosen."""
         if not self.is_mounted or not self.children:  # news may come while the app is ending
             return
         self._late = self._covered
@@ -189,7 +189,7 @@ class MainScreen(ListActions, Screen[None]):
         event.refresh_styles = self._resumed  # the first time it was styled a moment ago, when it was mounted
         self._resumed = True
         if self._late:
-            self._draw()
+            self.draw()
 
     @on(MarkedTable.MarksChanged)
     def _show_marks(self) -> None:
@@ -224,13 +224,14 @@ class MainScreen(ListActions, Screen[None]):
         on_screen = self.has_class("-wide") or self.has_class("-detail")
         at_once = not self.fleet.typing and (self._looked_at is None or self.selected is None)
         if not on_screen or at_once or self._looked_at == self.table.cursor_key:
-            self._show_detail()
+            self.show_detail()
         elif self._look is None:
-            self._look = self.set_timer(LOOK_S, self._show_detail)
+            self._look = self.set_timer(LOOK_S, self.show_detail)
         else:
             self._look.reset()
 
-    def _show_detail(self) -> None:
+    def show_detail(self) -> None:
+        """Show the selected sandbox from near."""
         if self._look is not None:
             self._look.stop()
             self._look = None
@@ -264,7 +265,7 @@ class MainScreen(ListActions, Screen[None]):
         elif wide and self.has_class("-for-lack-of-room"):
             self.remove_class("-detail", "-for-lack-of-room")
         self.set_class(wide, "-wide")
-        self._draw()
+        self.draw()
 
     # --- the list and the filter
 
@@ -277,170 +278,20 @@ class MainScreen(ListActions, Screen[None]):
         if isinstance(event.key, GroupKey):
             self.fleet.fold(event.key)
         else:
-            self._open_detail()
+            self.open_detail()
 
     @on(FleetList.Rearranged)
     def _rearranged(self) -> None:
-        self._draw()
-
-    def _open_detail(self) -> None:
-        if not self.has_class("-wide"):
-            self.add_class("-detail", "-for-lack-of-room")
-        self._show_detail()
-        self.detail.focus_soon()
-
-    def focus_list(self) -> None:
-        """Go to the rows."""
-        self.detail.leave()
-        self.table.focus()
-        self.call_after_refresh(self._draw)
-
-    # --- moving about
-
-    def action_back(self) -> None:
-        """One step back: out of the detail, then no marks, then out of the filter."""
-        typing = self.fleet.filter_line.input.has_focus
-        if self.fleet.command_line.input.has_focus:
-            self.fleet.command_line.close()
-            return
-        near = self.has_class("-detail") or self.detail.has_focus_within or self.detail.going_in
-        if not typing and near:
-            self.remove_class("-detail", "-for-lack-of-room")
-            self.focus_list()
-        elif self.table.marks and not typing:
-            self.table.action_unmark()
-        elif self.fleet.shown or typing:
-            self.fleet.set_filter("")
-            self.focus_list()
-
-    def on_terminal_view_left(self) -> None:
-        self.action_back()
-
-    def action_leave_terminal(self) -> None:
-        """Shown in the footer; the terminal itself takes the key."""
-        self.action_back()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        if action == "filter":
-            return not isinstance(self.focused, Input)  # which takes the key: it is no hint there
-        return action != "leave_terminal" or self.detail.shells.in_terminal
-
-    def action_fullscreen(self) -> None:
-        """Give the whole screen to the detail, or take it back."""
-        if not self.has_class("-detail") and not self._need_one():
-            return
-        self.toggle_class("-detail")
-        self.remove_class("-for-lack-of-room")
-        if self.has_class("-detail"):
-            self._open_detail()
-        else:
-            self._show_detail()
-            self.focus_list()
-
-    def action_tab(self, tab: str) -> None:
-        """Look at a tab of the detail."""
-        if self._need_one():
-            self.detail.pick(tab)
-            self._open_detail()
-
-    def _need_one(self) -> bool:
-        """Whether there is a sandbox to look at; says so where there is none."""
-        if self.selected is None:
-            self.notify("No sandbox is selected.", severity="warning")
-        return self.selected is not None
-
-    def action_step(self, by: int) -> None:
-        """Look at the next tab."""
-        if self._need_one():
-            self.detail.step(by)
-            self._open_detail()
-
-    def action_side(self) -> None:
-        """The detail beside the list, or under it."""
-        self.split.turn()
-        self._draw()
-
-    def action_share(self, step: int) -> None:
-        """Give the detail more room, or less."""
-        place = self.query_one("#list").size
-        now = (
-            place.width * 100 // max(1, self.size.width) if self.split.side else place.height * 100 // self.size.height
-        )
-        self.split.move(step, now)
-        self._draw()
-
-    def action_shell(self) -> None:
-        """Go to the sandbox's shell, or open one."""
-        sandbox = self.selected
-        if sandbox is None:
-            self.notify("No sandbox is selected.", severity="warning")
-            return
-        self.detail.pick("shell")
-        if not self.has_class("-wide"):
-            self.add_class("-detail", "-for-lack-of-room")
-        self._show_detail()
-        self.call_after_refresh(self.detail.shells.enter, sandbox)
-
-    # --- several at once
-
-    def action_merge(self) -> None:
-        """The logs of marked sandboxes, or of those with a label, in one; again: back to one."""
-        self.run_worker(merge_logs(self, list(self.state.sandboxes.values()), self.marked))
-
-    def action_compare(self) -> None:
-        """Two sandboxes beside each other: the two marked, or this one and the next one chosen."""
-        compare(self, self.marked, self.selected)
-
-    # --- asking
-
-    def action_create(self) -> None:
-        """Make a sandbox."""
-        self.post_message(FormAsked())
-
-    def action_edit(self) -> None:
-        """Edit the selected one."""
-        asking.ask_edit(self)
-
-    def action_pause(self) -> None:
-        """Pause, or resume."""
-        asking.ask_pause(self)
-
-    def action_verb(self, name: str) -> None:
-        """Ask for something to be done to the marked sandboxes, or to the selected one."""
-        asking.ask(self, VERBS[name])
-
-    action_bulk = action_verb
-
-    def action_name(self, name: str) -> None:
-        """Ask for something that takes a word: rename, commit, snapshot, fork."""
-        asking.ask_name(self, NAMINGS[name])
-
-    def action_changes(self) -> None:
-        """How its files differ from its image."""
-        asking.ask_changes(self)
-
-    def action_attach(self) -> None:
-        """Watch and feed the main process."""
-        asking.ask_attach(self)
-
-    def action_copy_command(self) -> None:
-        """Copy the command that does the same as a key."""
-        self.app.run_worker(asking.copy_command(self))
+        self.draw()
 
     def action_unmark(self) -> None:
         """Take all marks away."""
         self.table.action_unmark()
 
-    def action_copy(self) -> None:
-        """Copy what the command line calls the sandbox."""
-        if self._need_one() and self.selected is not None:
-            self.app.copy_to_clipboard(str(self.selected.ref))
-            self.notify(f"Copied {self.selected.ref}")
-
-    @on(MarkedTable.MenuAsked)
-    def action_menu(self) -> None:
-        """All that can be done to the marked sandboxes, or to the selected one."""
-        self.app.run_worker(asking.menu(self))
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        if action == "filter":
+            return not isinstance(self.focused, Input)  # which takes the key: it is no hint there
+        return action != "leave_terminal" or self.detail.shells.in_terminal
 
     @on(AuditPane.Opened)
     def _show_entry(self, event: AuditPane.Opened) -> None:
