@@ -47,6 +47,18 @@ async def test_space_and_enter_close_and_open_a_group(run_app):
         assert not app.main.table.marked
 
 
+async def test_on_the_head_of_a_group_nothing_of_the_sandbox_before_stays_in_view(run_app):
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: "step 8 of 9" in screen_text(app))
+        app.main.fleet.set_group("state")
+        await until(pilot, lambda: any(row.head for row in app.main.table.rows))
+        app.main.table.move_to(GroupKey("state", "running"))
+        await until(pilot, lambda: "No sandbox is selected." in screen_text(app))
+        await until(pilot, lambda: "step 8 of 9" not in screen_text(app))
+        app.main.table.move_to(AGENT)
+        await until(pilot, lambda: "step 8 of 9" in screen_text(app))
+
+
 @pytest.mark.parametrize("start", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
 async def test_tabs_opened_and_left_at_once(run_app, start):
     """Each is made when it is first looked at: another key comes before it is."""

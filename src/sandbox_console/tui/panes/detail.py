@@ -72,6 +72,14 @@ class Detail(Vertical):
         self._sandbox, self._state, self._on_screen = sandbox, state, on_screen
         say(self.query_one("#identity", Static), identity(sandbox, self.size.width - 2), fixed=True)
         self._refresh_tab()
+        self._hide_of_another()
+
+    def _hide_of_another(self) -> None:
+        """Where none is selected, as on the head of a group, nothing of the one before stays in view."""
+        switcher, logs = self.query_one(ContentSwitcher), self.query_one(LogsPane)
+        shown = self._sandbox is not None or (self.tab == "logs" and logs.of_others)
+        if switcher.visible is not shown:
+            switcher.visible = shown
 
     def on_resize(self) -> None:
         say(self.query_one("#identity", Static), identity(self._sandbox, self.size.width - 2), fixed=True)
@@ -85,6 +93,7 @@ class Detail(Vertical):
             switcher.mount(self._panes[tab])
         switcher.current = tab
         self._refresh_tab()
+        self._hide_of_another()
 
     def step(self, by: int) -> None:
         """Look at the next tab, or the one before."""

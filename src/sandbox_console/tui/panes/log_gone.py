@@ -39,6 +39,7 @@ class GoneScreen(ModalScreen[Kept | None]):
         border-title-color: $primary;
     }
     GoneScreen OptionList { height: auto; max-height: 100%; border: none; background: $surface; padding: 0 1; }
+    GoneScreen OptionList:focus { background-tint: $foreground 0%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,p", "close", "Close")]
 

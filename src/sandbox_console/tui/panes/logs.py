@@ -167,6 +167,11 @@ class LogsPane(Vertical):
         """Whether several sandboxes are shown together."""
         return self._merged is not None
 
+    @property
+    def of_others(self) -> bool:
+        """Whether what is shown does not go by what is selected: several, or one that is gone."""
+        return self._merged is not None or self._gone is not None
+
     def merge(self, sandboxes: Sequence[Sandbox], what: str) -> None:
         """Show several sandboxes' output by time until `unmerge` or until another one is selected."""
         if self._sandbox is not None:

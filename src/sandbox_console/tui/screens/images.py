@@ -47,7 +47,7 @@ class ImagesScreen(HoldingsScreen[Image]):
     NEXT = ("images-pull", "pulls one")
     CAPABILITY = Capability.IMAGES
     COLUMNS = (
-        Column("name", "NAME", 30, 60, priority=0, flex=True),
+        Column("name", "NAME", 30, 60, priority=0),
         Column("size", "SIZE", 5, 8, "right", priority=1, largest=True),
         Column("age", "AGE", 6, 8, "right", priority=3),
         Column("used", "USED BY", 12, 40, priority=1, flex=True, largest=True),

@@ -47,6 +47,8 @@ class MenuScreen(ModalScreen[str]):
         border-title-color: $primary;
     }
     MenuScreen OptionList { height: auto; max-height: 100%; border: none; background: $surface; padding: 0 1; }
+    MenuScreen OptionList:focus { background-tint: $foreground 0%; }
+    MenuScreen OptionList > .option-list--option-disabled { color: $dim; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q,m", "close", "Close"), ("j", "down", "Down"), ("k", "up", "Up")]
 

@@ -38,12 +38,14 @@ class PulseScreen(Screen[None]):
     DEFAULT_CSS = """
     PulseScreen { background: $background; }
     PulseScreen > #pulse-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
-    PulseScreen > #pulse-top { height: auto; max-height: 50%; scrollbar-size-vertical: 1; }
+    PulseScreen > #pulse-top { height: auto; max-height: 40%; scrollbar-size-vertical: 1; }
     PulseScreen #pulse-facts { grid-size: 2; grid-gutter: 0 2; height: auto; grid-rows: auto; }
-    PulseScreen #pulse-facts Static { height: auto; padding: 0 1; }
+    PulseScreen #pulse-facts Static { height: auto; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     PulseScreen > #pulse-graphs { grid-size: 2; grid-gutter: 0 2; height: 1fr; min-height: 5; }
     PulseScreen Graph { height: 100%; }
-    PulseScreen > #pulse-trouble { height: auto; padding: 0 1; border-top: solid $border-blurred; }
+    PulseScreen > #pulse-trouble {
+        height: auto; padding: 0 1; border-top: solid $border-blurred; text-wrap: nowrap; text-overflow: ellipsis;
+    }
     PulseScreen > #pulse-audit { height: auto; max-height: 3; padding: 0 1; }
     PulseScreen Footer { height: 1; }
     """

@@ -41,7 +41,7 @@ class SnapshotsScreen(HoldingsScreen[Snapshot]):
     NEXT = ("snapshots-take-of-the-selected-sandbox", "takes one of the sandbox selected in the list")
     CAPABILITY = Capability.SNAPSHOT
     COLUMNS = (
-        Column("name", "NAME", 16, 60, priority=0, flex=True),
+        Column("name", "NAME", 16, 60, priority=0),
         Column("of", "OF", 8, 40, priority=1),
         Column("kind", "KIND", 4, 6, priority=3),
         Column("size", "SIZE", 5, 8, "right", priority=1, largest=True),
