@@ -179,7 +179,7 @@ class FleetTable(LineScroll, can_focus=True):
         self._drawn = {y: self._to_draw(y) for y in lines}
         changed = [y for y in lines if y not in before or before[y] != self._drawn[y]]
         if changed:  # in one piece: each piece costs as much as eight rows
-            self.refresh_lines(changed[0], changed[-1] - changed[0] + 1)
+            self.refresh_lines(changed[0] + self.scroll_offset.y, changed[-1] - changed[0] + 1)
 
     @property
     def _index(self) -> dict[Hashable, int]:
@@ -263,7 +263,7 @@ class FleetTable(LineScroll, can_focus=True):
         old, self._cursor = self._cursor, to
         self._show_cursor()
         for row in (old, to):
-            self.refresh_lines(row - self.scroll_offset.y + HEADER_ROWS, 1)
+            self.refresh_lines(row + HEADER_ROWS)  # counted from the first row, in view or not
         self.post_message(self.Moved(self, self.cursor_key))
 
     @property
