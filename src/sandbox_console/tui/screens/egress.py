@@ -18,8 +18,10 @@ from sandbox_console.service import Console, Feed, HostSeen
 from sandbox_console.tui.egress_hosts import HOST_KEYS, HostActions
 from sandbox_console.tui.egress_words import FLEET_COLUMNS, host_row
 from sandbox_console.tui.panes.egress import DRAW_S
+from sandbox_console.tui.panes.header import backend_name
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put, put_note
+from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table import FleetTable
 
@@ -92,8 +94,16 @@ class EgressScreen(HostActions, Screen[None]):
             (f"  {len(found)} hosts {what}, {total} denials", "$dim"),
         ]
         put(self, "#egress-title", Content.assemble(*words, (forgotten, "$text-warning")))
-        empty = "" if found else "Nothing was denied." if self._denied_only else "Nothing is on record."
-        put_note(self, "#egress-empty", plain(empty))
+        put_note(self, "#egress-empty", plain("" if found else self._why_empty()))
+
+    def _why_empty(self) -> str:
+        """A backend that has not answered, or does not, may know of denials."""
+        state: FleetState = getattr(self.app, "fleet", FleetState())
+        if state.connecting:
+            return "Waiting for the backends …"
+        silent = ", ".join(map(backend_name, state.dead))
+        nothing = "Nothing was denied" if self._denied_only else "Nothing is on record"
+        return f"{nothing} that is known: {silent} does not answer." if silent else f"{nothing}."
 
     def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
         return [self._sandboxes[ref] for ref in seen.refs if ref in self._sandboxes] if seen is not None else ()
