@@ -124,6 +124,8 @@ async def _still(app, pilot, size, ready, stored: str | None, *, patient: bool) 
         await pilot.pause()
         for line in app.screen.query("Input, TextArea"):
             line.cursor_blink = False
+            if line.has_focus:
+                line._cursor_visible = True  # a TextArea stops blinking as it is, seen or not
         before, rows = rows, draw(app, size)
         if rows == stored:
             return rows
