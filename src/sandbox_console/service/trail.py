@@ -8,15 +8,13 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from sandbox_console.audit import export, query, ship, stats, verify
+from sandbox_console.audit import query
 from sandbox_console.audit.journal import Journal
 from sandbox_console.errors import AuditUnavailable, ConfigError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
 from sandbox_console.model.event import AuditChanged
 from sandbox_console.secrets.sources import SecretSource, resolve
 from sandbox_console.service.config import AuditOptions
-
-EXPORTS = export.formats()
 
 
 def current_actor() -> str:
@@ -88,14 +86,20 @@ class Trail:
 
     async def verify(self) -> Verification:
         """Walk the whole chain."""
+        from sandbox_console.audit import verify
+
         return await verify.verify(self.path)
 
     def export(self, form: str, select: AuditSelection) -> AsyncIterator[bytes]:
-        """Blocks of the log in a format of `EXPORTS`, oldest row first. Raises UsageError for an unknown one."""
+        """Blocks of the log in a format of `audit.export.formats`, oldest row first. Raises UsageError for others."""
+        from sandbox_console.audit import export
+
         return export.export(self.path, form, select)
 
     async def stats(self) -> AuditStats:
         """Counts over the whole log."""
+        from sandbox_console.audit import stats
+
         return await stats.stats(self.path)
 
     @property
@@ -105,6 +109,8 @@ class Trail:
 
     async def ship(self, *, init: bool = False) -> int:
         """Send what was not sent yet, with ``init`` after making the table; gives how many rows."""
+        from sandbox_console.audit import ship
+
         if not self.ships:
             raise ConfigError("no audit server is configured", hint='[audit.ship] dsn = "env:NAME" or "file:PATH"')
         [found] = await resolve(["audit.ship.dsn"], {"audit.ship.dsn": SecretSource(source=self.options.ship.dsn)})

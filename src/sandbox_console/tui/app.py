@@ -22,9 +22,6 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui import egress_words
 from sandbox_console.tui.bridge import bridge
-from sandbox_console.tui.commands import ConsoleCommands
-from sandbox_console.tui.egress_flow import EgressFlow
-from sandbox_console.tui.flows import Flows
 from sandbox_console.tui.helptext import help_words, unavailable
 from sandbox_console.tui.keymap import load as load_keymap
 from sandbox_console.tui.messages import (
@@ -52,17 +49,25 @@ from sandbox_console.tui.work import Work
 
 if TYPE_CHECKING:
     from sandbox_console.tui.bulk_flow import BulkFlow
+    from sandbox_console.tui.egress_flow import EgressFlow
+    from sandbox_console.tui.flows import Flows
     from sandbox_console.tui.host_flow import HostFlow
 
 SMALLEST = (60, 15)
 MESSAGES_KEPT = 500
 
 
+def _commands() -> type[Provider]:
+    from sandbox_console.tui.commands import ConsoleCommands
+
+    return ConsoleCommands
+
+
 class ConsoleApp(SafeApp[None]):
     """The console on a terminal, or in a browser by way of textual-serve."""
 
     TITLE = "sandbox-console"
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ConsoleCommands}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
     fleet: reactive[FleetState] = reactive(FleetState(), init=False, repaint=False)
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.time) -> None:
@@ -72,8 +77,6 @@ class ConsoleApp(SafeApp[None]):
         self.keymap = load_keymap(console.config.tui)
         self.set_keymap(self.keymap.changed)
         self.work = Work(console, self._publish, self._ended)
-        self.flows = Flows(self, console, self.work)
-        self.egress = EgressFlow(self, console, self.work, self.flows, clock)
         self.history = History()
         self.main = MainScreen(console, self._publish, clock)
         self._told: deque[tuple[float, str, str]] = deque(maxlen=MESSAGES_KEPT)
@@ -214,6 +217,20 @@ class ConsoleApp(SafeApp[None]):
         from sandbox_console.tui.screens.egress import EgressScreen
 
         self.push_screen(EgressScreen(self.service, self._clock))
+
+    @cached_property
+    def flows(self) -> Flows:
+        """What is done to one sandbox, with the questions it takes."""
+        from sandbox_console.tui.flows import Flows
+
+        return Flows(self, self.service, self.work)
+
+    @cached_property
+    def egress(self) -> EgressFlow:
+        """What is done to egress rules."""
+        from sandbox_console.tui.egress_flow import EgressFlow
+
+        return EgressFlow(self, self.service, self.work, self.flows, self._clock)
 
     @cached_property
     def bulk(self) -> BulkFlow:

@@ -30,7 +30,7 @@ COLUMNS = (
     Column("id", "ID", 12, 12, priority=14),
 )
 BY_KEY = {column.key: column for column in COLUMNS}
-USUAL = ("state", "name", "backend", "image", "cpu", "memory", "net", "egress", "secrets", "age", "exit")
+USUAL = ("state", "name", "backend", "maker", "image", "cpu", "memory", "net", "egress", "secrets", "age", "exit")
 """What is shown as long as nothing else is chosen."""
 SORT_KEYS = {
     "N": "name", "S": "state", "B": "backend", "H": "host", "K": "maker", "I": "image", "C": "cpu", "M": "memory",
