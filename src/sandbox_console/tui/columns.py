@@ -14,7 +14,7 @@ LEAST_WIDTH, MOST_WIDTH = 3, 80
 COLUMNS = (
     Column("state", "STATE", 11, 12, priority=0),
     Column("name", "NAME", 14, 32, priority=0, flex=True),
-    Column("backend", "BACKEND", 10, 20, priority=4),
+    Column("backend", "BACKEND", 12, 20, priority=4),
     Column("host", "HOST", 6, 20, priority=12),
     Column("maker", "MAKER", 6, 16, priority=11),
     Column("image", "IMAGE", 12, 28, priority=5),

@@ -26,6 +26,7 @@ from textual.content import Content
 from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
+from textual.widgets import Input
 from textual.worker import WorkerFailed
 
 from sandbox_console.errors import ConsoleError
@@ -100,6 +101,16 @@ class SafeApp(App[Result], Generic[Result]):
 
     async def _broker_event(self, event_name: str, event: events.Event, default_namespace: DOMNode) -> bool:  # noqa: ARG002
         return False
+
+    async def _on_key(self, event: events.Key) -> None:
+        """A line that is typed in takes every letter: one that comes here was on its way when the line got the keys.
+
+        Typed ahead or pasted, ``/name`` would otherwise begin what n, a, m and e are the keys of.
+        """
+        line = self.focused
+        if isinstance(line, Input) and event.is_printable:
+            event.prevent_default()
+            line._forward_event(events.Key(event.key, event.character))  # noqa: SLF001
 
     def notify(
         self,

@@ -7,6 +7,8 @@ import json
 import pytest
 from msgspec import structs
 from tests.tui.app.scene import NOW, ref, sandbox, screen_text, until
+from textual import events
+from textual.keys import _character_to_key
 from textual.widgets import Input
 
 from sandbox_console.model.egress import EgressRecord
@@ -57,6 +59,19 @@ async def test_a_bad_filter_says_where_and_the_rows_stay(run_app):
         app.main.fleet.filter_line.input.value = "state=exited"
         await until(pilot, lambda: "unterminated" not in screen_text(app))
         assert names(app) == ["crashed", "done"]
+
+
+@pytest.mark.parametrize("typed", ["/name=agent", "/enamel", ":docker"])
+async def test_what_is_typed_ahead_or_pasted_goes_to_the_line(run_app, typed):
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: app.main.table.has_focus)
+        for character in typed:
+            app.post_message(events.Key(_character_to_key(character), character))
+        line = app.main.query_one("#filter" if typed[0] == "/" else "#command", Input)
+        await until(pilot, lambda: line.value == typed[1:])
+        await pilot.pause()
+        assert app.screen is app.main, "a letter was taken for a key of the list"
+        assert app.main.state.busy == {}
 
 
 async def test_the_rows_of_the_last_good_filter_stay(run_app):

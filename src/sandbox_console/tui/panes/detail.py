@@ -115,12 +115,12 @@ class Detail(Vertical):
         if self.tab == "shell":
             current = self.shells.query_one(ContentSwitcher).visible_content
             if current is not None:
-                current.focus()
+                self.screen.set_focus(current)
             self.going_in = False
         elif (pane := self._panes.get(self.tab)) is not None and not pane.is_mounted:
             pane.call_later(self._focus_tab)
         else:
-            self.query_one(next(tab.focus for tab in TABS if tab.id == self.tab)).focus()
+            self.screen.set_focus(self.query_one(next(tab.focus for tab in TABS if tab.id == self.tab)))
             self.going_in = False
 
     def _refresh_tab(self) -> None:

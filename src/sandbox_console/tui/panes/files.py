@@ -206,7 +206,7 @@ class FilesPane(Vertical):
         line.border_subtitle = "Enter does it, Esc leaves"
         line.value = str(Path.cwd() / _local_name(entry.name)) if what == "download" and entry else ""
         line.value = self.path if what == "go" else line.value
-        line.add_class("-asking").focus()
+        self.screen.set_focus(line.add_class("-asking"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

@@ -125,7 +125,7 @@ class InspectPane(Vertical):
         self.query_one(ContentSwitcher).current = "inspect-tree"
         search = self.query_one(Input)
         search.border_subtitle = "Enter goes to it, Esc leaves"
-        search.add_class("-asking").focus()
+        self.screen.set_focus(search.add_class("-asking"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

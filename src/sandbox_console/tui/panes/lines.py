@@ -73,9 +73,9 @@ class FilterLine(Vertical):
         yield Static(id="filter-error", markup=False)
 
     def open(self) -> None:
-        """Type in it."""
+        """Type in it, from the next key on: ``focus()`` would come after keys that are there already."""
         self.add_class("-on")
-        self.input.focus()
+        self.screen.set_focus(self.input)
 
     def show(self, shown: Filter) -> None:
         """Be there while it is typed in, or something is filtered."""
@@ -217,7 +217,7 @@ class CommandLine(Vertical):
         self.add_class("-on")
         self.input.value = ""
         self._offer("")
-        self.input.focus()
+        self.screen.set_focus(self.input)
 
     def close(self) -> None:
         """Go away."""
@@ -229,7 +229,7 @@ class CommandLine(Vertical):
         self.add_class("-on", "-wrong")
         self.input.value = line
         self.query_one("#command-note", Static).update(Content(error.message))
-        self.input.focus()
+        self.input.focus()  # after the list, which has just been given the keys
 
     def done(self, line: str) -> None:
         """It was done."""

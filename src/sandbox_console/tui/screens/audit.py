@@ -175,7 +175,7 @@ class AuditScreen(Screen[SandboxRef | None]):
     def action_filter(self) -> None:
         """Type a filter."""
         self.query_one("#audit-line").add_class("-on")
-        self.query_one("#audit-filter", Input).focus()
+        self.set_focus(self.query_one("#audit-filter", Input))
 
     @on(Input.Changed, "#audit-filter")
     def _typed(self, event: Input.Changed) -> None:

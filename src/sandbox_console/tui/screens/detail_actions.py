@@ -25,7 +25,7 @@ class DetailActions(MessagePump):
         """Go to the rows."""
         main = self._whole
         main.detail.leave()
-        main.table.focus()
+        main.set_focus(main.table)
         main.call_after_refresh(main.draw)
 
     def open_detail(self) -> None:

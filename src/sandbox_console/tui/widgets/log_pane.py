@@ -54,7 +54,7 @@ class LogPane(Vertical):
         line.border_title = plain(_TITLES[what])
         line.border_subtitle = "Enter applies, Esc closes"
         line.remove_class("-wrong").add_class("-asking")
-        line.focus()
+        self.screen.set_focus(line)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
