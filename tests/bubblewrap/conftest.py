@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.as_user import UID
 from tests.support.permits import MakePermit, permit
 from tests.support.require import missing
 
@@ -169,10 +170,15 @@ async def until(look: Callable[[], Any], seconds: float = 60.0) -> Any:
 
 
 def host_pids(marker: str) -> list[int]:
-    """Processes of this host whose command line holds a text."""
+    """Processes of this host whose command line holds a text; the suite may run as root and as a user at once."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             if marker.encode() in Path(f"/proc/{name}/cmdline").read_bytes() and int(name) != os.getpid():
-                found.append(int(name))
+                found += [int(name)] if _of_this_run(name) else []
     return found
+
+
+def _of_this_run(pid: str) -> bool:
+    uid = int(Path(f"/proc/{pid}/status").read_text().split("Uid:")[1].split()[0])
+    return uid != UID if os.getuid() == 0 else uid == os.getuid()

@@ -62,7 +62,8 @@ class Terminal:
 @pytest.fixture
 def env(tmp_path, monkeypatch):
     found = {**os.environ, "SANDBOX_CONSOLE_HOME": str(tmp_path / "home"), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-    found.pop("TMUX", None)
+    for name in ("TMUX", "COLUMNS", "LINES"):  # the last two are a test worker's, and would be the app's size
+        found.pop(name, None)
     return found
 
 
@@ -71,11 +72,11 @@ def console(env, *words):
 
 
 def test_mouse_and_keys_in_a_real_terminal(tmp_path, env):
-    write = "i=0; while :; do echo line $i of it; i=$((i+1)); sleep 0.2; done"
+    write = "i=0; while :; do echo line $i of it; i=$((i+1)); [ $i -lt 60 ] || sleep 0.2; done"  # more than fits
     console(env, "create", "box", "--backend", "bubblewrap", "--image", "host", "--yes", "--", "sh", "-c", write)
     terminal = Terminal(tmp_path, shlex.join([*PROGRAM, "--backend", "bubblewrap"]), env)
     try:
-        terminal.until("of it")
+        terminal.until("line 59 of it")
         terminal.until("FOLLOWING")
         terminal.mouse(64, "of it", up=False)  # the wheel
         terminal.until("PAUSED")

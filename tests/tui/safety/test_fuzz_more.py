@@ -22,6 +22,7 @@ from sandbox_console.tui.panes.audit import entry_words
 from sandbox_console.tui.panes.marks import mark_words
 from sandbox_console.tui.screens import audit as audit_screen
 from sandbox_console.tui.screens import bulk as bulk_screen
+from sandbox_console.tui.screens import bulk_confirm
 from sandbox_console.tui.screens.menu import Choice, choice_line
 from sandbox_console.tui.state import FleetState
 
@@ -41,7 +42,7 @@ def as_bulk(found):
         run = bulk.BulkRun(VERBS["stop"], items, None, None)
         yield bulk_screen.title_words(run).plain
         yield from bulk_screen.result_lines(run)
-        yield cells(bulk_screen._asked_row(0, items[0], "stop"))
+        yield cells(bulk_confirm._asked_row(0, items[0], "stop"))
         yield cells(bulk_screen._ended_row(0, items[0]))
         yield mark_words([running], 1, 80).plain
         yield from (choice_line(one).plain for one in asking.bulk_choices([running], _NoKeys()))
