@@ -18,7 +18,7 @@ from tests.support.microregistry import Registry
 from tests.support.microvms import console, folder, make, microsandbox_home, permit, run, until
 from tests.support.require import requires
 
-from sandbox_console.backends.microsandbox import sdk
+from sandbox_console.backends.microsandbox import runs, sdk
 from sandbox_console.errors import Conflict, NotFound, Unsupported
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.event import Changed, Listed
@@ -203,6 +203,32 @@ async def test_watching_looks_at_nothing_while_nothing_happens(folder, permit, m
     await until(settled, f"it looks again and again: {len(looks)} times")
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_a_console_that_comes_later_shuts_down_what_ended_unwatched(folder, permit, make):
+    backend = console(folder)
+    ref = await make(backend, SandboxSpec("short", image=IMAGE, memory_mib=128, command=("sh", "-c", "echo done")))
+
+    async def ended():
+        return (await backend.inspect(ref)).status is Status.EXITED
+
+    await until(ended, "its main process did not end")
+    assert runs.processes(), "nobody watched, and yet its microVM is gone"
+
+    async def collect():
+        async for _ in backend.watch():
+            pass
+
+    watching = asyncio.ensure_future(collect())
+
+    async def gone():
+        return not runs.processes()
+
+    await until(gone, "its microVM was not shut down")
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    found = await backend.inspect(ref)
+    assert (found.status, found.exit.code) == (Status.EXITED, 0)
 
 
 async def copied_in_and_out(backend, permit, ref):

@@ -196,13 +196,16 @@ class MicrosandboxBackend(Deeper):
                 raise
             return None
 
-    async def _retire(self, ref: SandboxRef) -> None:
-        """Shut a microVM down whose main process has ended."""
+    async def _retire(self, ref: SandboxRef) -> bool:
+        """Shut a microVM down whose main process has ended; false where that failed."""
         module = await sdk.load()
         try:
             await lifecycle.power_off(module, await self._looker.running(module, ref))
+        except (NotFound, Conflict):
+            return True  # somebody else did
         except ConsoleError:
-            return  # somebody else did
+            return False
+        return True
 
 
 __all__ = ["MicrosandboxBackend"]

@@ -25,6 +25,8 @@ class Looker:
     def __init__(self, pending: PendingStore) -> None:
         self.pending = pending
         self._jobs: dict[str, tuple[object, Sequence[Any]]] = {}
+        self.lingering: frozenset[SandboxRef] = frozenset()
+        """Those of the last list whose main process has ended while their microVM still runs."""
 
     async def list(self) -> list[Sandbox]:
         """Every sandbox. Raises BackendUnreachable, BackendError."""
@@ -34,6 +36,11 @@ class Looker:
         module = await sdk.load()
         found, pids = await asyncio.gather(sdk.handles(module), asyncio.to_thread(runs.processes))
         shown = await asyncio.gather(*(self._described(module, handle, pids) for handle in found))
+        self.lingering = frozenset(
+            one.ref
+            for handle, one in zip(found, shown, strict=True)
+            if one.status is Status.EXITED and str(handle.status) == "running"
+        )
         there = {one.ref.id for one in shown}
         return [*(_pending(one) for one in waiting if one.id not in there), *shown]
 

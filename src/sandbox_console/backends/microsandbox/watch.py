@@ -30,11 +30,14 @@ SOON_S = 0.3
 SETTLE_S = 0.05
 """The runtime writes several times for one change."""
 
-Retire = Callable[[SandboxRef], Awaitable[None]]
+AGAIN_S = 5.0
+"""After so long a microVM that could not be shut down, or asked, is tried again."""
+
+Retire = Callable[[SandboxRef], Awaitable[bool]]
 
 
 class Watch:
-    """One watcher. ``retire`` shuts down a microVM whose main process has ended."""
+    """One watcher. ``retire`` shuts down a microVM whose main process has ended; false where it must be tried again."""
 
     def __init__(self, looker: Looker, health: Callable[[], Awaitable[BackendHealth]], retire: Retire) -> None:
         self._looker, self._health, self._retire = looker, health, retire
@@ -109,11 +112,13 @@ class Watch:
         for ref, one in there.items():
             if one.pid is not None:
                 self._follow_process(one.pid)
-            if ref not in self._ends and one.managed and one.status in (Status.RUNNING, Status.STARTING):
+            live = one.status in (Status.RUNNING, Status.STARTING) or ref in self._looker.lingering
+            if ref not in self._ends and one.managed and live:
                 self._ends[ref] = asyncio.create_task(self._main_ends(ref))
 
     async def _main_ends(self, ref: SandboxRef) -> None:
         """Wake when the main process ends, and shut its microVM down: what it has left behind ends with it."""
+        over = False
         with contextlib.suppress(ConsoleError):
             module = await sdk.load()
             handle = await self._looker.handle(module, ref)
@@ -124,7 +129,9 @@ class Watch:
             job = await sdk.call(module, "its main process", handle.get_job(info.id))
             await sdk.call(module, "its main process", job.wait())
             self._wake.set()
-            await self._retire(ref)
+            over = await self._retire(ref)
+        if not over:
+            await asyncio.sleep(AGAIN_S)
         self._wake.set()
 
     def _follow_process(self, pid: int) -> None:
