@@ -21,7 +21,7 @@ _WORTH: dict[str, Callable[[Sandbox], str]] = {
     "backend": lambda sandbox: sandbox.ref.backend,
     "host": lambda sandbox: sandbox.ref.host,
     "image": lambda sandbox: sandbox.image,
-    "maker": lambda sandbox: sandbox.maker or ("console" if sandbox.managed else ""),
+    "maker": lambda sandbox: "console" if sandbox.managed else sandbox.maker,
     "state": lambda sandbox: str(sandbox.status),
 }
 
