@@ -17,6 +17,7 @@ from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.views import Views
 from sandbox_console.tui.widgets.table_layout import fit_cell
+from sandbox_console.tui.words import maker
 
 if TYPE_CHECKING:
     from sandbox_console.tui.screens.main import MainScreen
@@ -37,7 +38,7 @@ def known_of(state: FleetState, views: Views, aliases: dict[str, str]) -> Known:
         backends=_unique(key[0] for key in state.health) or _unique(one.ref.backend for one in everything),
         hosts=_unique(one.ref.host for one in everything),
         images=_unique(one.image for one in everything),
-        makers=_unique(one.maker for one in everything),
+        makers=_unique(map(maker, everything)),
         labels=list(labels),
         views=views.names,
         aliases=aliases,

@@ -11,7 +11,7 @@ from fnmatch import translate
 from sandbox_console.model.sandbox import Sandbox, Stats, Status
 from sandbox_console.tui.filter_words import FilterError, Word, duration, number, searcher, size, yes
 from sandbox_console.tui.state import FleetState
-from sandbox_console.tui.words import why
+from sandbox_console.tui.words import maker, why
 
 Test = Callable[[Sandbox, FleetState, float], bool]
 Value = Callable[[Sandbox, FleetState, float], float | None]
@@ -71,7 +71,7 @@ TEXTS: dict[str, Callable[[Sandbox], str]] = {
     "image": lambda sandbox: sandbox.image,
     "backend": lambda sandbox: sandbox.ref.backend,
     "host": lambda sandbox: sandbox.ref.host,
-    "maker": lambda sandbox: sandbox.maker,
+    "maker": maker,
     "state": lambda sandbox: str(sandbox.status),
     "why": why,
 }

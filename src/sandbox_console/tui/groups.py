@@ -12,7 +12,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.tui.rows import SandboxRow
 from sandbox_console.tui.widgets.table import Line, Paint
-from sandbox_console.tui.words import STATUS
+from sandbox_console.tui.words import STATUS, maker
 
 LABEL = "label:"
 CYCLE = ("", "backend", "host", "image")
@@ -21,7 +21,7 @@ _WORTH: dict[str, Callable[[Sandbox], str]] = {
     "backend": lambda sandbox: sandbox.ref.backend,
     "host": lambda sandbox: sandbox.ref.host,
     "image": lambda sandbox: sandbox.image,
-    "maker": lambda sandbox: "console" if sandbox.managed else sandbox.maker,
+    "maker": maker,
     "state": lambda sandbox: str(sandbox.status),
 }
 

@@ -18,6 +18,7 @@ from sandbox_console.tui.words import (
     DASH,
     DOING,
     STATUS,
+    maker,
     place,
     short_id,
     shown_name,
@@ -203,7 +204,7 @@ def _host(sandbox: Sandbox, *_: object) -> tuple[str, str]:
 
 
 def _maker(sandbox: Sandbox, *_: object) -> tuple[str, str]:
-    return "console" if sandbox.managed else clean(sandbox.maker, cap=60) or DASH, "dim"
+    return clean(maker(sandbox), cap=60) or DASH, "dim"
 
 
 LOOKS: dict[str, Look] = {
@@ -242,7 +243,7 @@ ORDERS: dict[str, Callable[[Sandbox, FleetState], Any]] = {
     "name": lambda sandbox, _: sandbox.name.casefold(),
     "backend": lambda sandbox, _: (sandbox.ref.backend, sandbox.ref.host),
     "host": lambda sandbox, _: sandbox.ref.host,
-    "maker": lambda sandbox, _: "console" if sandbox.managed else sandbox.maker.casefold(),
+    "maker": lambda sandbox, _: maker(sandbox).casefold(),
     "image": lambda sandbox, _: sandbox.image.casefold(),
     "cpu": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.cpu_percent),
     "memory": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.memory_bytes),

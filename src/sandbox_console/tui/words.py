@@ -132,3 +132,8 @@ def why_style(sandbox: Sandbox) -> str:
 def many(count: int) -> str:
     """``1 sandbox``, ``5 sandboxes``."""
     return f"{count} sandbox" if count == 1 else f"{count} sandboxes"
+
+
+def maker(sandbox: Sandbox) -> str:
+    """Who made it, not cleaned: ``console`` for what this one manages; empty where that is not known."""
+    return "console" if sandbox.managed else sandbox.maker

@@ -32,6 +32,7 @@ async def test_every_action_on_a_list_without_a_row(run_app, size, dead):
     async with run_app(FakeBackend(dead=dead), size=size, ready=False) as (app, pilot):
         main = app.main
         await until(pilot, lambda: words in screen_text(app))
+        await until(pilot, lambda: "n New" in screen_text(app) and "q Quit" in screen_text(app))
         for action in sorted(NEEDS_ONE):
             app._told.clear()
             await app.run_action(ACTIONS[action], main)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual.app import ComposeResult
-from textual.screen import Screen
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
@@ -29,14 +28,15 @@ class KeyBar(Footer):
                 one.set_class(True, "-compact", update=False)  # or each is styled again for it once it is there
             yield one
 
-    def bindings_changed(self, screen: Screen[object]) -> None:
-        if not screen.app.app_focus or screen is not self.screen:
+    async def recompose(self) -> None:
+        # Asked here, not when the change is announced: between the two the keys may be others again.
+        if not self.is_attached:  # its page was left meanwhile
             return
         said = [
             (binding.key, binding.description, enabled, tooltip)
-            for _, binding, enabled, tooltip in screen.active_bindings.values()
+            for _, binding, enabled, tooltip in self.screen.active_bindings.values()
             if binding.show
         ]
         if said != self._said:
             self._said = said
-            super().bindings_changed(screen)
+            await super().recompose()
