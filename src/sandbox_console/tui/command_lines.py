@@ -61,14 +61,15 @@ OPEN = {"rename": "NEW", "commit": "IMAGE", "fork": "NEW", "pull": "IMAGE", "sna
 """What stands for a word that is not typed yet."""
 
 
-def command_line(action: Action, before: SandboxSpec | None = None) -> str:
+def command_line(action: Action, before: SandboxSpec | None = None, confirm: str = "") -> str:
     """The same action as a command to type; values of env are left out.
 
-    An update is told by what differs from ``before``; without it, by every field that its spec has.
+    An update is told by what differs from ``before``; without it, by every field that its spec has. ``confirm`` is the
+    id that the policy wants named for it.
     """
     verb = CLI_VERBS.get(action.verb, action.verb).split()
     words = _update(action, before) if isinstance(action, Update) else _words(action)
-    return shlex.join(["sandbox-console", *verb, *words])
+    return shlex.join(["sandbox-console", *verb, *(_option("--confirm", confirm) if confirm else []), *words])
 
 
 def bulk_command(actions: Sequence[Action]) -> str:

@@ -149,7 +149,7 @@ def confirmation(
         f"{label} {shown_name(sandbox)}?",
         _body(sandbox, effect or (verb.effect if verb else ""), reason),
         label,
-        command=command_line(action, spec_of(sandbox)),
+        command=command_line(action, spec_of(sandbox), token),
         danger=(verb is not None and verb.danger) or effect == ANEW,
         accepts=(lambda text: accepted(text, sandbox)) if typed else None,
         to_type=short,

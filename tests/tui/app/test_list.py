@@ -373,11 +373,17 @@ async def test_the_detail_follows_when_the_cursor_rests(run_app):
         await until(pilot, lambda: app.main.detail._sandbox.status is Status.PAUSED)
 
 
-async def test_the_filter_line_is_one_line_for_typing(run_app):
+async def test_nothing_moves_while_a_filter_is_typed(run_app):
     async with run_app(size=(80, 24)) as (app, pilot):
         await pilot.press("slash")
         assert isinstance(app.focused, Input)
-        assert app.main.fleet.filter_line.size.height == 1
+        await until(pilot, lambda: "Enter keeps" in screen_text(app))
+        places = {app.main.table.region}
+        for text, said in (("(", "^ "), ("nothing-has-this", "Nothing matches"), ("a", "hidden: ")):
+            app.main.fleet.filter_line.input.value = text
+            await until(pilot, lambda said=said: said in screen_text(app))
+            places.add(app.main.table.region)
+        assert len(places) == 1
 
 
 async def test_news_that_come_while_a_page_hides_the_list_are_there_when_it_is_back(run_app):

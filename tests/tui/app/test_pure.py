@@ -71,6 +71,7 @@ def test_the_command_line_of_an_action():
     one = fleet()[0]
     assert command_line(Kill(one.ref)) == "sandbox-console kill fake/local/aaaaaaaaaaaa"
     assert command_line(Remove(one.ref, force=True)) == "sandbox-console rm fake/local/aaaaaaaaaaaa --force"
+    assert command_line(Kill(one.ref), None, "aaaa") == "sandbox-console kill --confirm aaaa fake/local/aaaaaaaaaaaa"
     assert "secret" not in command_line(Update(one.ref, SandboxSpec("agent", image="x", env={"KEY": "secret"})))
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-import stat
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -25,26 +23,18 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console
 from sandbox_console.tui.keymap import hint, hints
 from sandbox_console.tui.panes.file_transfer import download, read_file, upload, why
+from sandbox_console.tui.panes.file_words import COLUMNS, file_row, file_words, local_name
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.screens.text import TextScreen
 from sandbox_console.tui.showing import put, put_note
-from sandbox_console.tui.widgets.table import FleetTable, Row
-from sandbox_console.tui.widgets.table_layout import Column
-from sandbox_console.tui.words import DASH, size
+from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.words import size
 
 VIEWED = 256 * 1024
 """Bytes of a file that are shown."""
 ENTRIES = 20_000
-COLUMNS = (
-    Column("name", "NAME", 20, 80, priority=0, flex=True),
-    Column("size", "SIZE", 7, 9, align="right", priority=0),
-    Column("mode", "MODE", 10, 10, priority=2),
-    Column("owner", "OWNER", 9, 13, priority=3),
-    Column("modified", "MODIFIED", 16, 16, priority=1),
-)
-_SIGNS = {FileKind.DIRECTORY: "/", FileKind.LINK: " →", FileKind.OTHER: " ?", FileKind.FILE: ""}
 
 Asking = Callable[[Action, Sandbox], Awaitable[Consent | None]]
 
@@ -136,7 +126,7 @@ class FilesPane(Vertical):
         order = sorted(found, key=lambda one: (one.kind is not FileKind.DIRECTORY, one.name))
         self._entries = {one.name: one for one in order}
         for table in self.query(FleetTable):
-            table.set_rows([_row(one) for one in order])
+            table.set_rows([file_row(one) for one in order])
 
     def _note(self, text: str) -> None:
         put_note(self, "#files-note", plain(text))
@@ -204,7 +194,7 @@ class FilesPane(Vertical):
         self._asked_for = what
         line.border_title = plain(titles[what])
         line.border_subtitle = "Enter does it, Esc leaves"
-        line.value = str(Path.cwd() / _local_name(entry.name)) if what == "download" and entry else ""
+        line.value = str(Path.cwd() / local_name(entry.name)) if what == "download" and entry else ""
         line.value = self.path if what == "go" else line.value
         self.screen.set_focus(line.add_class("-asking"))
 
@@ -267,54 +257,3 @@ class FilesPane(Vertical):
 
     def _progress(self, done: str) -> Callable[[int], None]:
         return lambda count: self._note(f"↻ {size(count)} {done}; Esc ends it")
-
-
-def _row(one: FileInfo) -> Row:
-    name = clean(one.name, cap=1000) + _SIGNS[one.kind]
-    if one.target:
-        name += f" {clean(one.target, cap=1000)}"
-    kinds = {FileKind.DIRECTORY: stat.S_IFDIR, FileKind.LINK: stat.S_IFLNK, FileKind.FILE: stat.S_IFREG}
-    owner = DASH if one.uid is None else f"{one.uid}:{one.gid}"
-    cells = (
-        name,
-        "" if one.kind is FileKind.DIRECTORY else size(one.size),
-        stat.filemode(kinds.get(one.kind, 0) | one.mode),
-        owner,
-        _time(one.modified_at),
-    )
-    style = "accent" if one.kind is FileKind.DIRECTORY else ""
-    order = (one.name.casefold(), one.size, one.mode, owner, one.modified_at)
-    return Row(one.name, cells, (style, "", "dim", "dim", "dim"), order)
-
-
-def _time(at: float | None) -> str:
-    try:
-        return DASH if at is None else f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
-    except (OverflowError, OSError, ValueError):  # a guest's clock knows no bounds
-        return "?"
-
-
-def _local_name(name: str) -> str:
-    """A guest's name as one of this machine's: no path, no sign that a shell reads something into."""
-    safe = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in name)
-    return safe.lstrip(".-")[:200] or "download"
-
-
-def file_words(data: bytes, *, more: bool, downloads: str = "") -> Content:
-    """A file for reading: text cleaned line by line, anything else as a hex dump. ``downloads``: the hint of what does.
-
-    ``more``: the file goes on behind ``data``.
-    """
-    if b"\0" in data[:8192]:
-        lines = [_hex(at, data[at : at + 16]) for at in range(0, min(len(data), 16 * 1024), 16)]
-        more = more or len(data) > 16 * 1024
-    else:
-        lines = [clean(line.expandtabs(8)) for line in data.decode("utf-8", "replace").split("\n")]
-    if more:
-        lines.append("; ".join(filter(None, ("… the rest is not shown", downloads))))
-    return Content("\n".join(lines) or "It is empty.")
-
-
-def _hex(at: int, part: bytes) -> str:
-    shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
-    return f"{at:08x}  {part.hex(' '):<47}  {shown}"

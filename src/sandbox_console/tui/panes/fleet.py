@@ -10,7 +10,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
-from textual.widgets import Static
 
 from sandbox_console.errors import UsageError
 from sandbox_console.service.config import TuiOptions, ViewOptions
@@ -35,7 +34,6 @@ class FleetList(Vertical):
 
     DEFAULT_CSS = """
     FleetList { height: 1fr; }
-    FleetList #empty { display: none; height: 1fr; content-align: center middle; text-align: center; padding: 0 2; }
     """
 
     class Rearranged(Message):
@@ -53,7 +51,6 @@ class FleetList(Vertical):
         self.view_name = ""
         self.sideways = False
         self.hidden = Hidden()
-        self._empty = Static(id="empty", markup=False)
         self.filter_line = FilterLine()
         self.command_line = CommandLine(lambda: self.known(self._state()))
         self.table = MarkedTable(self.choice.chosen.columns(), id="fleet")
@@ -63,7 +60,6 @@ class FleetList(Vertical):
         yield self.filter_line
         yield self.command_line
         yield self.table
-        yield self._empty
         yield MarkBar()
 
     @property
@@ -97,11 +93,6 @@ class FleetList(Vertical):
         self.table.set_rows(arranged.rows, arranged.natural)
         self.filter_line.show(self.wanted.shown)
         return arranged
-
-    def show_empty(self, empty: bool) -> None:
-        """Words in place of the rows, or the rows."""
-        self.table.display = not empty
-        self._empty.display = empty
 
     # --- what is to be seen
 

@@ -46,9 +46,10 @@ class FilterLine(Vertical):
     FilterLine Horizontal { height: 1; }
     FilterLine Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
     FilterLine .mark { width: 3; padding: 0 1; color: $primary; text-style: bold; }
-    FilterLine #filter-note { width: auto; max-width: 50%; padding: 0 1; color: $text-muted; }
-    FilterLine #filter-error { height: auto; color: $text-error; display: none; }
-    FilterLine.-wrong #filter-error { display: block; }
+    FilterLine #filter-note { width: auto; padding: 0 1; color: $text-muted; }
+    FilterLine #filter-help { height: auto; display: none; }
+    FilterLine.-help #filter-note { display: none; }
+    FilterLine.-help #filter-help { display: block; }
     """
 
     class Changed(Message):
@@ -64,26 +65,35 @@ class FilterLine(Vertical):
     def __init__(self) -> None:
         super().__init__()
         self.input = LineInput(id="filter", compact=True)
+        self._wrong = False
 
     def compose(self) -> ComposeResult:
         with Horizontal():
             yield Static("/", classes="mark")
             yield self.input
             yield Static(id="filter-note", markup=False)
-        yield Static(id="filter-error", markup=False)
+        yield Static(id="filter-help", markup=False)
 
     def open(self) -> None:
         """Type in it, from the next key on: ``focus()`` would come after keys that are there already."""
-        self.add_class("-on")
+        self.add_class("-on", "-help")
         self.screen.set_focus(self.input)
 
     def show(self, shown: Filter) -> None:
         """Be there while it is typed in, or something is filtered."""
         typing = self.input.has_focus
-        self.set_class(typing or bool(shown) or self.has_class("-wrong"), "-on")
+        self.set_class(typing or bool(shown) or self._wrong, "-on")
+        self.set_class(typing or self._wrong, "-help")
         clears = hint(self, "back", "clears")
-        note = shown.note or (", ".join(filter(None, ("Enter keeps", clears))) if typing else clears)
-        say(self.query_one("#filter-note", Static), Content(note))
+        say(self.query_one("#filter-note", Static), Content(clears))
+        if not self._wrong:
+            note = shown.note or ", ".join(filter(None, ("Enter keeps", clears)))
+            self._help(Content.styled(" " * _MARK + note, "$dim"))
+
+    def _help(self, words: Content) -> None:
+        """In a line that is there as long as one types: one that came with an error would move the whole screen."""
+        line = self.query_one("#filter-help", Static)
+        say(line, words, fixed=words.cell_length <= self.size.width and line.size.height == 1)
 
     def put(self, text: str) -> None:
         """Take a text as if it were typed; it must be understood."""
@@ -101,16 +111,12 @@ class FilterLine(Vertical):
             found = parse_filter(text)
         except FilterError as error:
             place = _MARK + min(error.position, len(text)) - round(self.input.scroll_x)
-            self._refuse(pointed(error.message, place, self.size.width))
+            self._wrong = True
+            self._help(pointed(error.message, place, self.size.width).stylize("$text-error"))
+            self.add_class("-on", "-help")
             return
-        self.remove_class("-wrong")
+        self._wrong = False
         self.post_message(self.Changed(found))
-
-    def _refuse(self, why: Content) -> None:
-        line = self.query_one("#filter-error", Static)
-        one_row = why.cell_length <= self.size.width and line.size.height == 1
-        say(line, why, fixed=self.has_class("-wrong") and one_row)
-        self.add_class("-wrong", "-on")
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -228,7 +234,7 @@ class CommandLine(Vertical):
         """Say why a command was not done, and let it be mended."""
         self.add_class("-on", "-wrong")
         self.input.value = line
-        self.query_one("#command-note", Static).update(Content(error.message))
+        say(self.query_one("#command-note", Static), Content(error.message), fixed=True)
         self.input.focus()  # after the list, which has just been given the keys
 
     def done(self, line: str) -> None:
@@ -239,7 +245,7 @@ class CommandLine(Vertical):
         found = completions(typed, self._known())
         words = "  ".join(found[:_OFFERED]) + ("  …" if len(found) > _OFFERED else "")
         hint = "a state, a backend, host NAME, group FIELD, sort COLUMN, view NAME …   Tab completes, :help lists all"
-        self.query_one("#command-note", Static).update(Content(words if typed else hint))
+        say(self.query_one("#command-note", Static), Content(words if typed else hint), fixed=True)
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

@@ -14,7 +14,7 @@ from textual.css.query import NoMatches
 from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Console, find_paths
@@ -34,7 +34,6 @@ from sandbox_console.tui.screens.ask_actions import AskActions
 from sandbox_console.tui.screens.detail_actions import DetailActions
 from sandbox_console.tui.screens.list_actions import ListActions
 from sandbox_console.tui.screens.text import TextScreen
-from sandbox_console.tui.showing import say
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.marked import MarkedTable
@@ -85,7 +84,7 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self._stats_asked = False
         self._look: Timer | None = None
         self._looked_at: Hashable | None = None
-        self._empty = self._alone = self._late = self._resumed = False
+        self._alone = self._late = self._resumed = False
         self.compared: Sandbox | None = None
         folder = find_paths().state
         self.split = Split(folder)
@@ -163,7 +162,7 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         found = self.fleet.show(state, self._clock())
         shown, wanted = found.sandboxes, self.fleet.wanted
         typing = self.fleet.typing
-        self._note_empty(not shown, typing=typing)
+        self._stand_alone(not shown and not typing)
         self.table.keep_marks(state.sandboxes)
         self._show_marks()
         if self._awaited is not None and self.table.move_to(self._awaited):
@@ -172,8 +171,7 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         header.show(state, read_only=self.service.read_only, width=self.size.width)
         header.show_view(wanted, found.hidden, len(state.sandboxes), self.fleet.view_name, typing=typing)
         if not shown:
-            words = empty_words(state, wanted, read_only=self.service.read_only, key=partial(key_of, self))
-            say(self.query_one("#empty", Static), words, fixed=True)
+            self.table.say(empty_words(state, wanted, read_only=self.service.read_only, key=partial(key_of, self)))
         self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown or typing else 0)
         self._look_soon()
         self._ask_stats()
@@ -198,15 +196,11 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         shown = set() if every or not marked else {row.key for row in table.rows}
         self.query_one(MarkBar).show(marked, 0 if every else sum(one.ref not in shown for one in marked))
 
-    def _note_empty(self, empty: bool, *, typing: bool) -> None:
-        """By hand: a class on the screen has all its widgets styled anew, which takes 60 ms of a keystroke.
+    def _stand_alone(self, alone: bool) -> None:
+        """An empty list has the room of the detail, but while a filter is typed: it would come and go with the letters.
 
-        While a filter is typed the detail stays where it is: it would come and go with the letters.
+        By hand: a class on the screen has all its widgets styled anew, which takes 60 ms.
         """
-        if empty != self._empty:
-            self._empty = empty
-            self.fleet.show_empty(empty)
-        alone = empty and not typing
         if alone == self._alone:
             return
         self._alone = alone

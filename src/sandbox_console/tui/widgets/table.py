@@ -5,28 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
-from msgspec import structs
-from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
 from textual.message import Message
-from textual.reactive import Reactive
-from textual.strip import Strip
 
-from sandbox_console.tui.widgets.scrolling import LineScroll
-from sandbox_console.tui.widgets.table_layout import Column, fit_columns, fit_sideways, natural_widths
-from sandbox_console.tui.widgets.table_lines import LEFT, Inks, column_at, draw_head, draw_header, draw_row
+from sandbox_console.tui.widgets.table_canvas import HEADER_ROWS, TableCanvas
+from sandbox_console.tui.widgets.table_layout import Column, natural_widths
+from sandbox_console.tui.widgets.table_lines import column_at
 from sandbox_console.tui.widgets.table_rows import Line, Paint, Row, ordered
 
 __all__ = ["HEADER_ROWS", "FleetTable", "Line", "Paint", "Row"]
 
-HEADER_ROWS = 1
-Drawn = tuple[Hashable, Paint, bool, bool]
-"""What a line tells: a row's key and cells, whether it is a head, whether the cursor is on it."""
 
-
-class FleetTable(LineScroll, can_focus=True):
+class FleetTable(TableCanvas, can_focus=True):
     """A table of rows with keys, a cursor that stays on its key, and a sort order.
 
     ::
@@ -42,8 +33,11 @@ class FleetTable(LineScroll, can_focus=True):
     """
 
     DEFAULT_CSS = """
-    FleetTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
-    FleetTable > .table--header { text-style: bold; color: $text-muted; background: $panel; }
+    FleetTable {
+        height: 1fr; overflow: hidden scroll; scrollbar-size-vertical: 1; scrollbar-background: $background;
+        content-align: center middle; text-align: center;
+    }
+    FleetTable > .table--header { text-style: bold; color: $text-muted; }
     FleetTable > .table--cursor { background: $panel; text-style: bold; }
     FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
     FleetTable > .table--ok { color: $text-success; }
@@ -67,9 +61,6 @@ class FleetTable(LineScroll, can_focus=True):
         Binding("left", "sideways(-1)", "Close, left", show=False),
         Binding("right", "sideways(1)", "Open, right", show=False),
     ]
-
-    virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
-    """Other rows are drawn by :meth:`set_rows`: only those lines that change."""
 
     class Chosen(Message):
         """A row was opened."""
@@ -108,35 +99,6 @@ class FleetTable(LineScroll, can_focus=True):
         def control(self) -> FleetTable:
             return self.table
 
-    def __init__(self, columns: Sequence[Column], *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self.columns = tuple(columns)
-        self.sort_column: str | None = None
-        self.sort_reverse = False
-        self.skipped: int | None = None
-        self._rows: list[Line] = []
-        self._indexed: dict[Hashable, int] | None = None
-        self._drawn: dict[int, Drawn | None] = {}
-        self._cursor = 0
-        self._natural = natural_widths(self.columns, [])
-        self._widths: dict[int, int] = {}
-        self._laid_out_for = -1
-
-    @property
-    def rows(self) -> Sequence[Line]:
-        """The rows in the order shown."""
-        return self._rows
-
-    @property
-    def cursor_key(self) -> Hashable | None:
-        """The key of the row under the cursor."""
-        return self._rows[self._cursor].key if self._rows else None
-
-    @property
-    def shown_columns(self) -> list[str]:
-        """The keys of the columns that fit."""
-        return [self.columns[i].key for i in self._widths]
-
     def set_columns(self, columns: Sequence[Column], *, sideways: bool = False) -> None:
         """Show other columns, of rows that are set right after. ``sideways``: none is dropped, keys go along them."""
         self.columns = tuple(columns)
@@ -161,25 +123,13 @@ class FleetTable(LineScroll, can_focus=True):
         anew = self._lay_out()
         if anew or before != len(self._rows):
             self._measure()
-        if anew:
+        if anew or not before or not self._rows:
             self._drawn = {}
             self.refresh()
         else:
             self._refresh_changed()
         if self.cursor_key != key:
             self.post_message(self.Moved(self, self.cursor_key))
-
-    def _measure(self) -> None:
-        self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_ROWS)
-
-    def _refresh_changed(self) -> None:
-        """Have only those lines drawn that say something else than they do: as a filter is typed, often none do."""
-        before = self._drawn
-        lines = range(HEADER_ROWS, HEADER_ROWS + self._page)
-        self._drawn = {y: self._to_draw(y) for y in lines}
-        changed = [y for y in lines if y not in before or before[y] != self._drawn[y]]
-        if changed:  # in one piece: each piece costs as much as eight rows
-            self.refresh_lines(changed[0] + self.scroll_offset.y, changed[-1] - changed[0] + 1)
 
     @property
     def _index(self) -> dict[Hashable, int]:
@@ -253,9 +203,6 @@ class FleetTable(LineScroll, can_focus=True):
         elif row is not None and step < 0:
             self._go(next((at for at in range(self._cursor, -1, -1) if self._rows[at].head), self._cursor))
 
-    def _goes(self, step: int) -> bool:
-        return step < 0 or len(self.columns) - 1 not in self._widths
-
     def _go(self, to: int) -> None:
         to = max(0, min(to, len(self._rows) - 1))
         if to == self._cursor or not self._rows:
@@ -266,74 +213,12 @@ class FleetTable(LineScroll, can_focus=True):
             self.refresh_lines(row + HEADER_ROWS)  # counted from the first row, in view or not
         self.post_message(self.Moved(self, self.cursor_key))
 
-    @property
-    def _page(self) -> int:
-        return max(0, self.size.height - HEADER_ROWS)
-
     def _show_cursor(self) -> None:
         top = self.scroll_offset.y
         if self._cursor < top:
             self.scroll_to(y=self._cursor, animate=False, force=True, immediate=True)
         elif self._cursor >= top + self._page:
             self.scroll_to(y=self._cursor - self._page + 1, animate=False, force=True, immediate=True)
-
-    def on_resize(self) -> None:
-        self._lay_out()
-        self._measure()
-        self.refresh()
-
-    def _lay_out(self) -> bool:
-        self._laid_out_for = self.scrollable_size.width
-        room = max(0, self.scrollable_size.width - LEFT)
-        if self.skipped is None:
-            widths = fit_columns([self._important(column) for column in self.columns], self._natural, room)
-        else:
-            widths = fit_sideways(self.columns, self._natural, room, self.skipped)
-        changed = widths != self._widths
-        self._widths = widths
-        return changed
-
-    def _important(self, column: Column) -> Column:
-        """The column that is sorted by is the last to be left out."""
-        if column.key != self.sort_column or column.priority == 0:
-            return column
-        return structs.replace(column, priority=1)
-
-    def render_line(self, y: int) -> Strip:
-        if self._laid_out_for != self.scrollable_size.width:  # a scrollbar came or went, which posts no Resize
-            self._lay_out()
-        if y < HEADER_ROWS:
-            return self._header()
-        drawn = self._drawn[y] = self._to_draw(y)
-        if drawn is None:
-            return Strip.blank(self.scrollable_size.width, self.rich_style)
-        _, paint, head, selected = drawn
-        inks = Inks(self.rich_style, self._part, selected=selected)
-        if head:
-            return draw_head(paint, inks, self.scrollable_size.width)
-        return draw_row(paint, self.columns, self._widths, inks, self.scrollable_size.width)
-
-    def _to_draw(self, y: int) -> Drawn | None:
-        at = self.scroll_offset.y + y - HEADER_ROWS
-        if at >= len(self._rows):
-            return None
-        row = self._rows[at]
-        return row.key, row.paint(), row.head, at == self._cursor
-
-    def _part(self, name: str) -> Style:
-        return self.get_component_rich_style(f"table--{name}", partial=name in ("cursor", "head"))
-
-    def _header(self) -> Strip:
-        after = self.skipped is not None and self._goes(1)
-        return draw_header(
-            self.columns, self._widths, self._sort_mark, self._part("header"), self.scrollable_size.width,
-            before=bool(self.skipped), after=after,
-        )  # fmt: skip
-
-    def _sort_mark(self, i: int) -> str:
-        if self.columns[i].key != self.sort_column:
-            return ""
-        return " ▼" if self.sort_reverse else " ▲"
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
