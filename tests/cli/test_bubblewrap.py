@@ -434,6 +434,12 @@ def test_stats_of_what_runs(cli: Cli, box: str) -> None:
     assert row["memory_bytes"] > 0
     assert cli.ok("stats", box).splitlines()[0].startswith(b"NAME")
     assert cli("stats", "nope").returncode == 3
+    process = cli.start("stats", "--watch", box)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    cli.ok("rm", "--force", box)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err.decode()) == (0, f"{box} does not run any more\n")
 
 
 def test_hostile_output_is_cleaned_for_a_terminal_and_kept_for_a_pipe(cli: Cli, box: str) -> None:

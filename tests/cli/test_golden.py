@@ -227,6 +227,7 @@ def test_audit_for_others(tmp_path: Path) -> None:
     golden("audit ls --text web --backend fake --since 2023-11-14T00:00:00Z")
     golden("audit ls --since yesterday")
     golden("audit ls --outcome sideways")
+    golden("audit ls --backend fake/local")
     golden("audit export --format xml")
     golden("audit export --format jsonl --after -3")
     golden(f"audit export --format csv -o {tmp_path}/no/such/folder.csv")

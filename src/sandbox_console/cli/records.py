@@ -30,7 +30,7 @@ async def _ls(context: Context) -> int:
         action=args.action,
         outcome=_outcomes(args.outcome),
         actor=args.actor,
-        backend=context.backend[0],
+        backend=_backend(context),
         text=args.text,
         since=moment_of(context, args.since),
         until=moment_of(context, args.until),
@@ -44,6 +44,14 @@ async def _ls(context: Context) -> int:
     else:
         context.table(_HEAD, (_row(one) for one in entries))
     return 0
+
+
+def _backend(context: Context) -> str:
+    name, host = context.backend
+    if host:
+        hint = f"--backend {name} --text {name}/{host}/ finds the actions on that host's sandboxes"
+        raise UsageError(f"--backend {name}/{host}: records name the backend, and not its host", hint=hint)
+    return name
 
 
 def _outcomes(text: str) -> str:

@@ -9,7 +9,7 @@ from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.listing import resolve
 from sandbox_console.cli.text import size
-from sandbox_console.errors import ConsoleError
+from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.sandbox import Sandbox, Stats
 from sandbox_console.service import Console
 
@@ -62,14 +62,19 @@ async def _sample(context: Context, console: Console, one: Sandbox) -> Stats | N
 
 
 async def _watch(context: Context, console: Console, one: Sandbox) -> None:
+    sampled = False
     try:
         async for sample in console.stats(one.ref, _INTERVAL_S):
+            sampled = True
             if context.json:
                 context.record(data.stats(one, sample))
             else:
                 context.text("  ".join(_row(one, sample)))
     except ConsoleError as error:
-        context.fail(error, one.name)
+        if not (sampled and isinstance(error, NotFound)):  # some backends only end, when one is removed
+            context.fail(error, one.name)
+            return
+    context.say(f"{one.name} does not run any more")
 
 
 def _row(one: Sandbox, sample: Stats) -> tuple[str, ...]:
