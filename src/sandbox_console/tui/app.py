@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,11 +17,9 @@ from textual.reactive import reactive
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action
-from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui import egress_words
 from sandbox_console.tui.bridge import bridge
-from sandbox_console.tui.helptext import help_words, unavailable
 from sandbox_console.tui.keymap import load as load_keymap
 from sandbox_console.tui.messages import (
     Arrived,
@@ -34,17 +31,16 @@ from sandbox_console.tui.messages import (
     FormAsked,
     ShellAsked,
 )
-from sandbox_console.tui.panes.header import backend_name
+from sandbox_console.tui.pages import PageActions, Told
 from sandbox_console.tui.pulse import History
 from sandbox_console.tui.reduce import reduce
 from sandbox_console.tui.safety import SafeApp
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.main import MainScreen
-from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
+from sandbox_console.tui.screens.text import TooSmallScreen
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.themes import DARK, LIGHT, THEMES, after
 from sandbox_console.tui.told import ended_words, refresh_holdings
-from sandbox_console.tui.words import HEALTH, STYLES
 from sandbox_console.tui.work import Work
 
 if TYPE_CHECKING:
@@ -63,7 +59,7 @@ def _commands() -> type[Provider]:
     return ConsoleCommands
 
 
-class ConsoleApp(SafeApp[None]):
+class ConsoleApp(PageActions, SafeApp[None]):
     """The console on a terminal, or in a browser by way of textual-serve."""
 
     TITLE = "sandbox-console"
@@ -79,7 +75,7 @@ class ConsoleApp(SafeApp[None]):
         self.work = Work(console, self._publish, self._ended)
         self.history = History()
         self.main = MainScreen(console, self._publish, clock)
-        self._told: deque[tuple[float, str, str]] = deque(maxlen=MESSAGES_KEPT)
+        self.told: deque[Told] = deque(maxlen=MESSAGES_KEPT)
         self._bridge: asyncio.Task[None] | None = None
 
     async def on_mount(self) -> None:
@@ -166,8 +162,6 @@ class ConsoleApp(SafeApp[None]):
             if result.ref is not None:
                 self.main.select(result.ref)
 
-    # --- pages
-
     def notify(
         self,
         message: str,
@@ -178,45 +172,8 @@ class ConsoleApp(SafeApp[None]):
         markup: bool = False,
     ) -> None:
         """Show a message for a while, and keep it for the messages page."""
-        self._told.append((self._clock(), severity, f"{title}: {message}" if title else message))
+        self.told.append((self._clock(), severity, f"{title}: {message}" if title else message))
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
-
-    async def action_help(self) -> None:
-        """The keys that work here, and what does not work on the selected sandbox."""
-        selected = self.main.selected if self.screen is self.main else None
-        here = await unavailable(self, selected) if selected else ()
-        self.push_screen(TextScreen("Keys that work here", help_words(self.screen, here)))
-
-    def action_messages(self) -> None:
-        """Everything that was told, newest first."""
-        styles = {"error": "$text-error", "warning": "$text-warning"}
-        parts: list[tuple[str, str]] = []
-        for at, severity, text in reversed(self._told):
-            parts.append((f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}  ", "$dim"))
-            parts.append((f"{' '.join(map(clean, text.splitlines()))}\n", styles.get(severity, "")))
-        self.push_screen(TextScreen("Messages", Content.assemble(*parts or [("None yet.", "$dim")])))
-
-    def action_backends(self) -> None:
-        """Every backend's health with its reason in full."""
-        parts: list[tuple[str, str]] = []
-        for health in self.fleet.health.values():
-            glyph, style = HEALTH[health.state]
-            parts += [(f"{glyph} {backend_name(health)}  ", "bold"), (f"{health.state}  ", STYLES[style])]
-            parts.append((f"{clean(health.version)}\n", "$dim"))
-            parts += [(f"    {clean(text)}\n", "") for text in (health.reason, health.hint) if text]
-        self.push_screen(TextScreen("Backends", Content.assemble(*parts or [("None.", "")])))
-
-    def action_pulse(self) -> None:
-        """The whole fleet on one page."""
-        from sandbox_console.tui.screens.pulse import PulseScreen
-
-        self.push_screen(PulseScreen(self.service, self.history, lambda: self.fleet, self._clock))
-
-    def action_egress(self) -> None:
-        """What was denied in the whole fleet."""
-        from sandbox_console.tui.screens.egress import EgressScreen
-
-        self.push_screen(EgressScreen(self.service, self._clock))
 
     @cached_property
     def flows(self) -> Flows:
@@ -245,32 +202,6 @@ class ConsoleApp(SafeApp[None]):
         from sandbox_console.tui.host_flow import HostFlow
 
         return HostFlow(self, self.service, self.work, self._clock)
-
-    def action_images(self) -> None:
-        """What sandboxes are made of."""
-        from sandbox_console.tui.screens.images import ImagesScreen
-
-        self.push_screen(ImagesScreen(self.service, self.hosts, self._clock))
-
-    def action_snapshots(self) -> None:
-        """Saved states of sandboxes."""
-        from sandbox_console.tui.screens.snapshots import SnapshotsScreen
-
-        self.push_screen(SnapshotsScreen(self.service, self.hosts, self._clock))
-
-    def action_draft(self) -> None:
-        """Try egress rules on what the selected sandbox asked for."""
-        self.egress.draft([self.main.selected] if self.main.selected else [])
-
-    def action_bulk(self) -> None:
-        """What became of the last action on several."""
-        self.bulk.show()
-
-    def action_audit(self) -> None:
-        """Everything that was done, in the whole fleet."""
-        from sandbox_console.tui.screens.audit import AuditScreen
-
-        self.push_screen(AuditScreen(self.service, self._clock), lambda ref: self.main.select(ref) if ref else None)
 
     def action_next_theme(self) -> None:
         """The theme that comes next."""
