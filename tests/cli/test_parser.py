@@ -22,7 +22,19 @@ from sandbox_console.errors import UsageError
         (["show", "a", "b"], "unexpected argument 'b'", "sandbox-console show --help"),
         (["show"], "the following arguments are required: NAME", "sandbox-console show --help"),
         (["audit"], "the following arguments are required: VERB", "sandbox-console audit --help"),
-        (["create", "x", "--limits", "bestefort"], "unknown value 'bestefort'", "did you mean best-effort?"),
+        (["remove", "x"], "unknown verb 'remove'", "did you mean rm?"),
+        (["help"], "unknown verb 'help'", "did you mean --help?"),
+        (["audit", "delete"], "unknown verb 'delete'", "sandbox-console audit --help"),
+        (
+            ["exec", "--timeout", "5s", "x", "ls", "-l"],
+            "unexpected argument 'ls': a command stands behind --",
+            "sandbox-console exec --timeout 5s x -- ls -l",
+        ),
+        (
+            ["create", "x", "--limits", "bestefort"],
+            "--limits: 'bestefort' is none of strict, best-effort",
+            "did you mean best-effort?",
+        ),
         (["ls", "--", "x"], "ls takes no command after --", "sandbox-console --help"),
         (["ls", "--js"], "unknown option --js", "did you mean --json?"),
     ],
@@ -50,6 +62,13 @@ def test_common_options_stand_before_the_verb_or_after_it(words: list[str]) -> N
 def test_what_follows_two_dashes_is_the_guests_word_for_word() -> None:
     args = parser.parse(["exec", "x", "--", "sh", "--json", "--", "-c"])
     assert (args.json, args.command) == (False, ["sh", "--json", "--", "-c"])
+
+
+@pytest.mark.parametrize(("verb", "told"), [("exec", "NAME -- CMD ARG..."), ("create", "[NAME] [-- CMD ARG...]")])
+def test_help_says_where_the_command_stands(verb: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser.parse([verb, "--help"])
+    assert f"{told}\n" in capsys.readouterr().out
 
 
 def test_a_second_parse_knows_nothing_of_the_first() -> None:

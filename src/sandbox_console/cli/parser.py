@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from sandbox_console.cli import words
@@ -14,6 +15,13 @@ GUEST_CODE_VERBS = ("exec", "shell", "attach")
 """Verbs that return the guest's own exit code, and 125 for every failure of the console's own."""
 
 _COMMAND_VERBS = ("create", "update", "exec")
+
+_ELSEWHERE = {
+    "help": "--help", "version": "--version", "ps": "ls", "run": "create", "new": "create", "remove": "rm",
+    "delete": "rm", "destroy": "rm", "enter": "shell", "ssh": "shell", "edit": "update", "unpause": "resume",
+    "describe": "show",
+}  # fmt: skip
+"""What other tools call a verb: by its letters alone the nearest to ``remove`` is ``resume``."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,13 +37,27 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        what = "verb" if isinstance(action, argparse._SubParsersAction) else "value"  # noqa: SLF001 - argparse has no public name
-        raise UsageError(f"unknown {what} {value!r}", hint=_nearest(str(value), map(str, action.choices), self.prog))
+        known, word = [str(choice) for choice in action.choices], str(value)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse has no public name
+            meant = _ELSEWHERE.get(word, "")
+            hint = f"did you mean {meant}?" if meant in (*known, *_options(self)) else _nearest(word, known, self.prog)
+            raise UsageError(f"unknown verb {value!r}", hint=hint)
+        message = f"{'/'.join(action.option_strings)}: {value!r} is none of {', '.join(known)}"
+        raise UsageError(message, hint=_nearest(word, known, self.prog))
+
+    def format_help(self) -> str:
+        """The help; a verb that takes a command behind ``--`` says so in its first lines."""
+        usage, text, verb = self.format_usage(), super().format_help(), self.prog.split()[-1]
+        if verb not in _COMMAND_VERBS:
+            return text
+        command = "-- CMD ARG..." if verb == "exec" else "[-- CMD ARG...]"
+        return text.replace(usage, f"{usage.rstrip()} {command}\n", 1)
 
 
 def build() -> Parser:
     """The parser with every verb."""
-    parser = Parser(prog="sandbox-console", description="See, watch, enter, create and audit sandboxes.")
+    about = "See, watch, enter, create and audit sandboxes. Without a VERB it opens the screen."
+    parser = Parser(prog="sandbox-console", description=about)
     words.add_everywhere(parser)
     parser.add_argument("--version", action="store_true", help="print the version")
     words.add_verbs(parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser))
@@ -48,7 +70,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = build()
     found, extras = parser.parse_known_args(own)
     if extras:
-        raise _unrecognised(parser, found, extras)
+        raise _unrecognised(parser, found, extras, own)
     found.command = command
     if command is not None and found.verb not in _COMMAND_VERBS:
         raise UsageError(f"{found.verb or 'the TUI'} takes no command after --", hint="sandbox-console --help")
@@ -81,9 +103,15 @@ def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
     return {}
 
 
-def _unrecognised(parser: argparse.ArgumentParser, found: argparse.Namespace, extras: list[str]) -> UsageError:
+def _unrecognised(
+    parser: argparse.ArgumentParser, found: argparse.Namespace, extras: list[str], own: list[str]
+) -> UsageError:
     chosen = subparsers(parser).get(found.verb or "", parser)
     chosen = subparsers(chosen).get(getattr(found, "what", None) or "", chosen)
+    if found.verb in _COMMAND_VERBS and not extras[0].startswith("-"):
+        at = own.index(extras[0])
+        meant = shlex.join(["sandbox-console", *own[:at], "--", *own[at:]])
+        return UsageError(f"unexpected argument {extras[0]!r}: a command stands behind --", hint=meant)
     option = next((word.partition("=")[0] for word in extras if word.startswith("-")), "")
     if not option:
         return UsageError(f"unexpected argument {extras[0]!r}", hint=f"{chosen.prog} --help")
@@ -95,6 +123,6 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
         yield from action.option_strings
 
 
-def _nearest(word: str, known: Iterator[str], prog: str) -> str:
+def _nearest(word: str, known: Iterable[str], prog: str) -> str:
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {near[0]}?" if near else f"{prog} --help"
