@@ -45,6 +45,13 @@ def test_what_cannot_be_is_refused_by_its_name(loaded, text, told):
     assert told in f"{caught.value.message} {caught.value.hint}"
 
 
+def test_a_file_that_cannot_be_opened_is_not_called_bad_toml(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load(Paths(tmp_path, tmp_path), required=True)
+    assert caught.value.message == f"{tmp_path} cannot be read: Is a directory"
+    assert caught.value.hint == f"see its owner and mode: ls -ld {tmp_path}"
+
+
 def test_what_can_be_is_taken(loaded):
     config = loaded("[tui]\nstats_interval_s = 1\n[audit]\nkeep_days = 0.5\n[recording]\nmode = 'required'")
     assert (config.tui.stats_interval_s, config.audit.keep_days, config.recording.mode) == (1.0, 0.5, "required")

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, TextIO
 from msgspec import Struct, field
 
 from sandbox_console.cli import data
+from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.cli.text import table
 from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.text import clean
@@ -151,6 +152,7 @@ class Context(Struct):
 
     def fail(self, error: ConsoleError, name: str = "") -> int:
         """Tell of an error; gives its exit code, and the first one becomes the verb's."""
+        add_next_step(error, self.args)
         tell(self.streams.err, error, as_json=self.json, name=name)
         self.failures.append(error.exit_code)
         return error.exit_code

@@ -9,6 +9,7 @@ from typing import Any
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.listing import resolve
+from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.action import Action, Kill, Pause, Remove, Restart, Resume, Start, Stop
 from sandbox_console.model.check import parse_duration_s
@@ -55,6 +56,8 @@ async def _one(
 
 def _print(context: Context, name: str, found: Sandbox | None, end: ActionResult | ConsoleError) -> None:
     failed = end if isinstance(end, ConsoleError) else None
+    if failed is not None:
+        add_next_step(failed, context.args)
     if context.json:
         result: dict[str, Any] = {
             "name": found.name if found else name,

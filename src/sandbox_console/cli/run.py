@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from sandbox_console.cli.context import Context, Opener, OutputClosed, OutputFailed, Streams, tell
+from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.cli.parser import GUEST_CODE_VERBS
 from sandbox_console.errors import ConsoleError
 from sandbox_console.service import find_paths, open_console
@@ -42,6 +43,7 @@ def run(
         tell(context.streams.err, error, as_json=context.json)
         return exit_code(args.verb, error)
     except ConsoleError as error:
+        add_next_step(error, args)
         tell(context.streams.err, error, as_json=context.json)
         return exit_code(args.verb, error)
     except KeyboardInterrupt:

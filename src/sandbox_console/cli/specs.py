@@ -107,9 +107,10 @@ def pairs(given: Iterable[str], what: str) -> dict[str, str]:
 def read_file(name: str) -> dict[str, Any]:
     """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError."""
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text()
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name} cannot be read: {error}", hint="name a file in TOML or JSON") from None
+        cause = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"{name} cannot be read: {cause}", hint="name a file in TOML or JSON") from None
     try:
         values = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except ValueError as error:  # both decoders' errors are ValueErrors

@@ -175,13 +175,17 @@ def load(paths: Paths, *, required: bool = False) -> Config:
 
 def _read(path: Path, *, required: bool) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if required:
             raise ConfigError(f"{path} is not there", hint="name a config file that exists") from None
         return {}
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}", hint=f"see its owner and mode: ls -ld {path}"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML, in UTF-8") from None
 
 
 def _environment() -> dict[str, Any]:

@@ -123,7 +123,9 @@ def _from_file(file: Path) -> str:
             mode = os.fstat(stream.fileno()).st_mode
             token = stream.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the token file {file} cannot be read: {error}", hint="write the token to it") from error
+        cause = getattr(error, "strerror", None) or "it is not UTF-8"
+        hint = f"(umask 077; openssl rand -hex 32 > {file})"
+        raise ConfigError(f"the token file {file} cannot be read: {cause}", hint=hint) from error
     if stat.S_IMODE(mode) & 0o077:
         raise ConfigError(f"the token file {file} can be read by others", hint=f"chmod 600 {file}")
     return token
