@@ -182,6 +182,30 @@ async def test_a_sandbox_waits_for_its_first_start(empty, permit, tmp_path):
         await empty.inspect(ref)
 
 
+async def test_what_is_asked_of_one_that_was_never_started_is_no_unknown_sandbox(empty, permit, tmp_path):
+    spec = SandboxSpec("one", image=local_root(tmp_path), env={"PLAIN": VARIABLE})
+    ref = await empty.create(await permit("create"), spec, (), lambda _: None)
+    raw = await empty.raw(ref)
+    assert (raw["id"], raw["spec"]["env"]) == (ref.id, {"PLAIN": "***"})
+    assert [one.what async for one in empty.happenings(ref, since=None, follow=False)] == ["create"]
+    assert [one async for one in empty.happenings(ref, since=time.time() + 9, follow=False)] == []
+    assert [one async for one in empty.egress_records(ref, since=None, follow=False)] == []
+    for asked in (
+        empty.resume(await permit("resume"), ref),
+        empty.take_snapshot(await permit("snapshot"), ref, "x", False),
+        empty.kill(await permit("kill"), ref, "SIGKILL"),
+    ):
+        with pytest.raises(Conflict, match="one was never started"):
+            await asked
+    following = asyncio.ensure_future(collected(empty.egress_records(ref, since=None, follow=True)))
+    await empty.remove(await permit("remove"), ref, force=False)
+    assert await asyncio.wait_for(following, 60) == []
+
+
+async def collected(items):
+    return [one async for one in items]
+
+
 async def test_a_first_start_that_cannot_boot_tells_why_and_shows_it(backend, permit, tmp_path):
     if kvm.problem() is None:
         pytest.skip("KVM works here")

@@ -79,7 +79,7 @@ class MicrosandboxBackend(Deeper):
 
     async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
         module = await sdk.load()
-        if (handle := await self._started(module, ref)) is None:
+        if (handle := await self._looker.started(module, ref)) is None:
             return
         async with aclosing(logs.read(module, self._looker, handle, query)) as batches:
             async for batch in batches:
@@ -87,7 +87,7 @@ class MicrosandboxBackend(Deeper):
 
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncGenerator[Stats, None]:
         module = await sdk.load()
-        handle = await self._started(module, ref)
+        handle = await self._looker.started(module, ref)
         if handle is None or str(handle.status) not in ("running", "paused"):
             return
         async with aclosing(stats.read(module, handle, interval_s)) as samples:
@@ -123,15 +123,13 @@ class MicrosandboxBackend(Deeper):
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
         need(permit)
         module = await sdk.load()
-        if (handle := await self._started(module, ref)) is not None:
+        if (handle := await self._looker.started(module, ref)) is not None:
             await lifecycle.stop(module, self._looker, handle, grace_s)
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
         need(permit)
         module = await sdk.load()
-        if (handle := await self._started(module, ref)) is None:
-            raise Conflict(f"sandbox {ref.id} was never started")
-        await lifecycle.kill(module, self._looker, handle, signal)
+        await lifecycle.kill(module, self._looker, await self._looker.begun(module, ref), signal)
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
         need(permit)
@@ -143,7 +141,7 @@ class MicrosandboxBackend(Deeper):
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
         need(permit)
         module = await sdk.load()
-        handle = await self._looker.handle(module, ref)
+        handle = await self._looker.begun(module, ref)
         if str(handle.status) != "paused":
             raise Conflict(f"sandbox {handle.name} is not paused")
         await sdk.call(module, f"sandbox {handle.name}", handle.resume())
@@ -186,15 +184,6 @@ class MicrosandboxBackend(Deeper):
             if await sdk.result(machine.fs.exists(path)):
                 return path
         raise Conflict("the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell")
-
-    async def _started(self, module: Any, ref: SandboxRef) -> Any | None:
-        """The handle; None where the sandbox was never started. Raises NotFound."""
-        try:
-            return await self._looker.handle(module, ref)
-        except NotFound:
-            if await asyncio.to_thread(self._looker.pending.get, ref.id) is None:
-                raise
-            return None
 
     async def _retire(self, ref: SandboxRef) -> bool:
         """Shut a microVM down whose main process has ended; false where that failed."""

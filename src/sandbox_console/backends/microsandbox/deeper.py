@@ -68,17 +68,26 @@ class Deeper:
         return processes.parse(await guest.processes(await self._machine(module, ref)))
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
-        seen = translate.view(await self._looker.handle(await sdk.load(), ref))
+        handle = await self._looker.started(await sdk.load(), ref)
+        if handle is None:
+            return {"id": ref.id, "status": "created", "spec": translate.public_spec(await self._looker.inspect(ref))}
+        seen = translate.view(handle)
         return {"id": seen.id, "status": seen.status, "config": seen.public}
 
     async def happenings(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncGenerator[Happening, None]:
         module = await sdk.load()
-        handle = await self._looker.handle(module, ref)
-        async with aclosing(system_log.happenings(module, handle, since, follow=follow)) as found:
-            async for one in found:
-                yield one
+        handle = await self._looker.started(module, ref)
+        if handle is None:
+            at = (await self._looker.inspect(ref)).created_at or 0.0
+            if since is None or at >= since:
+                yield Happening(at, "create", "it boots at its first start")
+            handle = await self._looker.first_start(module, ref) if follow else None
+        if handle is not None:
+            async with aclosing(system_log.happenings(module, handle, since, follow=follow)) as found:
+                async for one in found:
+                    yield one
 
     async def images(self) -> Sequence[Image]:
         return await images.images(await sdk.load(), await self._waiting())
@@ -118,7 +127,7 @@ class Deeper:
     async def take_snapshot(self, permit: Permit, ref: SandboxRef, name: str, full: bool) -> Snapshot:
         need(permit)
         module = await sdk.load()
-        return await snapshots.take(module, await self._looker.handle(module, ref), name, full=full)
+        return await snapshots.take(module, await self._looker.begun(module, ref), name, full=full)
 
     async def restore_snapshot(self, permit: Permit, snapshot: str, name: str, secrets: Secrets) -> SandboxRef:
         need(permit)
@@ -152,7 +161,9 @@ class Deeper:
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncGenerator[EgressRecord, None]:
         module = await sdk.load()
-        handle = await self._looker.handle(module, ref)
+        handle = await self._looker.started(module, ref)
+        if handle is None and (not follow or (handle := await self._looker.first_start(module, ref)) is None):
+            return
         async with aclosing(system_log.entries(module, handle, since, follow=follow)) as entries:
             async for entry in entries:
                 if entry is not None and (found := egress.record(translate.view(handle).shown_name, entry)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ from sandbox_console.model.sandbox import Fact, Sandbox, SandboxRef, Status
 
 _JOBS_S = 5.0
 """How long a running sandbox is waited for when it is asked for its jobs: a paused one does not answer."""
+
+_FIRST_S = 1.0
+"""How often is looked whether a sandbox whose events are followed was started for the first time."""
 
 
 class Looker:
@@ -74,14 +78,34 @@ class Looker:
             return False
         return True
 
-    async def running(self, module: Any, ref: SandboxRef) -> Any:
-        """The handle of one that runs. Raises NotFound, Conflict."""
+    async def started(self, module: Any, ref: SandboxRef) -> Any | None:
+        """The handle; None where the sandbox was never started. Raises NotFound."""
         try:
-            handle = await self.handle(module, ref)
+            return await self.handle(module, ref)
         except NotFound:
             if await asyncio.to_thread(self.pending.get, ref.id) is None:
                 raise
-            raise Conflict(f"sandbox {ref.id} was never started", hint="start it first") from None
+            return None
+
+    async def first_start(self, module: Any, ref: SandboxRef) -> Any | None:
+        """Wait for the handle of a sandbox that was never started; None where it is removed before that."""
+        with contextlib.suppress(NotFound):
+            while (handle := await self.started(module, ref)) is None:  # noqa: ASYNC110 - seldom, and for one sandbox
+                await asyncio.sleep(_FIRST_S)
+            return handle
+        return None
+
+    async def begun(self, module: Any, ref: SandboxRef) -> Any:
+        """The handle of one that has been started. Raises NotFound, Conflict."""
+        if (handle := await self.started(module, ref)) is None:
+            one = await asyncio.to_thread(self.pending.get, ref.id)
+            name = one.spec.name if one else ref.id
+            raise Conflict(f"sandbox {name} was never started", hint="start it first")
+        return handle
+
+    async def running(self, module: Any, ref: SandboxRef) -> Any:
+        """The handle of one that runs. Raises NotFound, Conflict."""
+        handle = await self.begun(module, ref)
         if str(handle.status) != "running":
             raise Conflict(f"sandbox {translate.view(handle).shown_name} is {handle.status}", hint="start it first")
         return handle

@@ -202,6 +202,12 @@ def _facts(config: Config) -> Iterator[Fact]:
     yield Fact("isolation", "microVM", note="a kernel of its own")
 
 
+def public_spec(sandbox: Sandbox) -> Config:
+    """The spec of a sandbox that the runtime does not know yet, the values of its variables taken out."""
+    spec = sandbox.spec.to_dict() if sandbox.spec else {}
+    return spec | {"env": dict.fromkeys(spec["env"], "***")} if "env" in spec else spec
+
+
 def _env_names(config: Config) -> list[str]:
     return [str(item.get("key")) for item in config.get("env") or () if isinstance(item, Mapping)]
 
