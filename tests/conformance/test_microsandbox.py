@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.support.microimage import microsandbox_home, spec_fields
 from tests.support.require import requires
 
-from sandbox_console.backends.base import BackendSettings
+from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.backends.microsandbox import MicrosandboxProvider, runs
+from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
+from sandbox_console.testing.permits import permit_maker
 
 __all__ = ["microsandbox_home"]
 
@@ -22,6 +27,34 @@ def leftovers(home: Path, state: Path) -> set[str]:
     """Machines that run, and what the home and the state have of sandboxes."""
     files = {str(one) for folder in (home / "sandboxes", state) if folder.exists() for one in folder.rglob("*")}
     return {f"machine {one}" for one in runs.processes()} | files - {str(state / "created")}
+
+
+async def opened(state: Path) -> Backend:
+    [backend] = MicrosandboxProvider.backends(BackendSettings(state))
+    await backend.open()
+    return backend
+
+
+async def remove(lent: list[SandboxRef], state: Path) -> None:
+    backend = await opened(state)
+    async with permit_maker(state.parent) as permit:
+        for ref in lent:
+            await backend.remove(await permit("remove"), ref, True)
+    await backend.close()
+
+
+@pytest.fixture(scope="module")
+def state(microsandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all checks: a sandbox is lent from one to the next, as a boot in an emulated machine takes seven seconds."""
+    return tmp_path_factory.mktemp("conformance") / "microsandbox"
+
+
+@pytest.fixture(scope="module")
+def lent(state: Path) -> Iterator[list[SandboxRef]]:
+    made: list[SandboxRef] = []
+    yield made
+    with ThreadPoolExecutor(1) as thread:  # where no loop is
+        thread.submit(asyncio.run, remove(made, state)).result()
 
 
 class TestMicrosandbox(BackendConformance):
@@ -37,13 +70,8 @@ class TestMicrosandbox(BackendConformance):
     }
 
     @pytest.fixture
-    def another(self, microsandbox_home, tmp_path):
-        async def open_one():
-            [backend] = MicrosandboxProvider.backends(BackendSettings(tmp_path / "microsandbox"))
-            await backend.open()
-            return backend
-
-        return open_one
+    def another(self, state):
+        return lambda: opened(state)
 
     @pytest.fixture
     async def backend(self, another):
@@ -52,8 +80,7 @@ class TestMicrosandbox(BackendConformance):
         await backend.close()
 
     @pytest.fixture
-    def profile(self, another, microsandbox_home, tmp_path):
-        state = tmp_path / "microsandbox"
+    def profile(self, another, microsandbox_home, state, lent):
         return Profile(
             "microsandbox",
             lambda name: SandboxSpec(name, **spec_fields()),
@@ -63,4 +90,5 @@ class TestMicrosandbox(BackendConformance):
             own_kernel=True,
             least_cpus=1,
             slow=SLOW if Path("/rw/msb").is_dir() else "",
+            lent=lent,
         )

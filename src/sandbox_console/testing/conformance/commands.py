@@ -22,35 +22,35 @@ class Commands(Checks):
     @pytest.mark.parametrize("code", [0, 1, 42, 255])
     async def test_a_command_ends_with_its_code(self, rig: Rig, code: int) -> None:
         rig.needs_sh(Capability.EXEC)
-        assert (await rig.sh(await rig.make(), f"exit {code}")).code == code
+        assert (await rig.sh(await rig.idle(), f"exit {code}")).code == code
 
     async def test_what_is_not_there_is_127(self, rig: Rig) -> None:
         rig.needs(Capability.EXEC)
-        assert (await rig.run(await rig.make(), "no-such-command")).code == 127
+        assert (await rig.run(await rig.idle(), "no-such-command")).code == 127
 
     async def test_what_cannot_be_run_is_126(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        assert (await rig.run(await rig.make(), rig.profile.not_executable)).code == 126
+        assert (await rig.run(await rig.idle(), rig.profile.not_executable)).code == 126
 
     async def test_killed_by_a_signal_is_128_and_its_number(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        ref = await rig.make()
+        ref = await rig.idle()
         assert (await rig.sh(ref, "kill -9 $$")).code == 137
         assert (await rig.sh(ref, "kill -15 $$")).code == 143
 
     async def test_stdout_and_stderr_are_apart(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        ran = await rig.sh(await rig.make(), "echo one; echo two >&2")
+        ran = await rig.sh(await rig.idle(), "echo one; echo two >&2")
         assert (ran.out, ran.err) == (b"one\n", b"two\n")
 
     async def test_stdin_is_passed_to_its_end(self, rig: Rig) -> None:
         rig.needs(Capability.EXEC_STDIN)
         data = bytes(range(256)) * 4096
-        assert (await rig.run(await rig.make(), "cat", stdin=data)).out == data
+        assert (await rig.run(await rig.idle(), "cat", stdin=data)).out == data
 
     async def test_without_stdin_a_reader_ends(self, rig: Rig) -> None:
         rig.needs(Capability.EXEC_STDIN)
-        assert (await rig.run(await rig.make(), "cat")).code == 0
+        assert (await rig.run(await rig.idle(), "cat")).code == 0
 
     async def test_env_adds_to_the_sandboxs_own(self, rig: Rig) -> None:
         rig.needs(Capability.EXEC)
@@ -60,22 +60,22 @@ class Commands(Checks):
 
     async def test_the_working_folder_is_as_asked(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        assert (await rig.sh(await rig.make(), "pwd", workdir="/tmp")).out == b"/tmp\n"  # noqa: S108 - the guest's
+        assert (await rig.sh(await rig.idle(), "pwd", workdir="/tmp")).out == b"/tmp\n"  # noqa: S108 - the guest's
 
     async def test_arguments_are_passed_unaltered(self, rig: Rig) -> None:
         rig.needs(Capability.EXEC)
         words = ("a b", "$HOME", "'\"", "*", "ü\n", "-n")
-        assert (await rig.run(await rig.make(), "echo", *words)).out == " ".join(words).encode() + b"\n"
+        assert (await rig.run(await rig.idle(), "echo", *words)).out == " ".join(words).encode() + b"\n"
 
     async def test_bytes_that_are_no_text_come_through(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        ran = await rig.sh(await rig.make(), r"printf '\377\000\r\n\033[31m\303'; sleep 0.1; printf '\251'")
+        ran = await rig.sh(await rig.idle(), r"printf '\377\000\r\n\033[31m\303'; sleep 0.1; printf '\251'")
         assert ran.out == b"\xff\x00\r\n\x1b[31m\xc3\xa9"
 
     async def test_100_mb_come_through_in_bounded_memory(self, rig: Rig) -> None:
         rig.needs_speed()
         rig.needs_sh(Capability.EXEC)
-        process = await rig.exec(await rig.make(), "sh", "-c", f"head -c {_MUCH} /dev/zero")
+        process = await rig.exec(await rig.idle(), "sh", "-c", f"head -c {_MUCH} /dev/zero")
         before, most, size, largest = resident_mib(), 0, 0, 0
         async with asyncio.timeout(WAIT_S):
             async for _, data in process.output():
@@ -88,7 +88,7 @@ class Commands(Checks):
 
     async def test_a_character_cut_in_two_is_passed_on_in_two(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        process = await rig.exec(await rig.make(), "sh", "-c", r"printf '\303'; read x; printf '\251'")
+        process = await rig.exec(await rig.idle(), "sh", "-c", r"printf '\303'; read x; printf '\251'")
         seen = b""
         async with asyncio.timeout(WAIT_S):
             async for _, data in process.output():
@@ -99,7 +99,7 @@ class Commands(Checks):
 
     async def test_a_time_limit_ends_the_whole_tree(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        ref = await rig.make()
+        ref = await rig.idle()
         process = await rig.exec(ref, "sh", "-c", "trap '' TERM; sleep 7761 & (sleep 7762 &); sleep 7763")
         async with asyncio.timeout(WAIT_S):
             ran = await run_to_end(process, ExecIO(), Redactor(), 0.5)
@@ -112,17 +112,17 @@ class Commands(Checks):
 
     async def test_another_user_runs_it(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC_USER)
-        assert (await rig.run(await rig.make(), "id", "-u", user="12345")).out == b"12345\n"
+        assert (await rig.run(await rig.idle(), "id", "-u", user="12345")).out == b"12345\n"
 
     async def test_an_unknown_user_is_an_error_or_126(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC_USER)
-        ref = await rig.make()
+        ref = await rig.idle()
         with contextlib.suppress(ConsoleError):
             assert (await rig.run(ref, "true", user="no-such-user")).code in (125, 126)
 
     async def test_a_slow_reader_holds_the_guest_back(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        ref = await rig.make()
+        ref = await rig.idle()
         process = await rig.exec(ref, "sh", "-c", f"head -c {64 * _MIB} /dev/zero; : marker-of-flood")
         await asyncio.sleep(0.5)
         assert "marker-of-flood" in await rig.processes(ref)
@@ -130,7 +130,7 @@ class Commands(Checks):
 
     async def test_kill_ends_the_whole_tree(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        ref = await rig.make()
+        ref = await rig.idle()
         process = await rig.exec(ref, "sh", "-c", "trap '' TERM HUP; sleep 7771 & (sleep 7772 &) ; echo up; sleep 7773")
         async with asyncio.timeout(WAIT_S):
             async for _, data in process.output():
@@ -147,7 +147,7 @@ class Commands(Checks):
 
     async def test_waiting_can_be_cancelled(self, rig: Rig) -> None:
         rig.needs(Capability.EXEC)
-        process = await rig.exec(await rig.make(), "sleep", "1000")
+        process = await rig.exec(await rig.idle(), "sleep", "1000")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await process.wait()
@@ -157,7 +157,7 @@ class Commands(Checks):
 
     async def test_writing_to_a_closed_stdin_is_no_error(self, rig: Rig) -> None:
         rig.needs(Capability.EXEC_STDIN)
-        process = await rig.exec(await rig.make(), "echo", "done")
+        process = await rig.exec(await rig.idle(), "echo", "done")
         async with asyncio.timeout(WAIT_S):
             async for _ in process.output():
                 pass
@@ -167,7 +167,7 @@ class Commands(Checks):
 
     async def test_twenty_at_once(self, rig: Rig) -> None:
         rig.needs(Capability.EXEC)
-        ref = await rig.make()
+        ref = await rig.idle()
         ran = await asyncio.gather(*(rig.run(ref, "echo", str(number)) for number in range(20)))
         assert [one.out for one in ran] == [f"{number}\n".encode() for number in range(20)]
 

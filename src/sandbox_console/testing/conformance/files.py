@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -20,12 +21,18 @@ from sandbox_console.testing.conformance.tars import Entry, get, put, tar_of
 
 _MUCH = 100_000_000
 _ODD = ("-dash", "spa ce", "new\nline", "quo'te\"", "ünïcode", "*?[", "$(x)", "back\\slash", "l" * 200, "\x1b[31m")
+_folders = itertools.count()
 
 
 class Files(Checks):
     async def _ready(self, rig: Rig) -> tuple[abilities.Files, SandboxRef, str]:
-        files = rig.ability(abilities.Files, Capability.COPY)
-        return files, await rig.make(), rig.profile.scratch
+        """The ability, a sandbox, and a folder in it that no other check uses."""
+        files, ref, scratch = rig.ability(abilities.Files, Capability.COPY), await rig.idle(), rig.profile.scratch
+        if rig.profile.lent is None:
+            return files, ref, scratch
+        name = f"conf-{next(_folders)}"
+        await put(rig, files, ref, scratch, tar_of((name, tarfile.DIRTYPE, "")))
+        return files, ref, f"{scratch}/{name}"
 
     @pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 100_000])
     async def test_a_file_goes_in_and_comes_out(self, rig: Rig, size: int) -> None:

@@ -34,7 +34,7 @@ async def read_to_the_end(terminal: Terminal) -> bytes:
 class Shells(Checks):
     async def test_a_shell_greets_and_answers(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
-        terminal = await rig.shell(await rig.make())
+        terminal = await rig.shell(await rig.idle())
         await terminal.write(b"echo an''swer; tty\r")
         seen = await read_until(terminal, b"/dev/")
         assert b"answer" in seen
@@ -42,7 +42,7 @@ class Shells(Checks):
 
     async def test_its_size_is_as_asked_and_follows_a_resize(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
-        terminal = await rig.shell(await rig.make(), cols=101, rows=33)
+        terminal = await rig.shell(await rig.idle(), cols=101, rows=33)
         await terminal.write(b"stty size; echo E''ND\r")
         assert b"33 101" in await read_until(terminal, b"END")
         await terminal.resize(77, 22)
@@ -52,7 +52,7 @@ class Shells(Checks):
 
     async def test_ctrl_c_interrupts_and_the_shell_lives(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
-        ref = await rig.make()
+        ref = await rig.idle()
         terminal = await rig.shell(ref)
         await terminal.write(b"echo R''EADY; sleep 7781\r")
         await read_until(terminal, b"READY")
@@ -68,7 +68,7 @@ class Shells(Checks):
 
     async def test_ctrl_d_ends_it(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
-        terminal = await rig.shell(await rig.make())
+        terminal = await rig.shell(await rig.idle())
         await terminal.write(b"echo R''EADY\r")
         await read_until(terminal, b"READY")
         await asyncio.sleep(0.1)
@@ -79,7 +79,7 @@ class Shells(Checks):
 
     async def test_its_code_is_told(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
-        terminal = await rig.shell(await rig.make())
+        terminal = await rig.shell(await rig.idle())
         await terminal.write(b"exit 7\r")
         await read_to_the_end(terminal)
         assert (await terminal.wait()).code == 7
@@ -87,7 +87,7 @@ class Shells(Checks):
 
     async def test_closing_ends_the_whole_tree(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
-        ref = await rig.make()
+        ref = await rig.idle()
         terminal = await rig.shell(ref)
         await terminal.write(b"(trap '' HUP; exec sleep 7791) & sleep 7792 & echo R''EADY\r")
         await read_until(terminal, b"READY")
@@ -102,7 +102,7 @@ class Shells(Checks):
     async def test_a_burst_comes_through(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
         size = 2_000_000 if rig.profile.slow else 10_000_000
-        terminal = await rig.shell(await rig.make())
+        terminal = await rig.shell(await rig.idle())
         await terminal.write(b"head -c %d /dev/zero | tr '\\0' x; echo E''ND\r" % size)
         count, tail = 0, b""
         async with asyncio.timeout(WAIT_S):
@@ -116,7 +116,7 @@ class Shells(Checks):
 
     async def test_a_reader_who_pauses_loses_nothing(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
-        terminal = await rig.shell(await rig.make())
+        terminal = await rig.shell(await rig.idle())
         await terminal.write(b"i=0; while [ $i -lt 20000 ]; do echo line-$i; i=$((i+1)); done; echo E''ND\r")
         await asyncio.sleep(0.5)  # as a screen that is put away: nobody reads
         seen = await read_until(terminal, b"END")
@@ -125,7 +125,7 @@ class Shells(Checks):
 
     async def test_two_shells_do_not_meet(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SHELL)
-        ref = await rig.make()
+        ref = await rig.idle()
         one, two = await rig.shell(ref), await rig.shell(ref)
         await one.write(b"MARK=o''ne; echo E''ND\r")
         await read_until(one, b"END")

@@ -42,7 +42,7 @@ class Walls(Checks):
 
     async def test_no_network_but_the_loopback(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EGRESS_NONE)
-        ref = await rig.make()
+        ref = await rig.idle()
         devices = (await rig.sh(ref, "cat /proc/net/dev")).out.decode().splitlines()[2:]
         up = {line.split(":")[0].strip() for line in devices} - _SLEEPING
         assert not up
@@ -50,14 +50,14 @@ class Walls(Checks):
 
     async def test_no_socket_of_the_host_is_in_reach(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EGRESS_NONE)
-        ref = await rig.make()
+        ref = await rig.idle()
         inside = (await rig.sh(ref, "cat /proc/net/unix")).out
         host = Path("/proc/net/unix").read_bytes()
         assert not {line.split()[-1] for line in inside.splitlines() if b" @" in line} & set(host.split())
 
     async def test_a_guest_cannot_gain_privileges(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
-        status = (await rig.sh(await rig.make(), "cat /proc/self/status")).out.decode()
+        status = (await rig.sh(await rig.idle(), "cat /proc/self/status")).out.decode()
         assert "NoNewPrivs:\t1" in status
 
     async def test_a_secret_reaches_the_command_and_the_main_process(self, rig: Rig) -> None:
