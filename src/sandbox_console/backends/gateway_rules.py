@@ -50,7 +50,7 @@ def needless(name: str) -> Unsupported:
     """For a sandbox that was made without a gateway."""
     return Unsupported(
         f"{name} was made without egress: it has no network and no gateway",
-        hint="recreate it with at least one egress pattern",
+        hint=f"sandbox-console update {name} --egress HOST makes it anew with a gateway",
     )
 
 

@@ -29,7 +29,7 @@ async def stats(context: Context) -> int:
     if context.json:
         for one, sample in found:
             context.record(data.stats(one, sample))
-    else:
+    elif found or not context.failures:
         context.table(_HEAD, (_row(one, sample) for one, sample in found))
     return context.code
 

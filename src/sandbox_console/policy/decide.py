@@ -14,6 +14,8 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy import needs
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny, Rules
 
+_UNENFORCED = '--limits best-effort (in a spec: limits = "best-effort") accepts it unenforced'
+
 
 def decide(
     action: Action,
@@ -80,7 +82,7 @@ def _incapable(action: Action, capabilities: Capabilities, injects: Mapping[str,
     for field, capability in wanted:
         if not capabilities.has(capability):
             what = f"{field}: {capability}" if field else str(capability)
-            hint = 'limits = "best-effort" accepts it unenforced' if field in needs.LIMITS else ""
+            hint = _UNENFORCED if field in needs.LIMITS else ""
             reason = f"{what} is unsupported here: {capabilities.reason(capability)}"
             return Deny(reason, "capability", str(capability), hint)
     return None
