@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from sandbox_console.logs.places import Places
 from sandbox_console.logs.store import LineStore
-from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 
 
 class Kept(Struct):
-    """One sandbox's log. ``read_to`` is how far each stream was read, ``gone_at`` when the sandbox went away."""
+    """One sandbox's log. ``places`` is how far it was read, ``gone_at`` when the sandbox went away."""
 
     ref: SandboxRef
     name: str
     store: LineStore
-    read_to: dict[Stream, int] = field(default_factory=dict)
+    places: Places = field(default_factory=Places)
     gone_at: float | None = None
 
 

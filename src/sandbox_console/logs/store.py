@@ -198,13 +198,10 @@ class LineStore:
             for at, ((source, kind), part) in enumerate(waiting)
         ]
 
-    def take_partials(self) -> dict[int, int]:
-        """Forget the lines that have no end yet, which will be read again; gives when each kind's began."""
-        began: dict[int, int] = {}
-        for (_, kind), part in self._partials.items():
-            began[kind] = min(part.at_ns, began.get(kind, part.at_ns))
-        self._partials.clear()
-        return began
+    def take_partials(self, source: int = 0) -> int | None:
+        """Forget a source's lines that have no end yet, to read them again; gives when the first of them began."""
+        mine = [key for key in self._partials if key[0] == source]
+        return min((self._partials.pop(key).at_ns for key in mine), default=None)
 
     @property
     def oldest_ns(self) -> int | None:

@@ -143,13 +143,17 @@ class Console:
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
         masks: dict[Stream, StreamRedactor] = {}
         last = 0
+        keeper = self.retained.keeper(ref, name) if self.config.logs.retain and query.follow else None
         async for batch in backend.logs(ref, query):
             last = batch[-1].at_ns if batch else last
             shown = [self._masked(item, masks) for item in batch]
-            if self.config.logs.retain and query.follow:
-                await self.retained.keep(ref, name, shown)
+            if keeper is not None:
+                await keeper.keep(shown)
             yield shown
         rest = [LogRecord(last, stream, mask.flush()) for stream, mask in masks.items() if mask.holding]
+        if keeper is not None:
+            await keeper.keep(rest)
+            await keeper.end()
         if rest:
             yield rest
 

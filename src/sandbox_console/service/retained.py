@@ -17,12 +17,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from sandbox_console.logs.places import Places, Reading
 from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
 
 _FRAME = struct.Struct(">qBI")
 _KINDS: tuple[Stream | None, ...] = (Stream.STDOUT, Stream.STDERR, Stream.TTY, None)
-BATCH = 2000
+PIECE = 256 * 1024
+"""A line is written down when it is whole; one that is longer in pieces."""
 
 
 class RetainedLog(Struct, frozen=True):
@@ -42,15 +44,20 @@ class Retained:
         self._folder = folder
         self._total = total_bytes
         self._half = max(each_bytes // 2, 1)
-        self._last: dict[tuple[SandboxRef, Stream], int] = {}
-        self._known: set[SandboxRef] = set()
+        self._places: dict[SandboxRef, Places] = {}
         self._lock = asyncio.Lock()
 
-    async def keep(self, ref: SandboxRef, name: str, items: Sequence[LogItem]) -> None:
-        """Add what is new of a log. A disk that fails is told by ``problem``; reading goes on."""
+    def keeper(self, ref: SandboxRef, name: str) -> Keeper:
+        """What adds a reading of a log to what is kept of it."""
+        return Keeper(self, ref, name)
+
+    async def add(self, keeper: Keeper, items: Sequence[LogItem]) -> None:
+        """Add what is new. A disk that fails is told by ``problem``; reading goes on."""
+        if not items:
+            return
         async with self._lock:  # two views of one sandbox must not write it twice
             try:
-                await asyncio.to_thread(self._keep, ref, name, items)
+                await asyncio.to_thread(self._add, keeper, items)
                 self.problem = ""
             except OSError as error:
                 self.problem = f"logs are not kept: {error.strerror or error}"
@@ -65,14 +72,11 @@ class Retained:
 
     # -- in a thread
 
-    def _keep(self, ref: SandboxRef, name: str, items: Sequence[LogItem]) -> None:
-        if ref not in self._known:
-            self._known.add(ref)
-            for item in self._items(ref):
-                self._note(ref, item)
-        frames = b"".join(_frame(item) for item in items if self._is_new(ref, item))
-        for item in items:
-            self._note(ref, item)
+    def _add(self, keeper: Keeper, items: Sequence[LogItem]) -> None:
+        ref = keeper.ref
+        if keeper.reading is None:
+            keeper.reading = Reading(self._places_of(ref))
+        frames = b"".join(map(_frame, keeper.reading.new(items, over=True)))
         if not frames:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,8 +84,17 @@ class Retained:
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_size + len(frames) > self._half:
                 path.replace(path.with_suffix(".old"))
-        self._append(path, ref, name, frames)
+        self._append(path, ref, keeper.name, frames)
         self._shrink(path)
+
+    def _places_of(self, ref: SandboxRef) -> Places:
+        found = self._places.get(ref)
+        if found is None:
+            found = self._places[ref] = Places()
+            before = Reading(found)
+            for item in self._items(ref):
+                before.new([item], over=True)
+        return found
 
     def _append(self, path: Path, ref: SandboxRef, name: str, frames: bytes) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -90,14 +103,6 @@ class Retained:
                 whose = {"backend": ref.backend, "host": ref.host, "id": ref.id, "name": name}
                 file.write(json.dumps(whose).encode() + b"\n")
             file.write(frames)
-
-    def _is_new(self, ref: SandboxRef, item: LogItem) -> bool:
-        return not isinstance(item, LogRecord) or item.at_ns > self._last.get((ref, item.stream), -1)
-
-    def _note(self, ref: SandboxRef, item: LogItem) -> None:
-        if isinstance(item, LogRecord):
-            key = (ref, item.stream)
-            self._last[key] = max(item.at_ns, self._last.get(key, -1))
 
     def _shrink(self, written: Path) -> None:
         files = sorted(self._files(), key=lambda file: file[1].st_mtime)
@@ -135,6 +140,38 @@ class Retained:
         for one in (path.with_suffix(".old"), path):
             with contextlib.suppress(FileNotFoundError):
                 yield from _read(one)
+
+
+class Keeper:
+    """Adds one reading of a log, in whole lines: one that is left in the middle of a line reads it anew later."""
+
+    def __init__(self, kept: Retained, ref: SandboxRef, name: str) -> None:
+        self.ref = ref
+        self.name = name
+        self.reading: Reading | None = None
+        self._kept = kept
+        self._open: dict[Stream, LogRecord] = {}
+
+    async def keep(self, items: Sequence[LogItem]) -> None:
+        """Add what was read."""
+        await self._kept.add(self, [whole for item in items if (whole := self._whole(item)) is not None])
+
+    async def end(self) -> None:
+        """Nothing more comes of the log: what has no end yet has none."""
+        await self._kept.add(self, list(self._open.values()))
+        self._open.clear()
+
+    def _whole(self, item: LogItem) -> LogItem | None:
+        if not isinstance(item, LogRecord):
+            return item
+        if (begun := self._open.pop(item.stream, None)) is not None:
+            item = LogRecord(begun.at_ns, item.stream, begun.data + item.data)
+        if item.data.endswith(b"\n") or len(item.data) >= PIECE:
+            return item
+        if not item.data:
+            return None
+        self._open[item.stream] = item
+        return None
 
 
 def _frame(item: LogItem) -> bytes:

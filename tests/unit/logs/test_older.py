@@ -94,5 +94,7 @@ def test_sources_are_told_apart_and_their_parts_are_not_joined():
 def test_a_line_without_end_can_be_read_again():
     store = LineStore()
     store.append([LogRecord(7, Stream.STDERR, b"half")])
-    assert list(store.take_partials().values()) == [7]
-    assert store.partials() == []
+    store.append([LogRecord(5, Stream.STDOUT, b"of another")], source=2)
+    assert store.take_partials() == 7
+    assert [line.source for line in store.partials()] == [2]
+    assert store.take_partials() is None

@@ -108,7 +108,9 @@ class Reader:
         before: int = segments.HEAD.unpack(head)[1]
         if later[0] != self._number + 1 and before > self._lines:
             self._drop_parts()
-            self._gap("rotated away", before - self._lines)
+            # Of what was rotated away before the first file some may be older than the time that is asked for.
+            known = self._number > 0 or not self._since
+            self._gap("rotated away", before - self._lines if known else None)
         self._number, self._lines = later[0], before
         return True
 
@@ -129,18 +131,20 @@ class Reader:
             head = self._file.read(segments.FRAME.size)
             self._file.seek(place)
             at_ns = segments.FRAME.unpack(head)[0] if len(head) == segments.FRAME.size else 0
-        self._out.append(LogGap(at_ns, reason, lines))
+        if at_ns >= self._since:  # else what was lost is older, too
+            self._out.append(LogGap(at_ns, reason, lines))
 
     # -- lines
 
     def _take(self, at_ns: int, kind: int, data: bytes) -> None:
-        if kind == segments.GAP:
-            self._out.append(LogGap(at_ns, "the disk was full", int(data)))
-            return
-        self._lines += data.count(b"\n")
         if self._until is not None and at_ns > self._until:
             self.past = True
             return
+        if kind == segments.GAP:
+            if at_ns >= self._since:
+                self._out.append(LogGap(at_ns, "the disk was full", int(data)))
+            return
+        self._lines += data.count(b"\n")
         stream = _STREAMS[kind]
         line = self._open_lines[stream]
         for piece in data.splitlines(keepends=True) if b"\r" not in data else _split(data):

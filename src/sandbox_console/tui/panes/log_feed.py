@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from sandbox_console.errors import BackendUnreachable, ConsoleError
-from sandbox_console.logs.store import STDERR, STDOUT, LineStore
-from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
-from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.logs.places import Places, Reading
+from sandbox_console.logs.store import LineStore
+from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 
@@ -23,6 +24,8 @@ _SLACK_NS = 1_000
 
 Sink = Callable[[Sequence[LogItem]], None]
 Note = Callable[[str], None]
+Forget = Callable[[], int | None]
+"""Drops the lines that have no end yet, as they are read anew; gives when the first of them began (ns)."""
 
 
 class Stand(Struct, frozen=True):
@@ -39,70 +42,71 @@ ENDED = Stand("ENDED by its backend", open=False)
 
 
 class Feed:
-    """Passes what a sandbox writes to ``sink``; remembers how far each stream was read."""
+    """Passes what a sandbox writes to ``sink``; ``places`` is how far it was read."""
 
-    def __init__(self, console: Console, sandbox: Sandbox, sink: Sink, note: Note) -> None:
+    def __init__(self, console: Console, sandbox: Sandbox, sink: Sink, note: Note, forget: Forget) -> None:
         self.sandbox = sandbox
-        self.read_to: dict[Stream, int] = {}
+        self.places = Places()
         self._stand = ASKED
+        self._started = asyncio.Event()
         self._console = console
         self._sink = sink
         self._note = note
+        self._forget = forget
 
     @property
     def stand(self) -> Stand:
         """How its stream stands; one that ended with its sandbox says so."""
         status = self.sandbox.status
-        return Stand(f"NOT RUNNING: {status}", open=False) if self._stand is ENDED and not status.live else self._stand
+        return Stand(f"NOT RUNNING: {status}", open=False) if self.ended and not status.live else self._stand
 
-    def resume(self, read_to: dict[Stream, int]) -> None:
-        """Go on behind what was read before."""
-        self.read_to = dict(read_to)
+    @property
+    def ended(self) -> bool:
+        """Whether all that there was has been read."""
+        return self._stand is ENDED
 
-    def read_again(self, store: LineStore) -> None:
-        """Lines that had no end when they were left are read anew, from their beginning."""
-        for kind, at_ns in store.take_partials().items():
-            stream = Stream.STDOUT if kind == STDOUT else Stream.STDERR if kind == STDERR else Stream.TTY
-            self.read_to[stream] = min(self.read_to.get(stream, at_ns), at_ns - 1)
+    def renew(self, sandbox: Sandbox) -> None:
+        """Take its sandbox as it is now; one that started again is followed again."""
+        before, self.sandbox = self.sandbox, sandbox
+        runs = sandbox.status is Status.RUNNING and before.status is not Status.RUNNING
+        if runs or before.started_at != sandbox.started_at:
+            self._started.set()
 
-    async def follow(self, tail: int) -> bool:
-        """Follow until its end; whether it ended well. A backend that is down is asked until it answers.
+    async def follow(self, tail: int) -> None:
+        """Follow until cancelled, over its ends and starts. A backend that is down is asked until it answers.
 
         Each change of ``stand`` is followed by a note, which may be empty.
         """
         while True:
+            self._started.clear()
             try:
-                await self._console.inspect(
-                    self.sandbox.ref
-                )  # a backend that is back says so before its sandbox writes
+                # A backend that is back says so before its sandbox writes.
+                await self._console.inspect(self.sandbox.ref)
                 self._now(FOLLOWED)
                 await self._once(tail)
                 self._now(ENDED)
-                return True
             except ConsoleError as error:
                 waits = isinstance(error, BackendUnreachable)
                 stand = WAITS if waits else Stand(f"REFUSED: {clean(error.message, cap=60)}", open=False)
                 self._now(stand, f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
-                if not waits:
-                    return False
-            await asyncio.sleep(RETRY_S)
+                if waits:
+                    await asyncio.sleep(RETRY_S)
+                    continue
+            await self._started.wait()
 
     def _now(self, stand: Stand, note: str = "") -> None:
         self._stand = stand
         self._note(note)
 
     async def _once(self, tail: int) -> None:
-        before = dict(self.read_to)
-        since = (min(before.values()) - _SLACK_NS) / 1e9 if before else None
-        query = LogQuery(follow=True, tail=None if before else tail, since=since)
+        open_ns, since_ns = self._forget(), self.places.since_ns
+        if since_ns is not None and open_ns is not None:
+            since_ns = min(since_ns, open_ns)
+        since = None if since_ns is None else (since_ns - _SLACK_NS) / 1e9
+        reading = Reading(self.places)
+        query = LogQuery(follow=True, tail=tail if since is None else None, since=since)
         async for batch in self._console.logs(self.sandbox.ref, query):
-            new = [
-                item for item in batch if not isinstance(item, LogRecord) or item.at_ns > before.get(item.stream, -1)
-            ]
-            for item in new:
-                if isinstance(item, LogRecord):
-                    self.read_to[item.stream] = max(item.at_ns, self.read_to.get(item.stream, -1))
-            if new:
+            if new := reading.new(batch):
                 self._sink(new)
 
 

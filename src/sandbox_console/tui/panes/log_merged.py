@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from sandbox_console.logs.merge import Merger
+from sandbox_console.logs.merge import HOLD_S, Merger
 from sandbox_console.model.log import LogItem
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console
 from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.panes.log_feed import FOLLOWED, Feed, Stand
@@ -48,7 +48,18 @@ class Merged:
             self._problems[at] = text
             self._tell()
 
-        return Feed(console, sandbox, sink, note)
+        def forget() -> int | None:
+            self._show(all=True)  # a part of a line may be waiting there
+            return self._view.store.take_partials(at)
+
+        return Feed(console, sandbox, sink, note, forget)
+
+    def renew(self, now: Callable[[SandboxRef], Sandbox | None]) -> None:
+        """Take the sandboxes as they are now."""
+        for feed in self._feeds:
+            sandbox = now(feed.sandbox.ref)
+            if sandbox is not None and sandbox is not feed.sandbox:
+                feed.renew(sandbox)
 
     @property
     def stand(self) -> Stand:
@@ -69,13 +80,16 @@ class Merged:
 
     async def _give_out(self) -> None:
         began = monotonic()
+        self._merger.hold_s = FIRST_HOLD_S
         while True:
             await asyncio.sleep(BEAT_S)
-            now = monotonic()
-            if now - began > FIRST_HOLD_S:
-                self._merger.hold_s = Merger().hold_s
-            for source, items in self._merger.due(now):
-                self._view.append(items, source)
+            if monotonic() - began > FIRST_HOLD_S:
+                self._merger.hold_s = HOLD_S
+            self._show()
+
+    def _show(self, *, all: bool = False) -> None:
+        for source, items in self._merger.due(monotonic(), all=all):
+            self._view.append(items, source)
 
     def _tell(self) -> None:
         words = [f"{len(self.sandboxes)} sandboxes by time: {self._what}."]

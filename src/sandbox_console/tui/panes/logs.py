@@ -19,7 +19,7 @@ from sandbox_console.logs.pattern import compile_pattern
 from sandbox_console.logs.shelf import Kept, Shelf
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogItem
-from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Config, Console
 from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.panes.log_feed import FOLLOWED, Feed, Stand, older
@@ -71,7 +71,8 @@ class LogsPane(Vertical):
     @property
     def following(self) -> bool:
         """Whether a stream is open."""
-        return self._worker is not None and not self._worker.is_finished
+        stream = self._merged or self._feed
+        return self._worker is not None and not self._worker.is_finished and stream is not None and stream.stand.open
 
     # --- one sandbox
 
@@ -81,7 +82,7 @@ class LogsPane(Vertical):
         self._sandbox, self._active = sandbox, active
         changed = (before.ref if before else None) != (sandbox.ref if sandbox else None)
         if self._feed is not None and sandbox is not None and not changed:
-            self._feed.sandbox = sandbox
+            self._feed.renew(sandbox)
             self._tell_stand()
         if changed and before is not None:
             self._leave(before)
@@ -92,8 +93,13 @@ class LogsPane(Vertical):
                 self._begin()
         elif changed or self._feed is None:
             self._enter(sandbox)
-        elif not was_active or (before is not None and _started(before, sandbox) and not self.following):
+        elif not was_active:
             self._begin()
+
+    def renew(self, now: Callable[[SandboxRef], Sandbox | None]) -> None:
+        """Learn how those that are shown together are now."""
+        if self._merged is not None:
+            self._merged.renew(now)
 
     def note_live(self, live: Callable[[SandboxRef], bool]) -> None:
         """Learn which of the sandboxes that were looked at are gone."""
@@ -104,16 +110,16 @@ class LogsPane(Vertical):
     def _leave(self, sandbox: Sandbox) -> None:
         self._stop()
         if self._feed is not None and self._merged is None and self._gone is None:  # else the view shows another's
-            self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), self.view.store, self._feed.read_to))
+            self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), self.view.store, self._feed.places))
         self._merged = self._gone = self._feed = None
 
     def _enter(self, sandbox: Sandbox) -> None:
         self._stop()
-        self._feed = Feed(self._service, sandbox, self._take, self._note)
         kept = self._shelf.take(sandbox.ref)
         store = kept.store if kept else LineStore(self._cap)
+        self._feed = Feed(self._service, sandbox, self._take, self._note, store.take_partials)
         if kept:
-            self._feed.resume(kept.read_to)
+            self._feed.places = kept.places
         self.view.show_store(store)
         self.view.action_tail()
         self._note("")
@@ -132,13 +138,7 @@ class LogsPane(Vertical):
         if self._merged is not None:
             self._worker = self.run_worker(self._merged.follow, group="logs")
         elif self._feed is not None and self._sandbox is not None and self._gone is None:
-            self._worker = self.run_worker(partial(self._follow, self._feed), group="logs")
-
-    async def _follow(self, feed: Feed) -> None:
-        feed.read_again(self.view.store)
-        ended_well = await feed.follow(TAIL)
-        if ended_well and not self.view.total:
-            self._note(_NOTHING)
+            self._worker = self.run_worker(partial(self._feed.follow, TAIL), group="logs")
 
     def _take(self, items: Sequence[LogItem]) -> None:
         if self._noted == _NOTHING:
@@ -148,6 +148,8 @@ class LogsPane(Vertical):
             self._note(f"⚠ {problem}")
 
     def _note(self, text: str) -> None:
+        if not text and self._feed is not None and self._feed.ended and not self.view.total:
+            text = _NOTHING
         self._noted = text
         put_note(self, "#log-note", plain(text))
         self._tell_stand()
@@ -274,10 +276,6 @@ class LogsPane(Vertical):
             self.notify(f"{path} cannot be written: {error.strerror}", title="save", severity="error")
         else:
             self.notify(f"{size(written)} saved to {path}")
-
-
-def _started(before: Sandbox, now: Sandbox) -> bool:
-    return before.started_at != now.started_at or (now.status is Status.RUNNING and before.status is not now.status)
 
 
 def rules_of(config: Config) -> list[Rule]:
