@@ -6,6 +6,7 @@ import json
 import os
 import struct
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sandbox_console.backends.microsandbox import (
     main_process,
     network,
     processes,
+    runs,
     translate,
 )
 from sandbox_console.backends.microsandbox.logs import PIECE, Last, Lines
@@ -66,6 +68,16 @@ def test_only_the_newest_boot_counts(tmp_path, monkeypatch):
     assert boot.failure("one") is None
     logs_of(tmp_path, "one", good + failed)
     assert boot.failure("one") is not None
+
+
+@pytest.mark.parametrize("times", [1, 400])  # 400: the boot itself is no more in what is read of the log
+def test_what_a_guest_brings_into_the_log_is_no_failed_boot(tmp_path, monkeypatch, times):
+    monkeypatch.setenv("MSB_HOME", str(tmp_path))
+    asked = VIOLATION.decode().replace("path=/leak", "path=/x?sandbox starting&max_duration&Kernel panic")
+    hostile = f"2026-11-21T08:43:39.000001Z  {asked}" * times
+    logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text() + hostile)
+    assert boot.failure("one") is None
+    assert runs.ended("one").why == ""
 
 
 def test_no_permission_names_the_group(tmp_path, monkeypatch):
@@ -181,7 +193,19 @@ def test_a_rename_shows_in_name_and_spec():
 
 def test_a_failed_boot_is_failed_with_its_cause():
     found = translate.sandbox(translate.view(_handle(_managed(), "stopped")), Run(), [], ("no /dev/kvm", "load it"))
-    assert (found.status, found.detail) == (Status.FAILED, "no /dev/kvm")
+    assert (found.status, found.detail) == (Status.FAILED, "no /dev/kvm; next: load it")
+
+
+def test_between_a_boot_and_its_main_process_an_older_one_is_not_its_end():
+    jobs = [_job("j", "old", 1, "exited", 3)]
+    seen = translate.view(_handle(_managed()))
+    assert translate.sandbox(seen, Run(id="old"), jobs, None).exit.code == 3
+    booting = translate.sandbox(seen, Run(id="new", started_at=time.time()), jobs, None)
+    assert (booting.status, booting.exit) == (Status.STARTING, None)
+    never = translate.sandbox(seen, Run(id="new", started_at=time.time() - translate.LAUNCH_S - 1), jobs, None)
+    assert (never.status, "start it again" in never.detail) == (Status.FAILED, True)
+    stopped = translate.sandbox(translate.view(_handle(_managed(), "stopped")), Run(id="new"), jobs, None)
+    assert (stopped.status, stopped.exit.code) == (Status.EXITED, None)
 
 
 @pytest.mark.parametrize(

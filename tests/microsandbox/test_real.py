@@ -264,7 +264,9 @@ async def test_images_are_listed_saved_and_removed(folder, permit):
 
 
 async def test_an_image_is_pulled_with_progress(folder, permit):
-    registry = Registry(layer_with("curl", "openssl"), "made/here")  # a layer of no other test's: a known one moves nothing
+    registry = Registry(
+        layer_with("curl", "openssl"), "made/here"
+    )  # a layer of no other test's: a known one moves nothing
     backend = console(folder, insecure_registries=[registry.address])
     name, said = f"{registry.address}/made/here:1", []
     registry.start()

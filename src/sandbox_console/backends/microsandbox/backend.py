@@ -157,7 +157,7 @@ class MicrosandboxBackend(Deeper):
             await asyncio.to_thread(self._looker.pending.remove, one)
             if not await self._looker.known(module, ref):
                 return
-        await lifecycle.remove(module, await self._looker.handle(module, ref), force)
+        await lifecycle.remove(module, self._looker, ref, force)
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         need(permit)

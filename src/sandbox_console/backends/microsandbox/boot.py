@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 
 from sandbox_console.backends.microsandbox.sdk import home
@@ -22,8 +23,11 @@ _CAUSES: tuple[tuple[str, Cause], ...] = (
     ("xattr", ("its files cannot keep extended attributes", "put MSB_HOME and the folder on ext4, xfs or btrfs")),
     ("No space left on device", ("the disk is full", "free space where MSB_HOME is")),
 )
-BEGIN, READY = "sandbox starting", "received core.ready"
-"""What the runtime's log says when it begins a boot, and when the guest has answered."""
+# Lines of the runtime's own: in others there may be what a guest has chosen, a path that it asked for.
+_OWN = r"^\S+ +[A-Z]+ microsandbox_runtime\S*: "
+_SAID = re.compile(_OWN + "(.*)$", re.MULTILINE)
+_BEGIN = re.compile(_OWN + "sandbox starting ", re.MULTILINE)
+_READY = re.compile(_OWN + r"agent relay: received core\.ready", re.MULTILINE)
 
 _TAIL = 64 * 1024
 
@@ -37,8 +41,10 @@ def failure(name: str) -> Cause | None:
     """Why the newest boot of the sandbox ``name`` failed; None where it did not. Reads files: not for the loop."""
     folder = home() / "sandboxes" / name / "logs"
     told = _boot_error(folder / "boot-error.json")
-    last = last_boot(system_log(name))
-    if not told and (not last or READY in last):
+    log = system_log(name)
+    last = last_boot(log)
+    # Where the log has gone on for so long that its beginning is not read, the boot was no failure.
+    if not told and (_READY.search(last) or not _BEGIN.search(log)):
         return None
     found = cause(told) or cause(last) or cause(_tail(folder / "kernel.log"))
     return found or (told or "the microVM's process ended while it booted", f"see {folder}")
@@ -51,7 +57,12 @@ def system_log(name: str) -> str:
 
 def last_boot(log: str) -> str:
     """The part of a system log that is about the newest boot."""
-    return log.rpartition(BEGIN)[2]
+    return log[max((begun.start() for begun in _BEGIN.finditer(log)), default=0) :]
+
+
+def said(log: str) -> list[str]:
+    """What the runtime itself says in a system log, line by line."""
+    return _SAID.findall(log)
 
 
 def _boot_error(path: Path) -> str:

@@ -17,7 +17,7 @@ from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
 from sandbox_console.backends.microsandbox.translate import View
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
-from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 
@@ -47,9 +47,11 @@ async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets)
     if seen.status == "paused":
         raise Conflict(f"sandbox {seen.shown_name} is paused", hint="resume it")
     if seen.status == "running":
-        job = translate.main_job(seen, await looker.jobs(module, handle))
+        job = await looker.main(module, handle)
         if not seen.spec or not seen.spec.command or (job is not None and job.state in ("starting", "running")):
             return
+        if job is None and (await looker.inspect(seen.ref)).status is Status.STARTING:
+            raise Conflict(f"sandbox {seen.shown_name} is being started", hint="wait until it runs, or stop it first")
         await power_off(module, handle)
     if fresh := {one.name: {"value": one.value} for one in secrets if one.inject == "placeholder"}:
         what = f"the secrets of {seen.shown_name}"
@@ -122,7 +124,7 @@ async def stop(module: Any, looker: Looker, handle: Any, grace_s: float) -> None
     if seen.status == "paused":  # it can take no signal
         await sdk.call(module, f"sandbox {seen.shown_name}", handle.kill())
         return
-    info = translate.main_job(seen, await looker.jobs(module, handle))
+    info = await looker.main(module, handle)
     if info is not None and info.state == "running":
         await _end_main(module, handle, info.id, grace_s)
         await power_off(module, handle)
@@ -181,7 +183,7 @@ async def kill(module: Any, looker: Looker, handle: Any, name: str) -> None:
     number = getattr(signals, name, None)
     if not isinstance(number, signals.Signals):
         raise InvalidSpec({"signal": f"{name!r} is not a signal's name"}, hint="for example SIGTERM")
-    info = translate.main_job(seen, await looker.jobs(module, handle))
+    info = await looker.main(module, handle)
     if number is not signals.SIGKILL:
         if info is None or info.state != "running" or seen.status != "running":
             raise Conflict(f"sandbox {seen.shown_name} has no main process to send {name} to", hint="SIGKILL ends it")
@@ -193,11 +195,16 @@ async def kill(module: Any, looker: Looker, handle: Any, name: str) -> None:
     await sdk.call(module, f"sandbox {seen.shown_name}", handle.kill())
 
 
-async def remove(module: Any, handle: Any, force: bool) -> None:
+async def remove(module: Any, looker: Looker, ref: SandboxRef, force: bool) -> None:
     """Remove a sandbox and all that the runtime keeps of it. Raises Conflict where it runs and not ``force``."""
+    if not force and (shown := await looker.inspect(ref)).status.live:
+        raise Conflict(f"sandbox {shown.name} runs", hint="remove it with --force")
+    await destroy(module, await looker.handle(module, ref))
+
+
+async def destroy(module: Any, handle: Any) -> None:
+    """Remove it whatever it does; one that is gone is no error."""
     what = f"sandbox {handle.name}"
-    if not force and str(handle.status) not in ("stopped", "crashed", "created"):
-        raise Conflict(f"{what} runs", hint="remove it with --force")
     try:
         await sdk.call(module, what, handle.destroy(force=True))
     except NotFound:

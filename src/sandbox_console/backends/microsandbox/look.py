@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sandbox_console.backends.microsandbox import boot, labels, runs, sdk, translate
+from sandbox_console.backends.microsandbox import boot, labels, main_process, runs, sdk, translate
 from sandbox_console.backends.microsandbox.boot import Cause
 from sandbox_console.backends.microsandbox.main_process import ALL
 from sandbox_console.backends.microsandbox.pending import Pending, PendingStore
@@ -123,6 +123,14 @@ class Looker:
             return kept[1] if kept is not None else ()
         self._jobs[key] = state, found
         return found
+
+    async def main(self, module: Any, handle: Any) -> Any | None:
+        """The main process of the newest boot; None where it has none."""
+        seen = translate.view(handle)
+        if seen.spec is None or not seen.spec.command:
+            return None
+        jobs = await self.jobs(module, handle)
+        return main_process.of_boot(jobs, seen.spec.command, await asyncio.to_thread(runs.boot_id, seen.name))
 
     async def _described(self, module: Any, handle: Any, pids: Mapping[str, int]) -> Sandbox:
         seen = translate.view(handle)

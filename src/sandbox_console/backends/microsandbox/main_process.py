@@ -24,6 +24,16 @@ def mains(jobs: Sequence[Any], command: Sequence[str]) -> list[Any]:
     return [job for job in first.values() if list(job.command) == list(command)]
 
 
+def of_boot(jobs: Sequence[Any], command: Sequence[str], boot_id: str) -> Any | None:
+    """The main process of one boot; of the newest that has one where it is not known which boot it is.
+
+    The jobs of older boots stay in the runtime's list: between a boot and its main process they are not its end.
+    """
+    found = mains(jobs, command) if command else []
+    mine = [job for job in found if boot_id in ("", job.runtime_boot_id)]
+    return mine[-1] if mine else None
+
+
 def exit_of(job: Any, marks: dict[str, str]) -> Exit:
     """How it ended; ``marks`` are the sandbox's labels. -1 is the runtime's word for any signal."""
     ended = marks.get(labels.ENDED, "").split()

@@ -8,31 +8,30 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from sandbox_console.backends.microsandbox.boot import last_boot, system_log
+from sandbox_console.backends.microsandbox.boot import last_boot, said, system_log
 from sandbox_console.backends.microsandbox.sdk import home
 
 _PROC = Path("/proc")
 _PROGRAM, _VERB = b"msb", b"machine"
 _REASONS = (
-    (re.compile(r"max[_ ]duration", re.IGNORECASE), "its max_duration ran out"),
-    (re.compile(r"idle[_ ]timeout|sandbox idle, requesting guest shutdown", re.IGNORECASE), "its idle_timeout ran out"),
-    (re.compile(r"Kernel panic"), "the guest's kernel panicked"),
+    ("max_duration", "its max_duration ran out"),
+    ("sandbox idle, requesting guest shutdown", "its idle_timeout ran out"),
 )
 
 
 class Run(Struct, frozen=True):
-    """The newest boot. ``started_at`` is seconds since the epoch."""
+    """The newest boot. ``started_at`` is seconds since the epoch; ``id`` is empty where it is not known."""
 
     pid: int | None = None
     started_at: float | None = None
     why: str = ""
+    id: str = ""
 
 
 def processes() -> Mapping[str, int]:
@@ -48,12 +47,20 @@ def processes() -> Mapping[str, int]:
 
 def ended(name: str) -> Run:
     """The newest boot of a sandbox that has ended, by the runtime's name of it."""
-    return Run(None, _booted_at(name), _why(last_boot(system_log(name))))
+    return Run(None, _booted_at(name), _why(last_boot(system_log(name))), boot_id(name))
 
 
 def running(name: str, pid: int | None) -> Run:
     """The newest boot of a sandbox that runs."""
-    return Run(pid, _booted_at(name))
+    return Run(pid, _booted_at(name), id=boot_id(name))
+
+
+def boot_id(name: str) -> str:
+    """The runtime's id of the newest boot of a sandbox; empty where it cannot be read."""
+    try:
+        return _boot_file(name).read_text(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def _sandbox_of(process: Path) -> str:
@@ -77,10 +84,15 @@ def _option(words: Sequence[bytes], name: bytes) -> str:
 
 def _booted_at(name: str) -> float | None:
     try:
-        return (home() / "sandboxes" / name / "runtime" / "runtime-boot-id").stat().st_mtime
+        return _boot_file(name).stat().st_mtime
     except OSError:
         return None
 
 
+def _boot_file(name: str) -> Path:
+    return home() / "sandboxes" / name / "runtime" / "runtime-boot-id"
+
+
 def _why(log: str) -> str:
-    return next((meaning for words, meaning in _REASONS if words.search(log)), "")
+    lines = said(log)
+    return next((meaning for words, meaning in _REASONS if any(words in line for line in lines)), "")

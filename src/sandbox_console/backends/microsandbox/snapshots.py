@@ -99,7 +99,7 @@ async def _restored(
         await lifecycle.launch(module, machine, structs.replace(spec, command=()) if full else spec, secrets)
     except BaseException:
         with contextlib.suppress(ConsoleError):
-            await lifecycle.remove(module, handle, force=True)
+            await lifecycle.destroy(module, handle)
         raise
     return SandboxRef("microsandbox", "local", identity)
 

@@ -7,6 +7,7 @@ from it, and of variables and secrets the names alone. No other module reads it.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,12 @@ _STATUS = {
 }
 _JOBS = {"starting": Status.STARTING, "running": Status.RUNNING, "failed": Status.FAILED}
 
+_NO_LAUNCH = "the console that booted it ended before it started the command; next: start it again"
+
 Config = Mapping[str, Any]
+
+LAUNCH_S = 120.0
+"""A console starts the main process as soon as the guest answers (5 s emulated); after so long none will."""
 
 
 class View(Struct, frozen=True):
@@ -87,7 +93,8 @@ def view(handle: Any) -> View:
 
 def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None) -> Sandbox:
     """A sandbox from all that is known of it: its view, its newest boot, its jobs, and why a boot failed."""
-    status, job = _status(seen, jobs, failed)
+    job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
+    status = _status(seen, run, job, failed)
     over = not status.live and status is not Status.CREATED
     return Sandbox(
         ref=seen.ref,
@@ -108,26 +115,21 @@ def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None) -> 
     )
 
 
-def main_job(seen: View, jobs: Sequence[Any]) -> Any | None:
-    """The newest main process; None where the sandbox has none."""
-    found = main_process.mains(jobs, seen.spec.command) if seen.spec and seen.spec.command else []
-    return found[-1] if found else None
-
-
-def _status(seen: View, jobs: Sequence[Any], failed: Cause | None) -> tuple[Status, Any | None]:
-    status, job = _STATUS.get(seen.status, Status.UNKNOWN), main_job(seen, jobs)
-    if (
-        status is Status.LOST
-        and job is not None
-        and own.ENDED in seen.labels
-        and seen.labels[own.ENDED].startswith(job.id)
-    ):
-        return Status.EXITED, job  # the console ended it
+def _status(seen: View, run: Run, job: Any | None, failed: Cause | None) -> Status:
+    status = _STATUS.get(seen.status, Status.UNKNOWN)
+    if status is Status.LOST and job is not None and seen.labels.get(own.ENDED, "").startswith(job.id):
+        return Status.EXITED  # the console ended it
     if status in (Status.EXITED, Status.LOST) and failed is not None:
-        return Status.FAILED, job
+        return Status.FAILED
     if status is Status.RUNNING and seen.spec is not None and seen.spec.command:
-        return (Status.STARTING if job is None else _JOBS.get(str(job.state), Status.EXITED)), job
-    return status, job
+        return _launching(run) if job is None else _JOBS.get(str(job.state), Status.EXITED)
+    return status
+
+
+def _launching(run: Run) -> Status:
+    """Of a microVM that runs without the main process that it should have."""
+    late = run.started_at is not None and time.time() - run.started_at > LAUNCH_S
+    return Status.FAILED if late else Status.STARTING
 
 
 def _exit(seen: View, run: Run, job: Any | None) -> Exit | None:
@@ -142,8 +144,10 @@ def _finished(seen: View, job: Any | None) -> float | None:
 
 
 def _detail(status: Status, run: Run, job: Any | None, failed: Cause | None) -> str:
+    if status is Status.FAILED and failed is not None:
+        return f"{failed[0]}; next: {failed[1]}"
     if status is Status.FAILED:
-        return failed[0] if failed else str((job.error if job is not None else "") or "its command could not be run")
+        return str(job.error or "its command could not be run") if job is not None else _NO_LAUNCH
     if status is Status.LOST:
         return f"crashed: {run.why or 'the microVM process ended without a word (SIGKILL, out of memory or a fault)'}"
     return run.why if status is Status.EXITED else ""

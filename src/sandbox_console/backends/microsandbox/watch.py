@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.bubblewrap import notify
-from sandbox_console.backends.microsandbox import sdk, translate
+from sandbox_console.backends.microsandbox import sdk
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
@@ -122,8 +122,7 @@ class Watch:
         with contextlib.suppress(ConsoleError):
             module = await sdk.load()
             handle = await self._looker.handle(module, ref)
-            seen = translate.view(handle)
-            info = translate.main_job(seen, await self._looker.jobs(module, handle))
+            info = await self._looker.main(module, handle)
             if info is None:
                 return
             job = await sdk.call(module, "its main process", handle.get_job(info.id))
