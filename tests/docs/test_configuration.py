@@ -8,6 +8,9 @@ from pathlib import Path
 
 from msgspec import structs
 
+from sandbox_console.backends.bubblewrap.options import Options as BubblewrapOptions
+from sandbox_console.backends.docker import provider as docker
+from sandbox_console.backends.microsandbox import provider as microsandbox
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service.config import (
@@ -50,6 +53,34 @@ def test_every_key_is_listed_with_its_default() -> None:
         else:
             written = tomllib.loads(f"v = {cell.strip().strip('`')}")["v"]
             assert written == (list(expected) if isinstance(expected, tuple) else expected), key
+
+
+def test_every_option_of_a_backend_is_listed() -> None:
+    options = {
+        "bubblewrap": BubblewrapOptions.__struct_fields__,
+        "docker": docker._OPTIONS,
+        "microsandbox": microsandbox._OPTIONS,
+    }
+    for name, known in options.items():
+        rows = [row for row in TEXT.splitlines() if row.startswith(f"| `backends.{name}.")]
+        listed = {word for row in rows for word in re.findall(r"`(?:backends\.\w+\.)?(\w+)`", row.split(" | ")[0])}
+        assert listed == set(known), name
+
+
+def test_bubblewraps_page_has_each_option_with_its_default() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "bubblewrap.md").read_text().split("## Options")[1]
+    rows = [
+        re.findall(r"`([^`]+)`", "|".join(row.split("|")[1:3])) for row in page.splitlines() if row.startswith("| `")
+    ]
+    written = {name: tomllib.loads(f"v = {value}")["v"] for row in rows for name, value in _pairs(row)}
+    known = structs.asdict(BubblewrapOptions())
+    assert written == known
+
+
+def _pairs(row: list[str]) -> list[tuple[str, str]]:
+    """``name, name, default, default`` as pairs."""
+    half = len(row) // 2
+    return list(zip(row[:half], row[half:], strict=True))
 
 
 def test_top_level_tables_are_the_ones_described() -> None:
