@@ -52,8 +52,8 @@ _READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
 _FIELDS = SandboxSpec.__struct_fields__
 
 
-def from_args(args: argparse.Namespace, base: dict[str, Any]) -> SandboxSpec:
-    """``base``, then the file's fields, then the options'. Raises InvalidSpec with every problem, UsageError."""
+def from_args(args: argparse.Namespace, base: dict[str, Any], *, name: str | None = None) -> SandboxSpec:
+    """``base``, then the file's fields, the options', ``name``. Raises InvalidSpec with every problem, UsageError."""
     values = dict(base)
     if args.file:
         values |= read_file(args.file)
@@ -71,6 +71,8 @@ def from_args(args: argparse.Namespace, base: dict[str, Any]) -> SandboxSpec:
             values[field] = {**values.get(field, {}), **pairs(given, option)}
     if args.command:
         values["command"] = args.command
+    if name:
+        values["name"] = name
     if problems:
         raise InvalidSpec(_others(values) | problems)
     return SandboxSpec.from_dict(values)

@@ -64,7 +64,7 @@ def _add_seeing(verbs: Verbs) -> None:
 
 def _add_making(verbs: Verbs) -> None:
     create = _verb(verbs, "create", "make a sandbox and start it; a command may follow --")
-    create.add_argument("name", metavar="NAME", nargs="?", help="its name; may be in the file instead")
+    create.add_argument("name", metavar="NAME", nargs="?", help="its name; the file's where it is left out")
     create.add_argument("--no-start", action="store_true", help="make it, do not start it")
     _add_spec(create)
     create.add_argument("--dry-run", action="store_true", help="tell what would happen, do nothing")
