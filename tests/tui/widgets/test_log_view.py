@@ -51,7 +51,7 @@ def lines(view):
 async def until(pilot, view, check):
     deadline = time.monotonic() + 30
     while not check(lines(view)):
-        assert time.monotonic() < deadline, lines(view)
+        assert time.monotonic() < deadline, "\n".join(lines(view))
         await pilot.pause(0.01)
     return lines(view)
 
@@ -211,8 +211,72 @@ async def test_folding_shows_every_character(logs):
     shown = await until(pilot, view, lambda shown: shown[-1].startswith("PAUSED"))
     await pilot.press(*["up"] * 60)
     await until(pilot, view, lambda shown: shown[0] == "  line 0")
-    await pilot.press(*["down"] * 51)
-    await until(pilot, view, lambda shown: shown[0] == "  last")
+    await pilot.press(*["down"] * 60)
+    await until(pilot, view, lambda shown: shown[-2] == "  last")
+
+
+def body(shown):
+    return [line[2:] for line in shown[:-1]]
+
+
+async def test_every_row_of_a_line_taller_than_the_view_is_reached(logs):
+    pilot, view = logs
+    text = "".join(f"<{at:04}>" for at in range(400))
+    view.append([*numbered(0, 20), out(text + "\n"), *numbered(20, 40)])
+    await until(pilot, view, last_is("line 39"))
+    await pilot.press("w", "g")
+    await until(pilot, view, lambda shown: shown[0] == "  line 0")
+    seen = body(lines(view))
+    for _ in range(100):
+        await pilot.press("pagedown")
+        page = body(lines(view))
+        if page[0] not in seen:
+            break
+        rest = page[len(seen) - seen.index(page[0]) :]
+        seen += rest
+        if not rest:
+            break
+    assert "".join(line for line in seen if not line.startswith("line")) == text, "nothing is passed over"
+    assert seen[-1] == "line 39"
+    await pilot.press(*["up"] * 40)
+    await until(pilot, view, lambda shown: shown[-1].startswith("PAUSED") and "<" in shown[0])
+    top = lines(view)[0]
+    view.append(numbered(40, 50))
+    await until(pilot, view, lambda shown: "/51]" in shown[-1])
+    assert lines(view)[0] == top, "held still within the line"
+    for words in ("<0007>", "<0200>", "<0399>"):
+        view.search(words)
+        await until(pilot, view, lambda shown, words=words: "match 1/1" in shown[-1] and words in "".join(body(shown)))
+
+
+async def test_a_match_among_tall_lines_is_brought_into_view(logs):
+    pilot, view = logs
+    view.look.wrap = True
+    view.append([out(f"needle {at} " + "x" * 300 + "\n") for at in range(30)])
+    await until(pilot, view, lambda shown: any("needle 29" in line for line in shown))
+    view.search("needle 2[0-9]")
+    await until(pilot, view, lambda shown: "match 10/10" in shown[-1])
+    for number in (29, 28, 27, 26, 25, 24):
+        await until(pilot, view, lambda shown, number=number: any(f"needle {number} " in line for line in shown))
+        await pilot.press("N")
+
+
+async def test_json_that_is_spread_is_in_view_from_its_first_row_to_its_last(logs):
+    pilot, view = logs
+    record = "{" + ", ".join(f'"key{at}": {at}' for at in range(30)) + "}"
+    view.append([*numbered(0, 50), out('{"a": 1, "b": 2}\n')])
+    await until(pilot, view, lambda shown: "a=1" in shown[-2])
+    await pilot.press("enter")
+    await until(
+        pilot, view, lambda shown: [line[2:].strip() for line in shown[-5:-1]] == ["{", '"a": 1,', '"b": 2', "}"]
+    )
+    await pilot.press("enter", "G")
+    view.append([out(record + "\n")])
+    await until(pilot, view, lambda shown: "key0=0" in shown[-2])
+    await pilot.press("shift+down", "enter")
+    await until(pilot, view, lambda shown: shown[0].endswith("{") and shown[1].endswith('"key0": 0,'))
+    await pilot.press("end", "up")
+    await until(pilot, view, lambda shown: shown[-2].endswith('"key29": 29'))
 
 
 async def test_sideways(logs):

@@ -76,6 +76,7 @@ class LogCanvas(LineScroll):
         self._match: int | None = None
         self._seek = False
         self._anchor: int | None = None
+        self._skip = 0
         self._moving = False
         self._ticking = False
         self._drawn: list[tuple[int, Strip]] | None = None
@@ -159,12 +160,11 @@ class LogCanvas(LineScroll):
     def _tick(self) -> None:
         self._ticking = False
         done = self.lines.scan(SCAN_S)
-        extra = self._height - 1 if self.look.tall else 0
-        self.virtual_size = Size(self.scrollable_size.width, self.shown + STATUS_ROWS + extra)
+        self._measure()
         if self.follow:
             self._move(self.shown - (1 if self.look.tall else self._height))
         elif self._anchor is not None:
-            self._move(self.lines.row_of(self._anchor))
+            self._move(self.lines.row_of(self._anchor), self._skip)
         self._redraw()
         if not done:
             self._schedule(0)
@@ -173,28 +173,43 @@ class LogCanvas(LineScroll):
             above = self.lines.search.before(self._bottom_line + 1)
             self._go_to_match(self.lines.search.after(self.store.first - 1) if above is None else above)
 
+    def _measure(self) -> None:
+        extra = self._height - 1 if self.look.tall else 0
+        self.virtual_size = Size(self.scrollable_size.width, self.shown + STATUS_ROWS + extra)
+
     def _redraw(self) -> None:
         self._drawn = None
         self.refresh()
 
     # --- moving
 
-    def _move(self, row: int) -> None:
-        """Go to a row without taking that for the reader's scrolling."""
+    def _move(self, row: int, skip: int = 0) -> None:
+        """Go to a row, ``skip`` strips of its line above the view, without taking that for the reader's scrolling."""
+        self._measure()
         self._moving = True
         self.scroll_to(y=max(0, row), animate=False, force=True, immediate=True)
         self._moving = False
+        self._skip = skip if self.look.tall else 0
+        self._drawn = None
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._drawn = None
         # A view that grew is moved up to the new end by Textual; whoever scrolls up is above the end.
-        if not self._moving and round(new_value) < min(round(old_value), self.max_scroll_y):
-            self._pause()
+        if not self._moving:
+            self._skip = 0
+            if round(new_value) < min(round(old_value), self.max_scroll_y):
+                self._hold()
         if self.shown:
             self._anchor = self.lines.line_at(self._top).number
 
     def _pause(self) -> None:
+        """Hold still what is in view."""
+        if self.follow and self.look.tall and self.shown:
+            self._move(*self._ready.end(self._height))
+        self._hold()
+
+    def _hold(self) -> None:
         self.follow = False
         self.store.holding = True
         if self.shown:
@@ -208,14 +223,23 @@ class LogCanvas(LineScroll):
 
     def _scroll_rows(self, rows: int) -> None:
         if self.follow and rows < 0:
-            top = self._page.top_at_end(self._height) if self.look.tall else self._top
             self._pause()
-            self._move(top)
-        self._move(min(self._top + rows, self.shown - 1 if self.look.tall else max(0, self.shown - self._height)))
+        if not self.look.tall:
+            self._move(min(self._top + rows, max(0, self.shown - self._height)))
+        elif self.shown and not self.follow:
+            page = self._ready
+            self._move(*min(page.moved((self._top, self._skip), rows), page.end(self._height)))
         self._redraw()
 
     @property
+    def _at_top(self) -> bool:
+        """Whether the oldest line's beginning is in view."""
+        return not self.follow and self._top == 0 and self._skip == 0
+
+    @property
     def _bottom_line(self) -> int:
+        if self.look.tall:
+            return drawn[-1][0] if (drawn := self.drawn()) else self.store.first - 1
         row = min(self._top + self._height, self.shown) - 1
         return self.lines.line_at(row).number if row >= 0 else self.store.first - 1
 
@@ -223,15 +247,32 @@ class LogCanvas(LineScroll):
         self._match = number
         if number is not None:
             self.look.selected = number
-            self._go_to(number)
+            self._go_to(number, self._ready.match_in(self.lines.row_of(number)) if self.look.tall else 0)
 
-    def _go_to(self, number: int) -> None:
-        """Bring a line into view."""
-        row = self.lines.row_of(number)
+    def _go_to(self, number: int, strip: int = 0) -> None:
+        """Bring a line into view, or the strip of it that matters."""
         self._pause()
-        if not self._top <= row < self._top + self._height:
-            self._move(max(0, row - self._height // 2))
+        row = self.lines.row_of(number)
+        if not self.look.tall:
+            if not self._top <= row < self._top + self._height:
+                self._move(max(0, row - self._height // 2))
+        elif self.shown and not self._in_view(row, number, strip):
+            page = self._ready
+            self._move(*min(page.moved((row, strip), -(self._height // 2)), page.end(self._height)))
         self._redraw()
+
+    def _in_view(self, row: int, number: int, strip: int) -> bool:
+        first = self._skip if row == self._top else 0
+        return first <= strip < first + [shown for shown, _ in self.drawn()].count(number)
+
+    def _bring_whole(self, number: int) -> None:
+        """Bring all strips of a line into view, or as many as there is room for."""
+        page, row = self._ready, self.lines.row_of(number)
+        self._drawn = None
+        if not self.look.tall or [shown for shown, _ in self.drawn()].count(number) == page.count(row):
+            return
+        room = self._height - page.count(row)
+        self._move(*(page.moved((row, 0), -room) if room > 0 else (row, 0)))
 
     # --- drawing
 
@@ -260,17 +301,22 @@ class LogCanvas(LineScroll):
     def drawn(self) -> list[tuple[int, Strip]]:
         """The rows in view, each with the number of its line."""
         if self._drawn is None:
-            page = self._page
-            page.width, page.base, page.style_of = self.scrollable_size.width, self.rich_style, self._part
-            at_end = self.follow and self.look.tall
-            self._drawn = page.up(self._height) if at_end else list(page.down(self._top, self._height))
+            page, at_end = self._ready, self.follow and self.look.tall
+            self._drawn = page.up(self._height) if at_end else list(page.down(self._top, self._height, self._skip))
         return self._drawn
+
+    @property
+    def _ready(self) -> LogPage:
+        """The page at the size and in the colours of now."""
+        page = self._page
+        page.width, page.base, page.style_of = self.scrollable_size.width, self.rich_style, self._part
+        return page
 
     def _part(self, name: str) -> Style:
         return self.get_component_rich_style(f"log--{name}")
 
     def _status(self) -> Strip:
-        last = self.shown if self.follow else min(self._top + self._height, self.shown)
+        last = self.shown if self.follow or not self.shown else self.lines.row_of(self._bottom_line) + 1
         base = self.get_component_rich_style("log--status")
         found = status_segments(
             self.lines, stream=self._stream, is_open=self._open, follow=self.follow, last=last, match=self._match,

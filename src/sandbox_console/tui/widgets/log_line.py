@@ -122,6 +122,11 @@ def _stylize(text: Text, pattern: Any, style: Style) -> None:
             text.stylize(style, match.start(), match.end())
 
 
+def is_match(segment: Segment) -> bool:
+    """Whether a search marked it."""
+    return segment.style is not None and bool(segment.style.reverse and segment.style.bold)
+
+
 def segments(text: Text, base: Style) -> list[Segment]:
     """The runs of a text over a base style."""
     if not text.spans:

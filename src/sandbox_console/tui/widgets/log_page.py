@@ -18,6 +18,7 @@ from sandbox_console.tui.widgets.log_line import (
     StyleOf,
     body_text,
     highlight,
+    is_match,
     prefix,
     segments,
     spread_texts,
@@ -25,6 +26,9 @@ from sandbox_console.tui.widgets.log_line import (
 )
 from sandbox_console.tui.widgets.log_lines import ShownLines
 from sandbox_console.tui.widgets.table_layout import fit_cell
+
+Place = tuple[int, int]
+"""What is on top: a row, and how many strips of its line are above the view."""
 
 _KEPT = 1024
 COLOURS = 6
@@ -63,12 +67,14 @@ class LogPage:
         """Parse anew: what is drawn looks different now."""
         self._bodies.clear()
 
-    def down(self, top: int, height: int) -> Iterator[tuple[int, Strip]]:
-        """At most ``height`` strips from a row on, each with its line's number."""
+    def down(self, top: int, height: int, skip: int = 0) -> Iterator[tuple[int, Strip]]:
+        """At most ``height`` strips from a row on, but its first ``skip``, each with its line's number."""
         left = height
         for row in range(top, self.lines.shown):
             line = self.lines.line_at(row)
-            for strip in self._strips(line)[:left]:
+            strips = self._strips(line)
+            first = min(skip, len(strips) - 1) if row == top else 0
+            for strip in strips[first : first + left]:
                 yield line.number, strip
                 left -= 1
             if left <= 0:
@@ -76,35 +82,50 @@ class LogPage:
 
     def up(self, height: int) -> list[tuple[int, Strip]]:
         """The last ``height`` strips of the newest lines."""
-        found: list[tuple[int, Strip]] = []
-        for row in range(self.lines.shown - 1, -1, -1):
-            line = self.lines.line_at(row)
-            found = [(line.number, strip) for strip in self._strips(line)] + found
-            if len(found) >= height:
-                break
-        return found[-height:]
+        row, skip = self.end(height)
+        return list(self.down(row, height, skip))
 
-    def top_at_end(self, height: int) -> int:
-        """The row that is the first in view when the newest is the last."""
+    def count(self, row: int) -> int:
+        """How many strips a row's line takes."""
+        return len(self._strips(self.lines.line_at(row)))
+
+    def match_in(self, row: int) -> int:
+        """Which strip of a line has the first match of the search; 0 where none shows it."""
+        line = self.lines.line_at(row)
+        found = (at for at, runs in enumerate(self._body_rows(line, self._head(line))) if any(map(is_match, runs)))
+        return next(found, 0)
+
+    def end(self, height: int) -> Place:
+        """What is on top when the newest strip is the last in view."""
         used = 0
         for row in range(self.lines.shown - 1, -1, -1):
-            used += len(self._strips(self.lines.line_at(row)))
+            used += self.count(row)
             if used >= height:
-                return row
-        return 0
+                return row, used - height
+        return 0, 0
+
+    def moved(self, place: Place, by: int) -> Place:
+        """What is ``by`` strips below a place, or above it, as far as there are lines."""
+        row, skip = place
+        skip = min(skip, self.count(row) - 1) + by
+        while skip < 0 < row:
+            row -= 1
+            skip += self.count(row)
+        while row < self.lines.shown - 1 and skip >= (count := self.count(row)):
+            row, skip = row + 1, skip - count
+        return row, max(0, skip)
 
     def _strips(self, line: Line) -> list[Strip]:
         head = self._head(line)
-        indent = sum(segment.cell_length for segment in head)
-        rows = self._rows(line, max(1, self.width - indent))
-        blank = [Segment(" " * indent, self.base)]
+        blank = [Segment(" " * _cells(head), self.base)]
         found = []
-        for at, runs in enumerate(rows):
+        for at, runs in enumerate(self._body_rows(line, head)):
             strip = Strip([*(head if at == 0 else blank), *runs])
             found.append(strip.adjust_cell_length(self.width, self.base))
         return found
 
-    def _rows(self, line: Line, room: int) -> list[list[Segment]]:
+    def _body_rows(self, line: Line, head: list[Segment]) -> list[list[Segment]]:
+        room = max(1, self.width - _cells(head))
         bodies = self._body(line)
         if self.look.wrap:
             return [row for body in bodies for row in wrapped(body, room)]
@@ -141,3 +162,7 @@ class LogPage:
         search = self.lines.search
         highlight(text, search.pattern.shown if search else None, self.look.rules, self.style_of)
         return segments(text, self.base)
+
+
+def _cells(segments: list[Segment]) -> int:
+    return sum(segment.cell_length for segment in segments)

@@ -20,6 +20,7 @@ from sandbox_console.tui.widgets.log_line import is_json
 from sandbox_console.tui.widgets.log_save import save_new
 
 _SIDE_STEP = 8
+_WHEEL = 3
 
 
 class LogView(LogCanvas, can_focus=True):
@@ -87,14 +88,26 @@ class LogView(LogCanvas, can_focus=True):
         self._scroll(step * max(1, self._height - 1))
 
     def _scroll(self, rows: int) -> None:
-        at_top = rows < 0 and not self.follow and self._top == 0
+        at_top = rows < 0 and self._at_top
         self._scroll_rows(rows)
         if at_top:
             self.post_message(self.OlderAsked(self))
 
-    def on_mouse_scroll_up(self, _: events.MouseScrollUp) -> None:
-        if self._top == 0 and not self.follow:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        if self.look.tall:
+            self._wheel(event, -_WHEEL)
+        elif self._at_top:
             self.post_message(self.OlderAsked(self))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        if self.look.tall:
+            self._wheel(event, _WHEEL)
+
+    def _wheel(self, event: events.MouseEvent, rows: int) -> None:
+        """By strips, where Textual would scroll by lines, past what is below in a tall one."""
+        event.prevent_default()
+        event.stop()
+        self._scroll(rows)
 
     def action_side(self, step: int) -> None:
         """Scroll sideways."""
@@ -103,7 +116,7 @@ class LogView(LogCanvas, can_focus=True):
 
     def action_head(self) -> None:
         """Go to the oldest line; there, ask for older ones."""
-        was_there = not self.follow and self._top == 0
+        was_there = self._at_top
         self._pause()
         self._move(0)
         if was_there:
@@ -208,6 +221,7 @@ class LogView(LogCanvas, can_focus=True):
         self.look.selected = line.number
         self.look.expanded ^= {line.number}
         self._look_anew()
+        self._bring_whole(line.number)
 
     def action_copy_line(self) -> None:
         """Copy the chosen line as the sandbox wrote it, without controls."""
