@@ -182,7 +182,7 @@ async def test_a_sandbox_waits_for_its_first_start(empty, permit, tmp_path):
         await empty.inspect(ref)
 
 
-async def test_what_is_asked_of_one_that_was_never_started_is_no_unknown_sandbox(empty, permit, tmp_path):
+async def test_what_is_asked_of_one_that_was_never_started_is_no_unknown_sandbox(empty, permit, tmp_path, monkeypatch):
     spec = SandboxSpec("one", image=local_root(tmp_path), env={"PLAIN": VARIABLE})
     ref = await empty.create(await permit("create"), spec, (), lambda _: None)
     raw = await empty.raw(ref)
@@ -197,7 +197,15 @@ async def test_what_is_asked_of_one_that_was_never_started_is_no_unknown_sandbox
     ):
         with pytest.raises(Conflict, match="one was never started"):
             await asked
+    waits, first_start = asyncio.Event(), empty._looker.first_start
+
+    async def told(module, ref):
+        waits.set()
+        return await first_start(module, ref)
+
+    monkeypatch.setattr(empty._looker, "first_start", told)
     following = asyncio.ensure_future(collected(empty.egress_records(ref, since=None, follow=True)))
+    await asyncio.wait_for(waits.wait(), 60)
     await empty.remove(await permit("remove"), ref, force=False)
     assert await asyncio.wait_for(following, 60) == []
 

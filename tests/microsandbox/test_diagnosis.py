@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
+import time
 import types
 from pathlib import Path
 
@@ -111,6 +113,24 @@ async def test_where_no_guest_can_be_tried_the_last_boot_tells(home, monkeypatch
     shutil.rmtree(home / "sandboxes")
     boots(home, "two", "internal-error.log", "good.log")
     assert [one.state for one in diagnosis._last_boot()] == ["ok"]
+
+
+async def test_a_boot_that_is_under_way_or_that_the_guest_broke_off_is_no_fault_of_the_host(home, monkeypatch):
+    monkeypatch.setattr(kvm, "TRIED", False)
+    monkeypatch.setattr(kvm, "problem", lambda: None)
+    boots(home, "one", "good.log")
+    begun, _, _ = (SAMPLES / "good.log").read_text().partition("agent relay: bound")
+    boots(home, "two", "good.log")
+    log = home / "sandboxes" / "two" / "logs" / "runtime.log"
+    log.write_text(begun)
+    assert (await health.look()).state is HealthState.OK
+    assert [one.text for one in diagnosis._last_boot()] == ["one booted"]
+    os.utime(log, (time.time() - 100, time.time() - 100))
+    os.utime(home / "sandboxes" / "one" / "logs" / "runtime.log", (0, 0))
+    assert "ended while it booted" in (await health.look()).reason
+    (log.parent / "boot-error.json").write_text('{"message": "the root has no init"}')
+    assert (await health.look()).state is HealthState.OK
+    assert "the root has no init" in diagnosis._last_boot()[0].text
 
 
 async def test_the_doctor_looks_at_kvm_the_runtime_and_the_disk(home):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import time
 from pathlib import Path
 
 from sandbox_console.backends.microsandbox.sdk import home
@@ -19,7 +20,7 @@ _CAUSES: tuple[tuple[str, Cause], ...] = (
     ("KVM_EXIT_FAIL_ENTRY", ("/dev/kvm is there but cannot run a guest (KVM_EXIT_FAIL_ENTRY)", _KVM_HINT)),
     ("Kvm object: Error(13)", ("permission denied on /dev/kvm", "add your user to the group kvm and log in again")),
     ("Kvm object: Error(2)", ("there is no /dev/kvm on this host", "load the kvm module, or enable virtualisation")),
-    ("Kvm object", ("/dev/kvm could not be opened", "msb doctor tells what is wrong")),
+    ("Kvm object", ("/dev/kvm could not be opened", "see that the kvm module works: sandbox-console doctor")),
     ("xattr", ("its files cannot keep extended attributes", "put MSB_HOME and the folder on ext4, xfs or btrfs")),
     ("No space left on device", ("the disk is full", "free space where MSB_HOME is")),
 )
@@ -28,6 +29,11 @@ _OWN = r"^\S+ +[A-Z]+ microsandbox_runtime\S*: "
 _SAID = re.compile(_OWN + "(.*)$", re.MULTILINE)
 _BEGIN = re.compile(_OWN + "sandbox starting ", re.MULTILINE)
 _READY = re.compile(_OWN + r"agent relay: received core\.ready", re.MULTILINE)
+_END = re.compile(r"Vmm is stopping|panicked at")
+
+_ERROR = "boot-error.json"
+_BOOT_S = 60.0
+"""A boot that says nothing for so long has ended without a word. One takes 5 s emulated."""
 
 _TAIL = 64 * 1024
 
@@ -39,8 +45,8 @@ def cause(text: str) -> Cause | None:
 
 def failure(name: str) -> Cause | None:
     """Why the newest boot of the sandbox ``name`` failed; None where it did not. Reads files: not for the loop."""
-    folder = home() / "sandboxes" / name / "logs"
-    told = _boot_error(folder / "boot-error.json")
+    folder = _log(name).parent
+    told = _boot_error(folder / _ERROR)
     log = system_log(name)
     last = last_boot(log)
     # Where the log has gone on for so long that its beginning is not read, the boot was no failure.
@@ -50,9 +56,24 @@ def failure(name: str) -> Cause | None:
     return found or (told or "the microVM's process ended while it booted", f"see {folder}")
 
 
+def under_way(name: str) -> bool:
+    """Whether the sandbox ``name`` seems to be booting: its log tells no end, and was written a moment ago."""
+    last = last_boot(system_log(name))
+    try:
+        age_s = time.time() - _log(name).stat().st_mtime
+    except OSError:
+        return False
+    return not (_READY.search(last) or _END.search(last) or cause(last)) and age_s < _BOOT_S
+
+
+def guests_own(name: str) -> bool:
+    """Whether the newest boot came as far as the guest, which found something wrong: the host can boot."""
+    return bool(_boot_error(_log(name).with_name(_ERROR)))
+
+
 def system_log(name: str) -> str:
     """The end of the runtime's log about the sandbox ``name``."""
-    return _tail(home() / "sandboxes" / name / "logs" / "runtime.log")
+    return _tail(_log(name))
 
 
 def last_boot(log: str) -> str:
@@ -63,6 +84,10 @@ def last_boot(log: str) -> str:
 def said(log: str) -> list[str]:
     """What the runtime itself says in a system log, line by line."""
     return _SAID.findall(log)
+
+
+def _log(name: str) -> Path:
+    return home() / "sandboxes" / name / "logs" / "runtime.log"
 
 
 def _boot_error(path: Path) -> str:

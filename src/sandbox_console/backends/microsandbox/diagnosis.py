@@ -65,9 +65,9 @@ async def _asked(path: str) -> str:
 
 
 def last_failure() -> boot.Cause | None:
-    """Why the newest boot of all failed; None where it did not, or there was none. Reads files."""
+    """Why this host could not do the newest boot of all; None where it could, or there was none. Reads files."""
     newest = _newest()
-    return boot.failure(newest) if newest else None
+    return boot.failure(newest) if newest and not boot.guests_own(newest) else None
 
 
 def _last_boot() -> list[Diagnosis]:
@@ -80,10 +80,11 @@ def _last_boot() -> list[Diagnosis]:
 
 
 def _newest() -> str:
-    """The sandbox whose log was written last."""
-    with contextlib.suppress(OSError, ValueError):
+    """The sandbox whose log was written last, but of those that are booting."""
+    with contextlib.suppress(OSError):
         logs = (sdk.home() / "sandboxes").glob("*/logs/runtime.log")
-        return max(logs, key=lambda path: path.stat().st_mtime).parts[-3]
+        newest_first = sorted(logs, key=lambda path: -path.stat().st_mtime)
+        return next((path.parts[-3] for path in newest_first if not boot.under_way(path.parts[-3])), "")
     return ""
 
 

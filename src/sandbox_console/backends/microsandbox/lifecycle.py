@@ -16,7 +16,7 @@ from sandbox_console.backends.microsandbox import boot, labels, made, sdk, trans
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
 from sandbox_console.backends.microsandbox.translate import View
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
@@ -33,7 +33,7 @@ async def boot_new(module: Any, looker: Looker, one: Pending, secrets: Secrets, 
     """The first start of a sandbox."""
     arguments = made.arguments(module, one.id, one.spec, secrets, options)
     try:
-        machine = await _booted(module, one.spec.name, lambda: module.Sandbox.create(one.spec.name, **arguments))
+        machine = await booted(module, one.spec.name, lambda: module.Sandbox.create(one.spec.name, **arguments))
     finally:
         with contextlib.suppress(ConsoleError):  # a boot that failed leaves a row, which then tells why
             await looker.handle(module, SandboxRef("microsandbox", "local", one.id))
@@ -56,12 +56,12 @@ async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets)
     if fresh := {one.name: {"value": one.value} for one in secrets if one.inject == "placeholder"}:
         what = f"the secrets of {seen.shown_name}"
         await sdk.call(module, what, handle.modify(secrets=fresh, policy=module.ModificationPolicy.NEXT_START))
-    machine = await _booted(module, seen.name, lambda: module.Sandbox.start(seen.name, detached=True))
+    machine = await booted(module, seen.name, lambda: module.Sandbox.start(seen.name, detached=True))
     if seen.spec is not None:
         await launch(module, machine, seen.spec, secrets)
 
 
-async def _booted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
+async def booted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
     """Wait for a boot. Raises BackendError with the cause off the runtime's logs."""
     try:
         return await _insisted(module, name, boot_it)
@@ -91,8 +91,12 @@ async def _insisted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
 
 def _by_mistake(error: ConsoleError, *, again: bool) -> bool:
     """Whether a boot is worth another try: ``again``, what an attempt before has left may be in its way."""
-    left = again and type(error.__cause__).__name__ == "SandboxAlreadyExistsError"
-    return "selected msb runtime" in error.message or left
+    return "selected msb runtime" in error.message or (again and taken(error))
+
+
+def taken(error: ConsoleError) -> bool:
+    """Whether another sandbox has the name."""
+    return type(error.__cause__).__name__ == "SandboxAlreadyExistsError"
 
 
 async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets) -> None:
@@ -256,7 +260,7 @@ async def _modify(module: Any, handle: Any, **changes: Any) -> None:
     policy = module.ModificationPolicy.NO_RESTART if live else module.ModificationPolicy.NEXT_START
     try:
         plan = await sdk.call(module, f"sandbox {handle.name}", handle.modify(policy=policy, **changes))
-    except BackendError as error:
+    except (BackendError, UsageError) as error:
         _, words, why = error.message.partition("cannot apply modification: ")
         raise _refused(handle, why) if words else error from error.__cause__
     if not plan["applied"]:

@@ -11,7 +11,7 @@ from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound, Unsupported
+from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound, Unsupported, UsageError
 
 PAGE = 100
 """Sandboxes of one page of the runtime's list."""
@@ -77,10 +77,20 @@ def translated(module: Any, what: str) -> Iterator[None]:
         raise Conflict(f"{what}: the name is taken", hint="choose another name, or remove the other one") from error
     except (module.UnsupportedError, module.UnsupportedOperationError) as error:
         raise Unsupported(f"{what}: {error}") from error
-    except module.RuntimeNotInstalledError as error:
-        raise BackendUnreachable(f"microsandbox's runtime is not installed: {error}", hint="msb doctor") from error
+    except module.InvalidConfigError as error:
+        raise UsageError(
+            f"microsandbox refuses {what}: {_bare(error)}", hint="see the words that it was given"
+        ) from error
+    except (module.RuntimeNotInstalledError, module.RuntimeIncompleteError) as error:
+        raise BackendUnreachable(
+            f"microsandbox's runtime is not whole: {error}", hint="pip install --force-reinstall microsandbox"
+        ) from error
     except module.MicrosandboxError as error:
-        raise BackendError(f"microsandbox failed on {what}: {error}", hint="msb doctor tells what is wrong") from error
+        raise BackendError(f"microsandbox failed on {what}: {error}", hint="sandbox-console doctor") from error
+
+
+def _bare(error: Exception) -> str:
+    return str(error).removeprefix("invalid config: ")
 
 
 async def call(module: Any, what: str, future: Awaitable[Any]) -> Any:

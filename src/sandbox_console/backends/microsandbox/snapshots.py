@@ -18,11 +18,12 @@ from msgspec import structs
 
 from sandbox_console.backends.microsandbox import labels, lifecycle, made, network, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.inside import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import to_the_end
 
 _OF = f"{labels.OWN}of"
 
@@ -37,6 +38,11 @@ async def take(module: Any, handle: Any, name: str, *, full: bool) -> Snapshot:
     seen = translate.view(handle)
     if seen.spec is None:
         raise Unsupported(f"sandbox {seen.shown_name} was made by another tool", hint="use msb snapshot")
+    if seen.spec.image.startswith("dir:"):
+        raise Unsupported(
+            f"sandbox {seen.shown_name} is made of a folder of this host, and microsandbox saves images' disks alone",
+            hint="copy files out, or make it of an image",
+        )
     if any(one.name == name for one in await all_of(module)):
         raise Conflict(f"a snapshot called {name!r} is there already")
     if full and seen.status != "running":
@@ -53,7 +59,7 @@ async def _taken(module: Any, seen: translate.View, name: str, full: bool) -> An
     taking = module.Snapshot.create(name, from_sandbox=seen.name, group=_group(name), labels=kept, full=full)
     try:
         return await sdk.call(module, f"snapshot {name}", taking)
-    except BackendError as error:
+    except (BackendError, UsageError) as error:
         if "managed jobs are active" in error.message:
             raise Conflict(
                 f"microsandbox saves no memory while a main process runs, and that of {seen.shown_name} does",
@@ -91,17 +97,23 @@ async def _restored(
         "cow_memory": full or None,
     }
     asked = {key: value for key, value in arguments.items() if value is not None}
-    machine = await sdk.call(module, f"snapshot of {new}", module.Sandbox.restore(reference, name=new, **asked))
     identity = new_id()
-    handle = await sdk.call(module, f"sandbox {new}", module.Sandbox.get(new))
     try:
+        machine = await lifecycle.booted(module, new, lambda: module.Sandbox.restore(reference, name=new, **asked))
+        handle = await sdk.call(module, f"sandbox {new}", module.Sandbox.get(new))
         await sdk.call(module, f"sandbox {new}", handle.modify(labels=made.own_labels(identity, spec, secrets)))
         await lifecycle.launch(module, machine, structs.replace(spec, command=()) if full else spec, secrets)
-    except BaseException:
-        with contextlib.suppress(ConsoleError):
-            await lifecycle.destroy(module, handle)
+    except BaseException as error:
+        if not (isinstance(error, Conflict) and lifecycle.taken(error)):
+            await to_the_end(_dropped(module, new))
         raise
     return SandboxRef("microsandbox", "local", identity)
+
+
+async def _dropped(module: Any, name: str) -> None:
+    """Remove what a restore that failed has left."""
+    with contextlib.suppress(ConsoleError):
+        await lifecycle.destroy(module, await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
 
 
 async def fork(module: Any, looker: Looker, handle: Any, new: str, secrets: Sequence[ResolvedSecret]) -> SandboxRef:
@@ -128,7 +140,7 @@ async def remove(module: Any, name: str) -> None:
         raise NotFound(f"there is no snapshot called {name!r}", hint="sandbox-console snapshots ls")
     try:
         await sdk.call(module, f"snapshot {name}", found.remove())
-    except BackendError as error:
+    except (BackendError, UsageError) as error:
         if "child snapshot" in error.message:
             raise Conflict(f"snapshot {name}: others are built on it", hint="remove those first") from error
         raise
