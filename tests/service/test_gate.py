@@ -374,6 +374,22 @@ async def test_labels_are_changed_live_and_an_unsupported_change_is_refused(home
 # Shells
 
 
+async def test_a_live_change_beyond_the_backends_bounds_is_refused_in_plan_and_deed(home, box):
+    class Bounded(FakeBackend):
+        async def out_of_bounds(self, ref, spec):
+            return {"memory_mib": "it grows to 512 MiB: stop it first"} if (spec.memory_mib or 0) > 512 else {}
+
+    async with open_console(Config(), backends=[Bounded([box])]) as console:
+        for size, how in ((512, "live"), (513, "unsupported")):
+            plan = await console.plan(box, structs.replace(box.spec, memory_mib=size))
+            assert (str(plan.how), "stop it first" in plan.changes[0].reason) == (how, size > 512)
+        with pytest.raises(Unsupported, match="stop it first"):
+            await console.perform(Update(REF, structs.replace(box.spec, memory_mib=513))).result()
+        assert (await console.inspect(REF)).spec == box.spec
+        anew = await console.plan(box, structs.replace(box.spec, memory_mib=513, image="y"))
+        assert str(anew.how) == "recreate"
+
+
 async def test_a_shells_end_is_noted_once(home, box):
     async with open_console(Config(), backends=[FakeBackend([box])]) as console:
         shell = await console.shell(OpenShell(REF))

@@ -15,6 +15,7 @@ from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.spec import SandboxSpec
 
 
 @runtime_checkable
@@ -23,6 +24,15 @@ class Diagnosable(Protocol):
 
     async def diagnose(self) -> Sequence[Diagnosis]:
         """What it finds on the machine it works on. Raises nothing but CancelledError."""
+        ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """No capability: a backend whose live changes have bounds; one without the method has none."""
+
+    async def out_of_bounds(self, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
+        """Fields that cannot be brought to ``spec`` live as things are, with why and what to do. It changes nothing."""
         ...
 
 

@@ -45,7 +45,7 @@ from sandbox_console.service.hub import Hub, Subscription
 from sandbox_console.service.inside import Inside
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.outbound import Outbound
-from sandbox_console.service.plan import Plan, differing, plan_for
+from sandbox_console.service.plan import Plan, differing, plan_for, within_bounds
 from sandbox_console.service.recordings import Recordings
 from sandbox_console.service.retained import Retained
 from sandbox_console.service.secrets import Secrets
@@ -190,6 +190,8 @@ class Console:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
         capabilities = await self.capabilities(sandbox.ref.backend, sandbox.ref.host)
         plan = plan_for(sandbox, spec, capabilities, self._vault.injects(capabilities))
+        asked = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
+        plan = await within_bounds(plan, asked, sandbox, spec)
         notes = self.secrets.notes(spec, sandbox.ref.backend, sandbox.ref.host)
         return structs.replace(plan, notes=tuple(notes))
 

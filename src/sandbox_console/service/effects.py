@@ -44,7 +44,7 @@ from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service.abilities import inner, on_host
 from sandbox_console.service.call import Call
 from sandbox_console.service.operation import ActionResult
-from sandbox_console.service.plan import How, Plan, plan_for
+from sandbox_console.service.plan import How, Plan, plan_for, within_bounds
 from sandbox_console.service.recreate import recreate
 from sandbox_console.service.running import run_to_end
 
@@ -120,6 +120,7 @@ async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRe
     if target is None:
         raise NotFound(f"{action.ref} is not there")
     plan = plan_for(target, action.spec, call.backend.capabilities(), call.injects)
+    plan = await within_bounds(plan, call.backend, target, action.spec)
     changed: dict[str, Any] = {"changed": [change.field for change in plan.changes], "how": str(plan.how or "nothing")}
     match plan.how:
         case None:

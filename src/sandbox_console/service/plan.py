@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from sandbox_console.backends.abilities import Bounded
+from sandbox_console.backends.base import Backend
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
@@ -77,6 +79,19 @@ def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, inj
         return plan
     fixed = fixed_fields(sandbox, capabilities)
     return Plan(tuple(_in_place(change, fixed) for change in plan.changes))
+
+
+async def within_bounds(plan: Plan, backend: Backend, sandbox: Sandbox, new: SandboxSpec) -> Plan:
+    """The plan with those live changes refused that the backend could not make as things are."""
+    if plan.how is not How.LIVE or not isinstance(backend, Bounded):
+        return plan
+    beyond = await backend.out_of_bounds(sandbox.ref, new)
+    return structs.replace(plan, changes=tuple(_refused(change, beyond) for change in plan.changes))
+
+
+def _refused(change: Change, beyond: Mapping[str, str]) -> Change:
+    why = beyond.get(change.field)
+    return structs.replace(change, how=How.UNSUPPORTED, reason=why) if why else change
 
 
 def fixed_fields(sandbox: Sandbox, capabilities: Capabilities) -> dict[str, str]:
