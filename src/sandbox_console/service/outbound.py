@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 from sandbox_console.backends.abilities import Egress
 from sandbox_console.egress.decide import verdict
-from sandbox_console.errors import ConsoleError
+from sandbox_console.errors import ConsoleError, NotFound, Unsupported
 from sandbox_console.model.action import EgressAction
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
@@ -22,9 +22,13 @@ from sandbox_console.service.fleet import Fleet
 TEMPLATE = "template"
 """The label by which sandboxes of one template know each other."""
 _LIST_AGAIN_S = 3.0
+_READ_AGAIN_S, _READ_SELDOM_S = 3.0, 60.0
+_READS_S = 2.0
+"""Records that are not refused for so long can be read."""
 _WAITING_MOST = 1000
 
 Seen = tuple[Sandbox, EgressRecord]
+Refused = Callable[[Sandbox, ConsoleError | None], object]
 
 
 class Outbound:
@@ -67,11 +71,17 @@ class Outbound:
             traffic.add(record)
         return await asyncio.to_thread(replay, traffic.tallies, rules)
 
-    async def feed(self, *, since: float | None = None, follow: bool = False) -> AsyncIterator[Seen]:
-        """The records of every sandbox that has a gateway; with ``follow`` also of those that are made later."""
+    async def feed(
+        self, *, since: float | None = None, follow: bool = False, refused: Refused = lambda *_: None
+    ) -> AsyncIterator[Seen]:
+        """The records of every sandbox that has a gateway; with ``follow`` also of those that are made later.
+
+        ``refused`` is told of each whose records cannot be read; with ``follow`` they are asked for again, and it is
+        told None when they can be.
+        """
         news: asyncio.Queue[Seen] = asyncio.Queue(_WAITING_MOST)  # a slow reader holds the readers of files back
         readers: dict[SandboxRef, asyncio.Task[None]] = {}
-        listing = asyncio.create_task(self._readers(news, readers, since, follow=follow))
+        listing = asyncio.create_task(self._readers(news, readers, since, refused, follow=follow))
         try:
             while True:
                 next_one = asyncio.create_task(news.get())
@@ -97,6 +107,7 @@ class Outbound:
         news: asyncio.Queue[Seen],
         readers: dict[SandboxRef, asyncio.Task[None]],
         since: float | None,
+        refused: Refused,
         *,
         follow: bool,
     ) -> None:
@@ -105,19 +116,47 @@ class Outbound:
             sandboxes, _ = await self._fleet.listing()
             for sandbox in sandboxes:
                 if has_gateway(sandbox) and sandbox.ref not in readers:
-                    readers[sandbox.ref] = asyncio.create_task(self._read(sandbox, news, since, follow=follow))
+                    reading = self._read_on if follow else self._read
+                    readers[sandbox.ref] = asyncio.create_task(reading(sandbox, news, since, refused))
             if not follow:
                 await asyncio.gather(*readers.values())
                 return
             await asyncio.sleep(_LIST_AGAIN_S)
 
-    async def _read(self, sandbox: Sandbox, news: asyncio.Queue[Seen], since: float | None, *, follow: bool) -> None:
+    async def _read(self, sandbox: Sandbox, news: asyncio.Queue[Seen], since: float | None, refused: Refused) -> None:
         try:
-            async with aclosing(self.records(sandbox.ref, since=since, follow=follow)) as records:  # type: ignore[type-var]
+            async with aclosing(self.records(sandbox.ref, since=since)) as records:  # type: ignore[type-var]
                 async for record in records:
                     await news.put((sandbox, record))
-        except ConsoleError:
-            return  # it is gone, or its backend is: the list tells
+        except (NotFound, Unsupported):
+            return  # the list tells
+        except ConsoleError as error:
+            refused(sandbox, error)
+
+    async def _read_on(
+        self, sandbox: Sandbox, news: asyncio.Queue[Seen], since: float | None, refused: Refused
+    ) -> None:
+        last, pause = since or 0.0, _READ_AGAIN_S
+        again: asyncio.TimerHandle | None = None
+        while True:
+            try:
+                async with aclosing(self.records(sandbox.ref, since=since, follow=True)) as records:  # type: ignore[type-var]
+                    async for record in records:
+                        if again is None or record.at > last:
+                            await news.put((sandbox, record))
+                        last, since = max(last, record.at), max(last, record.at)
+                return
+            except (NotFound, Unsupported):
+                refused(sandbox, None)  # there is nothing to read: the list tells
+                return
+            except ConsoleError as error:
+                refused(sandbox, error)
+            finally:
+                if again is not None:
+                    again.cancel()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _READ_SELDOM_S)  # a thousand of a dead engine's ask it too
+            again = asyncio.get_running_loop().call_later(_READS_S, refused, sandbox, None)
 
     async def _able(self, ref: SandboxRef) -> Egress:
         return able(await self._fleet.use(ref.backend, ref.host), Egress, Capability.EGRESS_ALLOWLIST)

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 
-from sandbox_console.errors import ConsoleError
+from sandbox_console.errors import ConsoleError, NotFound, Unsupported
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console, has_gateway
 from sandbox_console.tui.state import News, Refused
 
 BATCH_S = 0.25
 """A guest may try thousands of hosts: what came meanwhile is one piece of news a sandbox."""
+AGAIN_S = 5.0
+"""Records that were refused are asked for again, at the earliest after this."""
 
 
 class DenialWatch:
@@ -24,11 +26,16 @@ class DenialWatch:
         self._readers: dict[SandboxRef, asyncio.Task[None]] = {}
         self._since: dict[SandboxRef, float] = {}
         self._news: dict[SandboxRef, Refused] = {}
+        self._again: dict[SandboxRef, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def show(self, sandboxes: Iterable[Sandbox]) -> None:
         """Follow just these from now on. A reader that ended had it all: it starts again when shown again."""
         wanted = {one.ref for one in sandboxes if has_gateway(one)}
+        now = asyncio.get_running_loop().time()
+        for ref in [ref for ref, at in self._again.items() if at <= now]:
+            del self._again[ref]
+            self._readers.pop(ref, None)
         for ref in self._readers.keys() - wanted:
             self._readers.pop(ref).cancel()
         for ref in wanted - self._readers.keys():
@@ -54,8 +61,10 @@ class DenialWatch:
                     self._since[ref] = record.at
                     if not record.allowed:
                         self._count(ref, record.host, record.at)
-        except ConsoleError:
+        except (NotFound, Unsupported):
             return  # it is gone, or has no gateway: the list and the egress tab tell
+        except ConsoleError:
+            self._again[ref] = asyncio.get_running_loop().time() + AGAIN_S
 
     def _count(self, ref: SandboxRef, host: str, at: float) -> None:
         before = self._news.get(ref)

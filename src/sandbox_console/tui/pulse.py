@@ -88,10 +88,13 @@ def backend_words(state: FleetState) -> Content:
     return Content.assemble(*parts)
 
 
-def trouble_words(state: FleetState, feed: Feed, now: float) -> Content:
-    """Restarts, ends for want of memory, bad ends, refused connections and actions: what to look at first."""
-    sandboxes = list(state.sandboxes.values())
-    lines = [_restarts(sandboxes), _ooms(sandboxes, now), _bad_ends(sandboxes), _denials(feed, now), _actions(state)]
+def trouble_words(state: FleetState, feed: Feed, now: float, unread: int = 0) -> Content:
+    """Restarts, ends for want of memory, bad ends, refused connections and actions: what to look at first.
+
+    ``unread``: of how many sandboxes it cannot be read what they were refused.
+    """
+    sandboxes, denials = list(state.sandboxes.values()), _denials(feed, now, unread)
+    lines = [_restarts(sandboxes), _ooms(sandboxes, now), _bad_ends(sandboxes), denials, _actions(state)]
     parts: list[Part] = []
     for title, count, more in lines:
         style = "bold $text-warning" if count else "$dim"
@@ -132,14 +135,15 @@ def _last(sandboxes: list[Sandbox], now: float) -> str:
     return f"last: {shown_name(last)} {span(now - (last.finished_at or 0))} ago"
 
 
-def _denials(feed: Feed, now: float) -> Line:
+def _denials(feed: Feed, now: float, unread: int) -> Line:
     denied = feed.hosts(denied_only=True)
-    if not denied:
-        return "Egress denied", 0, ""
-    last = denied[0]
-    who = clean(next(iter(last.refs.values()), DASH), cap=40)
-    words = f"{len(denied)} hosts, last: {clean(last.host, cap=60)} from {who} {span(now - last.last)} ago"
-    return "Egress denied", sum(seen.denied for seen in denied), words
+    more = [f"that of {unread} cannot be read"] if unread else []
+    if denied:
+        last = denied[0]
+        who = clean(next(iter(last.refs.values()), DASH), cap=40)
+        ago = span(now - last.last)
+        more.insert(0, f"{len(denied)} hosts, last: {clean(last.host, cap=60)} from {who} {ago} ago")
+    return "Egress denied", sum(seen.denied for seen in denied), "; ".join(more)
 
 
 def _actions(state: FleetState) -> Line:

@@ -244,6 +244,28 @@ async def test_the_inbox_holds_denials_of_all_and_allows_to_those_that_asked(run
         await until(pilot, lambda: app.screen is app.main)
 
 
+async def test_what_cannot_be_read_is_told_and_read_when_it_can_be(run_app, monkeypatch):
+    for name in ("_READ_AGAIN_S", "_READ_SELDOM_S", "_READS_S"):
+        monkeypatch.setattr(f"sandbox_console.service.outbound.{name}", 0.05)
+    monkeypatch.setattr("sandbox_console.tui.denials.AGAIN_S", 0.0)
+    fake = fake_with(RECORDS, faults={"egress_records": BackendError("its records are locked")})
+    async with run_app(fake, size=(200, 60)) as (app, pilot):
+        await pilot.press("u")
+        await until(pilot, lambda: "cannot be read" in screen_text(app))
+        await pilot.press("escape", "i")
+        await until(pilot, lambda: "its records are locked" in screen_text(app))
+        assert "Nothing was denied that is known." in screen_text(app)
+        assert "What agent, crashed, done, lost asked for" in screen_text(app)
+        fake.faults.verbs.clear()
+        await until(pilot, lambda: set(hosts(app)) == {"acme.org", "ssh.example", "pypi.example"})
+        await until(pilot, lambda: "locked" not in screen_text(app))
+        assert "denials" in screen_text(app).splitlines()[0]
+        assert " 3 hosts denied, 41 denials" in screen_text(app), "each is counted once"
+        await pilot.press("escape")
+        app.main.draw()
+        await until(pilot, lambda: "✕41" in screen_text(app))
+
+
 async def test_without_a_network_or_ours_it_says_so(run_app):
     boxes = [sandbox("a" * 12, "agent", spec=structs.replace(fleet()[0].spec, egress=()))]
     async with run_app(fake_with(boxes=boxes)) as (app, pilot):

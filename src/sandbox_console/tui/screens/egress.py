@@ -24,6 +24,9 @@ from sandbox_console.tui.showing import put, put_note
 from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.words import shown_name
+
+_NAMED = 5
 
 
 class EgressScreen(HostActions, Screen[None]):
@@ -50,6 +53,8 @@ class EgressScreen(HostActions, Screen[None]):
         self._clock = clock
         self._feed = Feed()
         self._sandboxes: dict[SandboxRef, Sandbox] = {}
+        self._unread: dict[SandboxRef, tuple[str, str]] = {}
+        self._broken = ""
         self._denied_only = True
         self._dirty = True
 
@@ -68,13 +73,20 @@ class EgressScreen(HostActions, Screen[None]):
 
     async def _follow(self) -> None:
         try:
-            async with aclosing(self._service.egress.feed(follow=True)) as feed:  # type: ignore[type-var]
+            async with aclosing(self._service.egress.feed(follow=True, refused=self._refused)) as feed:  # type: ignore[type-var]
                 async for sandbox, record in feed:
                     self._sandboxes[sandbox.ref] = sandbox
                     self._feed.add(sandbox.ref, sandbox.name, record)
                     self._dirty = True
         except ConsoleError as error:
-            put_note(self, "#egress-problem", plain(f"✕ {error.message}"))
+            self._broken, self._dirty = f"✕ {error.message}", True
+
+    def _refused(self, sandbox: Sandbox, error: ConsoleError | None) -> None:
+        """The records of one cannot be read, or can be again."""
+        self._unread.pop(sandbox.ref, None)
+        if error is not None:
+            self._unread[sandbox.ref] = shown_name(sandbox), error.message
+        self._dirty = True
 
     def _draw_soon(self) -> None:
         if self._dirty:
@@ -95,6 +107,7 @@ class EgressScreen(HostActions, Screen[None]):
         ]
         put(self, "#egress-title", Content.assemble(*words, (forgotten, "$text-warning")))
         put_note(self, "#egress-empty", plain("" if found else self._why_empty()))
+        put_note(self, "#egress-problem", plain(self._broken or unread_words(list(self._unread.values()))))
 
     def _why_empty(self) -> str:
         """A backend that has not answered, or does not, may know of denials."""
@@ -103,7 +116,18 @@ class EgressScreen(HostActions, Screen[None]):
             return "Waiting for the backends …"
         silent = ", ".join(map(backend_name, state.dead))
         nothing = "Nothing was denied" if self._denied_only else "Nothing is on record"
-        return f"{nothing} that is known: {silent} does not answer." if silent else f"{nothing}."
+        if silent:
+            return f"{nothing} that is known: {silent} does not answer."
+        return f"{nothing} that is known." if self._unread or self._broken else f"{nothing}."
 
     def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
         return [self._sandboxes[ref] for ref in seen.refs if ref in self._sandboxes] if seen is not None else ()
+
+
+def unread_words(unread: Sequence[tuple[str, str]]) -> str:
+    """Whose denials may be missing, by name, and why the last of them could not be read; empty where none are."""
+    if not unread:
+        return ""
+    names = ", ".join(name for name, _ in unread[:_NAMED])
+    more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+    return f"✕ What {names}{more} asked for cannot be read, and is asked for again: {unread[-1][1]}"

@@ -15,6 +15,7 @@ from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import Verification
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console, Feed
 from sandbox_console.tui import pulse
 from sandbox_console.tui.chain import chain_words
@@ -69,6 +70,7 @@ class PulseScreen(Screen[None]):
         self._state = state
         self._clock = clock
         self._feed = Feed()
+        self._unread: set[SandboxRef] = set()
         self._verified: tuple[float, Verification] | None = None
 
     def compose(self) -> ComposeResult:
@@ -94,12 +96,15 @@ class PulseScreen(Screen[None]):
 
     async def _follow(self) -> None:
         try:
-            feed = self._service.egress.feed(since=self._clock() - PAST_S, follow=True)
+            feed = self._service.egress.feed(since=self._clock() - PAST_S, follow=True, refused=self._refused)
             async with aclosing(feed) as records:  # type: ignore[type-var]
                 async for sandbox, record in records:
                     self._feed.add(sandbox.ref, sandbox.name, record)
         except ConsoleError as error:
             self.notify(error.message, title="egress", severity="warning")
+
+    def _refused(self, sandbox: Sandbox, error: ConsoleError | None) -> None:
+        (self._unread.discard if error is None else self._unread.add)(sandbox.ref)
 
     async def _verify(self) -> None:
         try:
@@ -115,7 +120,7 @@ class PulseScreen(Screen[None]):
         put(self, "#pulse-title", _title(latest, state.missed))
         put(self, "#pulse-states", pulse.state_words(state, self.size.width // 2 - 2, key_of(self, "create")))
         put(self, "#pulse-backends", pulse.backend_words(state))
-        put(self, "#pulse-trouble", pulse.trouble_words(state, self._feed, now))
+        put(self, "#pulse-trouble", pulse.trouble_words(state, self._feed, now, len(self._unread)))
         chain = chain_words(state.audit_problem, self._verified, verifying=self._verified is None)
         put(self, "#pulse-audit", Content.assemble(f"{'Audit log':<18}", chain))
         for graph in self.query("#pulse-cpu").results(Graph):
