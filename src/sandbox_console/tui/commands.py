@@ -7,9 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.widget import Widget
+from textual.widgets import Input
 
 from sandbox_console.tui.choices import choices
-from sandbox_console.tui.keymap import bindings
+from sandbox_console.tui.helptext import HIDDEN, key_words, place_of
+from sandbox_console.tui.keymap import NO_KEY, bindings
 from sandbox_console.tui.keynames import short_key
 from sandbox_console.tui.offers import NAMINGS, VERBS
 from sandbox_console.tui.safety import escaped, plain
@@ -46,15 +49,23 @@ _ELSEWHERE = {"shell", "attach", "changes", "edit", *VERBS, *NAMINGS, "back"}
 """Actions that are offered with the selected sandbox's name, or that mean nothing in a palette."""
 
 
+_MOVES = ("line(", "page(", "side(", "scroll", "cursor_", "go(", "move(", "sideways(", "step(", "shift(", "delete_")
+"""Beginnings of actions that are keys only: nobody looks for them by name."""
+
+
 class _Command(NamedTuple):
     title: str
     action: str
     help: str
-    on_table: bool = False
+    node: Widget | None = None
+    """Whose action it is; None: the list's screen."""
 
 
 class ConsoleCommands(Provider):
-    """Actions on the selected sandbox first, then the rest."""
+    """On the list the actions on the selected sandbox first, then the rest; on another page its own and the app's.
+
+    Those of the list would act unseen behind another page.
+    """
 
     @property
     def _shown_app(self) -> ConsoleApp:
@@ -63,25 +74,38 @@ class ConsoleCommands(Provider):
 
     async def _commands(self) -> AsyncIterator[_Command]:
         app = self._shown_app
-        sandbox = app.main.selected
+        sandbox = app.main.selected if self.screen is app.main else None
         if sandbox is not None:
             for choice in await choices(app.service, sandbox, app.fleet.busy.get(sandbox.ref), app.keymap):
                 key = f"key {short_key(choice.key)}" if choice.key else ""
                 text = f"unavailable: {choice.unfit}" if choice.unfit else key
                 yield _Command(f"{choice.label} {shown_name(sandbox)}", choice.action, text)
-        for command in self._general():
+        for command in (*self._here(), *self._general()):
             yield command
 
+    def _here(self) -> Iterator[_Command]:
+        """What the focused widget, the tab and the page around it can do."""
+        app, general = self._shown_app, {binding.id for binding in bindings()}
+        for node, binding, enabled, _ in self.screen.active_bindings.values():
+            plain_move = binding.action.removeprefix("screen.").startswith(_MOVES) or binding.action in HIDDEN
+            if not binding.description or not enabled or plain_move or binding.id in general:
+                continue
+            if isinstance(node, Widget) and not isinstance(node, Input) and not binding.action.startswith("app."):
+                key = "" if binding.key == NO_KEY else f" (key {key_words(app.get_key_display(binding))})"
+                yield _Command(binding.description, binding.action, f"{place_of(node)}{key}", node)
+
     def _general(self) -> Iterator[_Command]:
-        keymap = self._shown_app.keymap
+        app = self._shown_app
         on_table = {one.id for one in MarkedTable.BINDINGS if not isinstance(one, tuple)}
         for binding in bindings():
             if binding.id is None or binding.id in _ELSEWHERE:
                 continue
+            if self.screen is not app.main and not binding.action.startswith("app."):
+                continue
             title, told = _TOLD.get(binding.id, (binding.description, ""))
-            key = short_key(keymap.first(binding.id))
+            key = short_key(app.keymap.first(binding.id)) if self.screen is app.main else ""
             text = " ".join(filter(None, [told, f"(key {key})" if key else ""]))
-            yield _Command(title, binding.action, text, binding.id in on_table)
+            yield _Command(title, binding.action, text, app.main.table if binding.id in on_table else None)
         for theme in THEMES:
             yield _Command(f"Theme {theme.name}", f"app.use_theme('{theme.name}')", "Change the colours")
 
@@ -100,5 +124,6 @@ class ConsoleCommands(Provider):
                 )  # fmt: skip
 
     async def _run(self, command: _Command) -> None:
-        main = self._shown_app.main
-        await (main.table if command.on_table else main).run_action(command.action)
+        node = command.node or self._shown_app.main
+        if node.is_attached:  # its page may have closed meanwhile
+            await node.run_action(command.action)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from sandbox_console.errors import ConsoleError
@@ -13,6 +14,7 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.tui.choices import choices
+from sandbox_console.tui.keymap import NO_KEY
 from sandbox_console.tui.widgets.table_layout import fit_cell
 from sandbox_console.tui.words import place, shown_name
 
@@ -42,8 +44,21 @@ _TITLES = {
     "Input": "In the line",
     "MainScreen": "Everywhere on this screen",
     "ConsoleApp": "Everywhere",
+    "FilesPane": "In the files",
+    "InspectPane": "In inspect",
+    "CommandInput": "In the line of commands",
+    "FormScreen": "In the form",
+    "ColumnsScreen": "In the columns",
+    "ConfirmScreen": "In the question",
+    "MenuScreen": "In the menu",
+    "TextScreen": "In the text",
+    "EgressAskScreen": "In the question",
+    "AskScreen": "In the question",
+    "GoneScreen": "In the choice",
+    "AttachScreen": "While attached",
 }
-_HIDDEN = {
+"""By class; one that is not here is called as that which it is derived from."""
+HIDDEN = {
     "copy_text",
     "help_quit",
     "screen.copy_text",
@@ -69,9 +84,9 @@ def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Content:
     sections: dict[str, dict[str, list[str]]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
-        if not binding.description or binding.action in _HIDDEN:
+        if not binding.description or binding.action in HIDDEN or binding.key == NO_KEY:
             continue
-        title = _TITLES.get(type(active.node).__name__, type(active.node).__name__)
+        title = place_of(active.node)
         keys = sections.setdefault(title, {}).setdefault(binding.description, [])
         if (words := key_words(screen.app.get_key_display(binding))) not in keys:
             keys.append(words)
@@ -84,6 +99,11 @@ def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Content:
     for what, text in _MORE:
         parts += [(fit_cell(what, 10, "left"), "bold"), (f"{text}\n", "$dim")]
     return Content.assemble(*parts)
+
+
+def place_of(node: DOMNode) -> str:
+    """Where the keys of a widget or a page work."""
+    return next((_TITLES[kind.__name__] for kind in type(node).__mro__ if kind.__name__ in _TITLES), "Here")
 
 
 async def unavailable(app: ConsoleApp, sandbox: Sandbox) -> list[Part]:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from msgspec import Struct
+from textual.app import App
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
+from textual.screen import Screen
 
 from sandbox_console.errors import ConfigError
 from sandbox_console.service import TuiOptions
@@ -28,7 +30,8 @@ _FIXED = {"ctrl+p": "the palette", "ctrl+q": "quit", "ctrl+c": "copy", "ctrl+rig
           "tab": "the next widget", "shift+tab": "the widget before"}  # fmt: skip
 _MODIFIERS = {"ctrl", "shift", "alt"}
 _NAMED = {key.value for key in Keys}
-_NONE = "no-key"
+NO_KEY = "no-key"
+"""What an action without a key has in its place."""
 
 
 class Keymap(Struct, frozen=True):
@@ -40,26 +43,46 @@ class Keymap(Struct, frozen=True):
     keys: Mapping[str, tuple[str, ...]]
     changed: Mapping[str, str]
 
+    def of(self, action: str) -> tuple[str, ...]:
+        """The keys of an action, that which menus name first; none where it has none."""
+        return self.keys[action] if action in self.keys else _usual(action)
+
     def first(self, action: str) -> str:
         """The key that menus name; empty where the action has none."""
-        found = self.keys.get(action)
-        if found is None and action:
-            return _usual(action)
-        return found[0] if found else ""
+        return next(iter(self.of(action)), "")
 
 
 @cache
-def _usual(action: str) -> str:
-    """The first key that an action has by default."""
+def _usual(action: str) -> tuple[str, ...]:
+    """The keys that an action has by default."""
     scope = scopes.scope_of(action)
     known = scopes.named(scope) if scope else bindings()
-    return next((one.key.split(",")[0] for one in known if one.id == action), "")
+    return next((tuple(one.key.split(",")) for one in known if one.id == action), ()) if action else ()
 
 
 def key_of(node: DOMNode | None, action: str) -> str:
-    """The key of an action as a text names it, ``Ctrl+E``; empty where it has none. Without a node the default."""
+    """The key of an action as a text on a widget names it, ``Ctrl+E``: its first that the widget does not take itself.
+
+    Empty where it has none. Without a widget the default.
+    """
     keymap = getattr(node.app, "keymap", None) if node is not None else None
-    return long_key(keymap.first(action) if isinstance(keymap, Keymap) else _usual(action))
+    if node is None or not isinstance(keymap, Keymap):
+        return long_key(next(iter(_usual(action)), ""))
+    taken = _taken_by(node, action, keymap)
+    return long_key(next((key for key in keymap.of(action) if key not in taken), ""))
+
+
+def _taken_by(node: DOMNode, action: str, keymap: Keymap) -> set[str]:
+    """The keys that a widget and those it is in have for something else: in a tab they do not reach the list."""
+    found: set[str] = set()
+    for one in node.ancestors_with_self:
+        if isinstance(one, Screen | App):
+            break
+        if one._bindings.key_to_bindings:  # noqa: SLF001 - the bindings of one widget have no other name
+            own = one._bindings.copy()  # noqa: SLF001
+            own.apply_keymap(dict(keymap.changed))
+            found.update(key for key, known in own if known.id != action)
+    return found
 
 
 def hint(node: DOMNode | None, action: str, words: str) -> str:
@@ -95,7 +118,7 @@ def load(options: TuiOptions) -> Keymap:
     _refuse_conflicts(keys)
     _check_scopes(inner)
     changed = {action: found for action, found in keys.items() if found != usual[action]} | inner
-    return Keymap(keys | inner, {action: ",".join(found) or _NONE for action, found in changed.items()})
+    return Keymap(keys | inner, {action: ",".join(found) or NO_KEY for action, found in changed.items()})
 
 
 def _check_scopes(chosen: Mapping[str, tuple[str, ...]]) -> None:

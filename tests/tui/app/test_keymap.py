@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.tui.app.scene import fleet, sandbox, screen_text, until
 from textual.binding import Binding
+from textual.widgets import Input
 
 from sandbox_console.errors import ConfigError
 from sandbox_console.model.capability import Capabilities, Capability
@@ -21,6 +22,7 @@ from sandbox_console.tui.commands import ConsoleCommands
 from sandbox_console.tui.keynames import long_key, short_key
 from sandbox_console.tui.keys import MAIN_KEYS
 from sandbox_console.tui.panes.logs import LogsPane
+from sandbox_console.tui.screens.audit import AuditScreen
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.menu import MenuScreen
 from sandbox_console.tui.screens.text import TextScreen
@@ -177,6 +179,41 @@ async def test_every_hint_names_the_key_that_holds(run_app, fake):
         await until(pilot, lambda: "f7 tells all of it" in screen_text(app))
 
 
+async def test_a_hint_in_a_tab_names_no_key_that_the_tab_takes(run_app, fake):
+    chosen = {"merge-logs": "f9,J", "bulk-results": "", "edit": "f8"}
+    async with run_app(config=config(keys=chosen)) as (app, pilot):
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(app.focused, LogView))
+        logs = app.focused
+        assert keymap.key_of(logs, "merge-logs") == "f9"
+        assert keymap.key_of(logs, "shell") == "", "s is something else here"
+        assert keymap.hint(logs, "menu", "lists all") == "", "m puts a mark"
+        assert keymap.key_of(logs, "edit") == "f8"
+        assert keymap.key_of(logs, "logs-wrap") == "w"
+        assert keymap.key_of(app.main, "shell") == "s"
+    swapped = {"merge-logs": "J,f9", "bulk-results": "", "logs-json-in-short-on-off": "ctrl+j"}
+    async with run_app(config=config(keys=swapped)) as (app, _):
+        assert keymap.key_of(app.main.detail.query_one(LogView), "merge-logs") == "J", "the logs gave it away"
+
+
+async def test_help_names_every_place_and_no_key_that_was_taken_away(run_app, fake):
+    async with run_app(size=(120, 50), config=config(keys={"kill": "", "logs-wrap": ""})) as (app, pilot):
+        await pilot.press("6")
+        await until(pilot, lambda: app.main.detail.has_focus_within)
+        await pilot.press("question_mark")
+        await until(pilot, on(app, TextScreen))
+        text = app.screen._text.plain
+        assert "In the files" in text
+        assert "Pane" not in text
+        assert "no-key" not in text
+        await pilot.press("escape", "escape", "slash")
+        await until(pilot, lambda: isinstance(app.focused, Input))
+        await pilot.press("question_mark", "f1")
+        await until(pilot, on(app, TextScreen))
+        assert "In the line" in app.screen._text.plain
+        assert app.main.fleet.filter_line.input.value == "?", "there ? is a letter"
+
+
 async def test_a_remapped_key_acts_and_the_footer_menu_and_help_show_it(run_app):
     async with run_app(config=config(keys={"stop": "f5", "help": "f1", "kill": ""})) as (app, pilot):
         await until(pilot, lambda: "f1 Help" in screen_text(app).splitlines()[-1])
@@ -231,6 +268,23 @@ async def test_the_palette_has_every_action(run_app):
         mark = next(command for command in found if command.action == "mark_all")
         await provider._run(mark)
         assert len(app.main.marked) == 6
+
+
+async def test_the_palette_has_what_works_here_and_on_a_page_nothing_of_the_list_behind_it(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(app.focused, LogView))
+        logs = app.focused
+        found = {one.title: one async for one in ConsoleCommands(app.main)._commands()}
+        assert "In the logs (key w)" in found["Wrap"].help
+        before = logs.look.wrap
+        await ConsoleCommands(app.main)._run(found["Wrap"])
+        assert logs.look.wrap is not before
+        app.action_audit()
+        await until(pilot, on(app, AuditScreen))
+        found = {one.title: one async for one in ConsoleCommands(app.screen)._commands()}
+        assert {"Verify", "Pulse", "Quit"} <= found.keys()
+        assert not {"Stop agent", "Logs", "Faults only", "Wrap"} & found.keys()
 
 
 async def test_each_action_is_copied_as_a_command(run_app):
