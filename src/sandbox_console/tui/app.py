@@ -10,13 +10,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.content import Content
+from textual.geometry import Size
 from textual.notifications import SeverityLevel
 from textual.reactive import reactive
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Action
+from sandbox_console.model.action import Action, Update, ref_of
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui import egress_words
 from sandbox_console.tui.bridge import bridge
@@ -37,7 +39,7 @@ from sandbox_console.tui.reduce import reduce
 from sandbox_console.tui.safety import SafeApp
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.main import MainScreen
-from sandbox_console.tui.screens.text import TooSmallScreen
+from sandbox_console.tui.screens.text import TooSmallScreen, too_small
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.themes import DARK, LIGHT, THEMES, after
 from sandbox_console.tui.told import ended_words, refresh_holdings
@@ -63,6 +65,7 @@ class ConsoleApp(PageActions, SafeApp[None]):
     """The console on a terminal, or in a browser by way of textual-serve."""
 
     TITLE = "sandbox-console"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("f1", "help", "Help", show=False)]  # where ? is a letter
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
     fleet: reactive[FleetState] = reactive(FleetState(), init=False, repaint=False)
 
@@ -87,6 +90,7 @@ class ConsoleApp(PageActions, SafeApp[None]):
     async def _open(self) -> None:
         self.main.fit(self.size)
         await self.push_screen(self.main)
+        self._cover(self.size)
         self.set_interval(self.service.config.tui.stats_interval_s, lambda: self.history.note(self.fleet))
         deliver = lambda found: self.post_message(Arrived(found))  # noqa: E731
         self._bridge = asyncio.create_task(bridge(self.service.watch(), deliver))
@@ -159,8 +163,8 @@ class ConsoleApp(PageActions, SafeApp[None]):
         elif result is not None:
             self.notify(ended_words(action, name, result))
             refresh_holdings(self)
-            if result.ref is not None:
-                self.main.select(result.ref)
+            if result.ref is not None and result.ref != ref_of(action):
+                self.main.select_new(result.ref, in_place=isinstance(action, Update))
 
     def notify(
         self,
@@ -228,9 +232,13 @@ class ConsoleApp(PageActions, SafeApp[None]):
         self.push_screen(ConfirmScreen("Quit?", body, "Quit"), leave)
 
     def on_resize(self, event: events.Resize) -> None:
-        small = event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1]
+        if self.main in self.screen_stack:  # else it would come over this when the app opens
+            self._cover(event.size)
+
+    def _cover(self, size: Size) -> None:
+        small = too_small(size, SMALLEST)
         covered = isinstance(self.screen, TooSmallScreen)
         if small and not covered:
-            self.push_screen(TooSmallScreen())
+            self.push_screen(TooSmallScreen(SMALLEST))
         elif covered and not small:
             self.pop_screen()

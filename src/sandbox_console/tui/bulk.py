@@ -73,7 +73,7 @@ async def plan(
     items = await asyncio.gather(*(_item(console, verb, one, busy.get(one.ref)) for one in sandboxes))
     for item in items:
         if item.sandbox.ref in hidden and not item.cause:
-            item.note = ", ".join(filter(None, [item.note, "hidden by the filter"]))
+            item.note = ", ".join(filter(None, [item.note, "hidden in the list"]))
     return sorted(items, key=lambda item: item.fate is Fate.SKIPPED)
 
 

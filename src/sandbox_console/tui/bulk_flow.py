@@ -66,6 +66,7 @@ class BulkFlow:
             self._app.main.table.drop_marks(item.sandbox.ref for item in run.with_fate(Fate.OK))
         shown = isinstance(self._app.screen, BulkScreen) and self._app.screen.run_shown is run
         if not shown:
+            self.runs.sort(key=lambda one: one is run)  # the one that is told of is the one that the key shows
             good = not run.with_fate(Fate.FAILED, Fate.DENIED, Fate.UNSUPPORTED, Fate.UNKNOWN)
             severity = "information" if good else "warning"
             each = hint(self._app, "bulk-results", "shows each.")

@@ -113,15 +113,22 @@ def _parse(name: str, rest: str, known: Known) -> Command:
     if lower in COMMANDS:
         if not rest and COMMANDS[lower].argument not in ("", "text"):
             raise UsageError(f":{lower} needs {COMMANDS[lower].argument}", hint=f"{COMMANDS[lower].help}")
+        if rest and not COMMANDS[lower].argument and lower != "columns":
+            raise UsageError(f":{lower} takes nothing: {rest!r} is too much", hint=f"{COMMANDS[lower].help}")
         return Command(lower, rest)
     if lower in _STATES:
-        return Command("state", lower)
+        return _narrowed(Command("state", lower), rest)
     if name in known.backends:
-        return Command("backend", name)
+        return _narrowed(Command("backend", name), rest)
     every = [*COMMANDS, *_STATES, *known.backends, *known.aliases]
     near = nearest(name, every)
     hint = f"did you mean :{near}?" if near else ":help lists the commands"
     raise UsageError(f"no command :{name}: {hint}", hint=hint)
+
+
+def _narrowed(command: Command, rest: str) -> Command:
+    """With a filter behind it, with or without ``/`` before that: ``:docker /web``."""
+    return Command("filter", f"{filter_of(command)} {rest.removeprefix('/').strip()}") if rest else command
 
 
 def completions(line: str, known: Known) -> list[str]:

@@ -7,7 +7,7 @@ Words stand beside each other and must all hold; ``!`` before one turns it round
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -19,12 +19,14 @@ from sandbox_console.tui.narrowing import Narrower, Part
 from sandbox_console.tui.state import FleetState
 
 _NOTHING_KNOWN = FleetState()
+_SIGN = re.compile("(!=|==?)")
 
 
 class Filter(Struct, frozen=True):
     """A parsed filter. ``note`` says what is still missing; ``moving`` that samples or time change what it shows.
 
-    ``begun``: the last word may be the beginning of a field test, which finds nothing while it is typed.
+    ``begun``: the last word may be the beginning of a field test, which finds nothing while it is typed. To be taken
+    away when the line is left: what finds nothing then has nothing to show.
     """
 
     text: str
@@ -100,16 +102,20 @@ def _text(word: Word) -> Part:
 
 
 def _labels(text: str) -> Part:
-    """``key`` is there, ``key=value`` is equal; several with commas must all hold."""
-    wanted = [part.partition("=") for part in text.split(",") if part]
+    """``key`` is there, ``key=value`` is equal, ``key!=value`` is not; several with commas must all hold."""
+    tests = [_label(part) for part in text.split(",") if part]
+    return Part(("labels", text, None), lambda sandbox, *_: all(holds(sandbox.labels) for holds in tests))
 
-    def holds(sandbox: Sandbox, *_: object) -> bool:
-        return all(
-            sandbox.labels.get(key.strip()) == value.strip() if equals else key.strip() in sandbox.labels
-            for key, equals, value in wanted
-        )
 
-    return Part(("labels", text, None), holds)
+def _label(text: str) -> Callable[[Mapping[str, str]], bool]:
+    key, sign, value = (*map(str.strip, _SIGN.split(text, maxsplit=1)), "", "")[:3]
+    match sign:
+        case "!=":  # as in Kubernetes' selectors: also where there is no such label
+            return lambda labels: labels.get(key) != value
+        case "=" | "==":
+            return lambda labels: labels.get(key) == value
+        case _:
+            return (lambda labels: key[1:] not in labels) if key.startswith("!") else (lambda labels: key in labels)
 
 
 def _fuzzy(text: str) -> Part:

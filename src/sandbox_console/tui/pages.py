@@ -86,7 +86,7 @@ class PageActions(MessagePump):
         from sandbox_console.tui.screens.audit import AuditScreen
 
         app = self._app
-        app.push_screen(AuditScreen(app.service, app.now), lambda ref: app.main.select(ref) if ref else None)
+        app.push_screen(AuditScreen(app.service, app.now), lambda ref: app.main.go_to(ref) if ref else None)
 
 
 def messages_words(told: Iterable[Told]) -> Content:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from msgspec import Struct
+from rich.cells import cell_len
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.text import clean
@@ -19,6 +20,7 @@ from sandbox_console.tui.words import (
     DOING,
     STATUS,
     maker,
+    name_and_id,
     place,
     short_id,
     shown_name,
@@ -28,9 +30,13 @@ from sandbox_console.tui.words import (
     why_style,
 )
 
+FOREIGN = " ◇"
+"""Behind the name of what another tool made."""
 GRAPH = 5
 """Cells of a small graph: two samples in each."""
 _NEAR, _AT = 0.8, 0.95
+_NEARLY = {"": "", "warn": "!", "error": "!!"}
+"""Behind a load near its limit and at it, for who sees no colours."""
 _ORDER = {status: at for at, status in enumerate(
     (Status.FAILED, Status.LOST, Status.UNKNOWN, Status.RUNNING, Status.STARTING, Status.STOPPING, Status.PAUSED,
      Status.CREATED, Status.EXITED)
@@ -82,10 +88,11 @@ def paint(sandbox: Sandbox, state: FleetState, keys: Iterable[str], now: float) 
 
 
 def measure(sandbox: Sandbox, longest: dict[str, int]) -> None:
-    """Keep the lengths of the longest values, by column; characters are counted, not cells."""
-    ref = sandbox.ref
+    """Keep the lengths of the longest values, by column; characters are counted, not cells, but in foreign names."""
+    ref, name = sandbox.ref, sandbox.name
     for key, length in (
-        ("name", len(sandbox.name) + 2), ("image", len(sandbox.image)), ("host", len(ref.host)),
+        ("name", len(FOREIGN) + (len(name) if name.isascii() else cell_len(shown_name(sandbox)))),
+        ("image", len(sandbox.image)), ("host", len(ref.host)),
         ("backend", len(ref.backend) + len(ref.host) + 1), ("maker", len(sandbox.maker)),
     ):  # fmt: skip
         if length > longest.get(key, 0):
@@ -108,9 +115,10 @@ def _state(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str, str]:
     return f"{glyph} {sandbox.status}", style
 
 
-def _name(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str, str]:
-    shell = " ❯_" if sandbox.ref in state.shells else ""
-    return shown_name(sandbox) + shell + ("" if sandbox.managed else " ◇"), "" if sandbox.managed else "dim"
+def _name(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str]:
+    name, id_ = name_and_id(sandbox)
+    end = (" ❯_" if sandbox.ref in state.shells else "") + ("" if sandbox.managed else FOREIGN) + id_
+    return Cell(name, end=end) if end else name, "" if sandbox.managed else "dim"
 
 
 def _cpu(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str]:
@@ -120,18 +128,20 @@ def _cpu(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str
     spec = sandbox.spec
     limit = spec.cpus * 100 if spec is not None and spec.cpus else None
     used = [one.cpu_percent for one in state.history.get(sandbox.ref, ())]
-    return Cell(f"{stats.cpu_percent:.0f}%", graph=_graph(used, limit or 100.0)), _load(stats.cpu_percent, limit)
+    style = _load(stats.cpu_percent, limit)
+    return Cell(f"{stats.cpu_percent:.0f}%{_NEARLY[style]}", graph=_graph(used, limit or 100.0)), style
 
 
 def _memory(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str]:
     stats = state.stats.get(sandbox.ref)
     if stats is None or stats.memory_bytes is None:
         return DASH, "dim"
-    short = size(stats.memory_bytes)
+    style = _load(stats.memory_bytes, stats.memory_limit)
+    short, sign = size(stats.memory_bytes), _NEARLY[style]
     text = f"{short}/{size(stats.memory_limit)}" if stats.memory_limit else short
     used = [one.memory_bytes for one in state.history.get(sandbox.ref, ())]
     graph = _graph(used, float(stats.memory_limit or max(one or 0 for one in used or (1,))))
-    return Cell(text, short, graph), _load(stats.memory_bytes, stats.memory_limit)
+    return Cell(text + sign, short + sign, graph), style
 
 
 def _graph(values: Sequence[float | None], top: float) -> str:

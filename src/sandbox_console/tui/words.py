@@ -67,10 +67,15 @@ def place(sandbox: Sandbox) -> str:
 
 def shown_name(sandbox: Sandbox) -> str:
     """The name; where it is not plain ASCII, the id beside it tells look-alikes apart, ⚠ warns of mixed alphabets."""
+    return "".join(name_and_id(sandbox))
+
+
+def name_and_id(sandbox: Sandbox) -> tuple[str, str]:
+    """The same in two parts, for where there may be no room for all of it: the id is empty where none is needed."""
     name = clean(sandbox.name, cap=200)
     if sandbox.name.isascii() and sandbox.name.isprintable():
-        return name
-    return f"{'⚠ ' if mixes_scripts(sandbox.name) else ''}{name} ({short_id(sandbox)})"
+        return name, ""
+    return f"{'⚠ ' if mixes_scripts(sandbox.name) else ''}{name}", f" ({short_id(sandbox)})"
 
 
 def size(count: float | None) -> str:

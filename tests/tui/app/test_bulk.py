@@ -214,6 +214,26 @@ async def test_no_more_than_a_bound_are_in_flight_and_leaving_the_page_ends_noth
         await until(pilot, on(app, BulkScreen))
 
 
+async def test_the_key_shows_the_run_that_was_told_of(run_app, held):
+    async with run_app(held) as (app, pilot):
+        await press_all(pilot, app, "x")
+        await pilot.press("y")
+        await until(pilot, lambda: held.inside == AT_ONCE)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+        first = app.bulk.runs[-1]
+        await pilot.press("ctrl+backslash", "end", "space", "p")
+        await until(pilot, on(app, BulkConfirm))
+        await pilot.press("y")
+        await until(pilot, lambda: app.bulk.runs[-1] is not first and app.bulk.runs[-1].done)
+        await pilot.press("escape")
+        held.go.set()
+        await until(pilot, lambda: any("J shows each" in note.message for note in app._notifications))
+        await pilot.press("J")
+        await until(pilot, on(app, BulkScreen))
+        assert app.screen.run_shown is first
+
+
 async def test_begin_no_more_leaves_the_rest_alone(run_app, held):
     async with run_app(held) as (app, pilot):
         await press_all(pilot, app, "x")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec import structs
 from tests.tui.app.scene import NOW, NS, fleet, ref, sandbox, screen_text, until
@@ -129,6 +131,66 @@ async def test_too_small_covers_the_app_and_gives_it_back(run_app):
         await until(pilot, on(app, TooSmallScreen))
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: app.screen is app.main)
+
+
+async def test_too_small_from_the_start_and_with_a_page_that_came_over_it(run_app):
+    async with run_app(size=(50, 12), ready=False) as (app, pilot):
+        await until(pilot, on(app, TooSmallScreen))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: app.screen is app.main)
+        await pilot.resize_terminal(50, 12)
+        await until(pilot, on(app, TooSmallScreen))
+        app.action_backends()
+        await until(pilot, on(app, TextScreen))
+        await pilot.resize_terminal(80, 24)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+
+
+async def test_the_cursor_stays_where_it_was_put_when_an_action_ends(run_app, fake):
+    go, stop = asyncio.Event(), fake.stop
+
+    async def slow(*more):
+        await go.wait()
+        await stop(*more)
+
+    fake.stop = slow
+    async with run_app() as (app, pilot):
+        await select(app, pilot, "aaaaaaaaaaaa")
+        await pilot.press("x")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: app.work.in_flight)
+        await select(app, pilot, "bbbbbbbbbbbb")
+        go.set()
+        await until(pilot, lambda: any("agent stopped" in note.message for note in app._notifications))
+        assert app.main.selected.name == "builder", "the next key would have been for another sandbox"
+
+
+async def test_a_new_one_is_gone_to_but_not_out_of_the_detail(run_app, fake):
+    async with run_app() as (app, pilot):
+        await select(app, pilot, "bbbbbbbbbbbb")
+        app.main.select_new(ref("cccccccccccc"), in_place=False)
+        assert app.main.selected.name == "crashed"
+        await pilot.press("l")
+        await until(pilot, lambda: app.main.detail.has_focus_within)
+        app.main.select_new(ref("dddddddddddd"), in_place=False)
+        assert app.main.selected.name == "crashed"
+        app.main.select_new(ref("dddddddddddd"), in_place=True)
+        assert app.main.selected.name == "done"
+
+
+async def test_a_page_that_names_a_sandbox_goes_to_it_or_says_why_not(run_app):
+    async with run_app() as (app, pilot):
+        app.main.fleet.set_filter("state=running")
+        await until(pilot, lambda: len(app.main.table.rows) == 3)
+        for id_, words in (("dddddddddddd", "done is hidden"), ("000000000000", "is not there any more")):
+            app.main.go_to(ref(id_))
+            await until(pilot, lambda words=words: any(words in note.message for note in app._notifications))
+        before = app.main.table.cursor_key
+        app.main.fleet.set_filter("")
+        await until(pilot, lambda: len(app.main.table.rows) == 6)
+        assert app.main.table.cursor_key == before, "it was not waited for"
 
 
 # --- the detail

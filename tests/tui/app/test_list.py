@@ -13,7 +13,7 @@ from textual.widgets import Input
 
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.event import Changed
-from sandbox_console.model.sandbox import SandboxRef, Status
+from sandbox_console.model.sandbox import SandboxRef, Stats, Status
 from sandbox_console.service import Config
 from sandbox_console.service.config import TuiOptions, ViewOptions
 from sandbox_console.testing.fake import FakeBackend
@@ -61,6 +61,19 @@ async def test_a_bad_filter_says_where_and_the_rows_stay(run_app):
         assert names(app) == ["crashed", "done"]
 
 
+async def test_what_begins_a_field_finds_nothing_once_the_line_is_left(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("slash", *"mem")
+        await until(pilot, lambda: app.main.fleet.shown.text == "mem")
+        assert len(names(app)) == 6, "no name has it, but it may become mem>80"
+        await pilot.press("enter")
+        await until(pilot, lambda: "Nothing matches mem" in screen_text(app))
+        await pilot.press("asterisk")
+        assert not app.main.marked, "all filtered is none, not the fleet"
+        await say(app, pilot, "filter host")
+        await until(pilot, lambda: "Nothing matches host" in screen_text(app))
+
+
 @pytest.mark.parametrize("typed", ["/name=agent", "/enamel", ":docker"])
 async def test_what_is_typed_ahead_or_pasted_goes_to_the_line(run_app, typed):
     async with run_app() as (app, pilot):
@@ -104,7 +117,7 @@ async def test_faults_only_and_ours_only(run_app):
         await pilot.press("ctrl+z")
         await until(pilot, lambda: len(names(app)) == 6)
         await until(pilot, lambda: "hidden" not in screen_text(app))
-        await pilot.press("a")
+        await pilot.press("Z")
         await until(pilot, lambda: "theirs" not in names(app))
         await until(pilot, lambda: "5 of 6   hidden: 1 by ours only" in screen_text(app))
 
@@ -248,6 +261,40 @@ async def test_shift_and_a_letter_sorts_with_an_arrow(run_app, key, column):
         assert table.sort_reverse is not BY_KEY[column].largest
 
 
+async def test_equal_ones_stay_where_sorting_put_them(run_app):
+    async with run_app(size=(160, 40)) as (app, pilot):
+        await pilot.press("N", "N", "S")
+        shown = names(app)
+        app.main.draw()
+        assert names(app) == shown, "the next news would have moved rows under a finger"
+        await pilot.click(app.main.table, offset=(14, 0))  # the gap behind STATE
+        await until(pilot, lambda: app.main.table.sort_reverse)
+
+
+async def test_a_cut_name_keeps_its_signs(run_app):
+    boxes = [
+        sandbox("1" * 12, "a-name-that-is-longer-than-its-column-is-wide", managed=False),
+        sandbox("2" * 12, "p\u0430ypal-1"),
+        sandbox("3" * 12, "\u4e2d\u6587\u540d\u5b57"),
+    ]
+    async with run_app(FakeBackend(boxes, clock=lambda: NOW), size=(80, 24)) as (app, pilot):
+        await until(pilot, lambda: "… ◇  " in screen_text(app))
+        assert "⚠ p\u0430y… (222222…" in screen_text(app)
+        assert "… (333333…" in screen_text(app)
+        await pilot.resize_terminal(200, 60)
+        await until(pilot, lambda: "ypal-1 (222222222222)" in screen_text(app))
+        assert "\u4e2d\u6587\u540d\u5b57 (333333333333)" in screen_text(app)
+
+
+async def test_a_load_near_its_limit_has_a_sign_beside_its_colour(run_app):
+    boxes = [sandbox(id_ * 12, f"box-{id_}") for id_ in "123"]
+    stats = {"1" * 12: [Stats(NOW, 49.0, 1 << 20)], "2" * 12: [Stats(NOW, 1.0, 210 << 20, 256 << 20)],
+             "3" * 12: [Stats(NOW, 1.0, 1 << 20, 256 << 20)]}  # fmt: skip
+    async with run_app(FakeBackend(boxes, stats=stats, clock=lambda: NOW), size=(80, 24)) as (app, pilot):
+        await until(pilot, lambda: "49%!!" in screen_text(app) and "210M!" in screen_text(app))
+        assert "1%!" not in screen_text(app)
+
+
 # --- commands and views
 
 
@@ -257,7 +304,7 @@ async def test_shift_and_a_letter_sorts_with_an_arrow(run_app, key, column):
         ("exited", {"crashed", "done"}), ("fake", {"agent", "builder", "crashed", "done", "theirs", "lost"}),
         ("maker compose", {"theirs"}), ("label team=red", {"agent"}), ("image rust:1", {"builder"}),
         ("faults", {"crashed", "done", "lost"}), ("managed", {"agent", "builder", "crashed", "done", "lost"}),
-        ("/exit=3", {"done"}), ("bad", {"crashed", "done", "lost"}),
+        ("/exit=3", {"done"}), ("exited /done", {"done"}), ("fake label.team=blue", {"done"}), ("bad", {"crashed", "done", "lost"}),
     ],
 )  # fmt: skip
 async def test_a_command_shows(run_app, line, shown):
@@ -275,7 +322,15 @@ async def test_a_command_that_is_not_says_the_nearest_and_can_be_mended(run_app)
         await say(app, pilot, "exitd")
         await until(pilot, lambda: "no command :exitd: did you mean :exited?" in screen_text(app))
         assert app.focused is app.main.fleet.command_line.input
-        for line in ("sort colour", "group bakend", "view nope", "columns zzz", "filter cpu>x", "save a b"):
+        for line in (
+            "sort colour",
+            "group bakend",
+            "view nope",
+            "columns zzz",
+            "filter cpu>x",
+            "save a b",
+            "pulse now",
+        ):
             app.main.fleet.command_line.input.value = line
             await pilot.press("enter")
             await until(pilot, lambda line=line: app.main.fleet.command_line.has_class("-wrong"))
@@ -295,6 +350,9 @@ async def test_tab_completes_and_up_says_again(run_app):
         assert app.main.fleet.command_line.input.value == "exited"
         await pilot.press("down")
         assert app.main.fleet.command_line.input.value == ""
+        await pilot.press("up", "escape", "colon", "up")
+        assert app.main.fleet.command_line.input.value == "exited", "a line that was left is begun anew"
+        await pilot.press("escape", "colon")
         await pilot.press(*"group label", "tab")
         assert app.main.fleet.command_line.input.value == "group label:team"
 
@@ -313,6 +371,10 @@ async def test_a_view_is_saved_and_shown_in_another_run(run_app):
         assert app.main.fleet.filter_line.input.value == "state=exited"
         assert (app.main.table.sort_column, app.main.table.sort_reverse) == ("age", True)
         assert [column.key for column in app.main.table.columns] == ["state", "name", "age", "exit"]
+        await pilot.press("slash", "end", *" done")
+        await until(pilot, lambda: names(app) == ["done"])
+        assert "view ends" not in screen_text(app), "what is shown is another thing now"
+        await pilot.press("escape")
         await say(app, pilot, "forget ends")
         await say(app, pilot, "view ends")
         await until(pilot, lambda: "no view 'ends'" in screen_text(app))

@@ -79,8 +79,8 @@ async def test_all_marks_what_the_filter_shows_and_the_hidden_are_counted(run_ap
         await pilot.press("slash", *"agent", "enter", "asterisk")
         assert marked(app) == ["agent"]
         app.main.query_one("#filter").value = "builder"
-        await until(pilot, lambda: "hidden by the filter" in screen_text(app))
-        assert "1 hidden by the filter" in screen_text(app)
+        await until(pilot, lambda: "of them hidden" in screen_text(app))
+        assert "1 of them hidden" in screen_text(app)
 
 
 async def test_the_mouse_marks_and_opens_the_menu(run_app):

@@ -88,6 +88,8 @@ class FleetList(Vertical):
 
     def show(self, state: FleetState, now: float) -> Arranged:
         """Show a state; the rows are in their order."""
+        if self.wanted.shown.begun and not self.typing:
+            self.wanted = structs.replace(self.wanted, shown=structs.replace(self.wanted.shown, begun=False))
         arranged = self._arranger.arrange(state, self.wanted, now)
         self.hidden = arranged.hidden
         self.table.set_rows(arranged.rows, arranged.natural)
@@ -103,7 +105,8 @@ class FleetList(Vertical):
     @on(FilterLine.Changed)
     def _filtered(self, event: FilterLine.Changed) -> None:
         event.stop()
-        self._want(structs.replace(self.wanted, shown=event.shown), view=self.view_name)
+        same = event.shown.text == self.wanted.shown.text
+        self._want(structs.replace(self.wanted, shown=event.shown), view=self.view_name if same else "")
 
     @on(events.DescendantFocus, "#filter")
     @on(events.DescendantBlur, "#filter")
@@ -220,6 +223,11 @@ class FleetList(Vertical):
         self._put("")
         self._folded = frozenset()
         self._want(Wanted())
+
+    @on(FleetTable.Sorted, "#fleet")
+    def _sorted(self, event: FleetTable.Sorted) -> None:
+        event.stop()
+        self.post_message(self.Rearranged())  # other rows are in view: their samples are to be asked for
 
     @on(FleetTable.Turned, "#fleet")
     def _turned(self, event: FleetTable.Turned) -> None:

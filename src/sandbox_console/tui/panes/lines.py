@@ -158,6 +158,10 @@ class CommandInput(LineInput):
         self._said: list[str] = []
         self._at = 0
 
+    def begin(self) -> None:
+        """An empty line, behind the last that was said."""
+        self.value, self._at = "", len(self._said)
+
     def remember(self, line: str) -> None:
         """Keep a line for Up."""
         self._said = [*(said for said in self._said if said != line), line][-_REMEMBERED:]
@@ -221,7 +225,7 @@ class CommandLine(Vertical):
     def open(self) -> None:
         """Type in it."""
         self.add_class("-on")
-        self.input.value = ""
+        self.input.begin()
         self._offer("")
         self.screen.set_focus(self.input)
 

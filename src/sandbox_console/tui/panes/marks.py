@@ -26,7 +26,7 @@ class MarkBar(Widget):
     _hidden = 0
 
     def show(self, marked: Sequence[Sandbox], hidden: int) -> None:
-        """Say which are marked; ``hidden`` of them are not in view because of the filter."""
+        """Say which are marked; ``hidden`` of them have no row: a filter hides them, or a closed group."""
         self._marked, self._hidden = marked, hidden
         self.set_class(bool(marked), "-on")
         self.refresh()
@@ -44,5 +44,5 @@ def mark_words(marked: Sequence[Sandbox], hidden: int, width: int, keys: str = "
         if count := found.count(status):  # hashing 10,000 takes 5 ms
             left.append((f"  {glyph} {count} {status}", ""))
     if hidden:
-        left.append((f"  {hidden} hidden by the filter", "$text-warning"))
+        left.append((f"  {hidden} of them hidden", "$text-warning"))
     return Content.assemble(*justified(left, [(keys, "$dim")], max(20, width)))

@@ -14,12 +14,13 @@ from sandbox_console.model.text import clean
 from sandbox_console.tui.bulk import Item
 from sandbox_console.tui.command_lines import bulk_command
 from sandbox_console.tui.offers import Verb
+from sandbox_console.tui.rows import FOREIGN
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.showing import put
 from sandbox_console.tui.widgets.table import FleetTable, Row
-from sandbox_console.tui.widgets.table_layout import Column
-from sandbox_console.tui.words import STATUS, many, place, short_id, shown_name
+from sandbox_console.tui.widgets.table_layout import Cell, Column
+from sandbox_console.tui.words import STATUS, many, name_and_id, place, short_id, shown_name
 
 _ASKED = (
     Column("will", "WILL", 8, 8, priority=0),
@@ -119,10 +120,11 @@ def _asked_row(at: int, item: Item, verb: str) -> Row:
     sandbox = item.sandbox
     glyph, style = STATUS[sandbox.status]
     will = verb if item.to_do else "– skip"
-    foreign = "" if sandbox.managed else " ◇"
+    name, id_ = name_and_id(sandbox)
+    shown = Cell(name, end=("" if sandbox.managed else FOREIGN) + id_)
     note = clean(item.cause or item.note, cap=200)
     cells = (
-        will, shown_name(sandbox) + foreign, short_id(sandbox), f"{glyph} {sandbox.status}", place(sandbox), note,
+        will, shown, short_id(sandbox), f"{glyph} {sandbox.status}", place(sandbox), note,
     )  # fmt: skip
     quiet = "" if item.to_do else "dim"
     return Row(at, cells, (quiet, quiet, "dim", style, "dim", "warn" if note else ""))

@@ -38,6 +38,7 @@ from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
+from sandbox_console.tui.words import shown_name
 
 if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp
@@ -146,6 +147,19 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self._awaited = ref
         self.draw()
 
+    def go_to(self, ref: SandboxRef) -> None:
+        """Put the cursor on a sandbox that a page names, or say that it is not there."""
+        if ref in self.state.sandboxes:
+            self.select(ref)
+        else:
+            self.notify(f"{ref} is not there any more.", severity="warning")
+
+    def select_new(self, ref: SandboxRef, *, in_place: bool) -> None:
+        """Go to a sandbox that an action made, ``in_place`` of another; not while a person works in the detail."""
+        working = self.is_current and self.detail.has_focus_within
+        if in_place or not working:
+            self.select(ref)
+
     def _tick(self) -> None:
         self._ticks += 1
         if self._clock() - self.fleet.newest_at < YOUNG_S or self._ticks % SELDOM == 0:
@@ -165,8 +179,7 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self._stand_alone(not shown and not typing)
         self.table.keep_marks(state.sandboxes)
         self._show_marks()
-        if self._awaited is not None and self.table.move_to(self._awaited):
-            self._awaited = None
+        self._go_to_awaited(state)
         header = self.query_one(HeaderBar)
         header.show(state, read_only=self.service.read_only, width=self.size.width)
         header.show_view(wanted, found.hidden, len(state.sandboxes), self.fleet.view_name, typing=typing)
@@ -175,6 +188,14 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown or typing else 0)
         self._look_soon()
         self._ask_stats()
+
+    def _go_to_awaited(self, state: FleetState) -> None:
+        ref = self._awaited
+        if ref is None or not (self.table.move_to(ref) or ref in state.sandboxes):
+            return
+        self._awaited = None  # a hidden one is not waited for: the cursor would jump when it is shown
+        if self.table.cursor_key != ref:
+            self.notify(f"{shown_name(state.sandboxes[ref])} is hidden in the list.", severity="warning")
 
     @property
     def _covered(self) -> bool:

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -70,12 +71,29 @@ class TextScreen(ModalScreen[None]):
 
 
 class TooSmallScreen(ModalScreen[None]):
-    """Covers the app while the terminal is too small for it."""
+    """Covers the app while the terminal is smaller than ``least``, columns and rows."""
 
     DEFAULT_CSS = """
     TooSmallScreen { align: center middle; background: $background; }
     TooSmallScreen Static { width: auto; text-align: center; }
     """
 
+    def __init__(self, least: tuple[int, int]) -> None:
+        super().__init__()
+        self._least = least
+
     def compose(self) -> ComposeResult:
-        yield Static(Content("This terminal is too small.\n60 x 15 is the least.\nEnlarge it to go on."), markup=False)
+        least = " x ".join(map(str, self._least))
+        words = f"This terminal is too small.\n{least} is the least.\nEnlarge it to go on."
+        yield Static(Content(words), markup=False)
+
+    def on_screen_resume(self) -> None:
+        """A page that came over it meanwhile was left: the terminal may be large enough now."""
+        if too_small(self.app.size, self._least):
+            return
+        self.dismiss(None)
+
+
+def too_small(size: Size, least: tuple[int, int]) -> bool:
+    """Whether a size is less than the least columns and rows."""
+    return size.width < least[0] or size.height < least[1]

@@ -27,7 +27,8 @@ class FleetTable(TableCanvas, can_focus=True):
         table.sort_by("name")     # the same again turns it round
 
     Posts `Chosen(key)` on Enter and double click, `Moved(key)` when the cursor goes to another row, and
-    `Turned(key, opened)` when Left or Right is pressed on a head. Sorting keeps rows under their head.
+    `Turned(key, opened)` when Left or Right is pressed on a head, `Sorted` when the order is another one. Sorting keeps
+    rows under their head.
 
     Give states a glyph and a word: colour alone tells nothing to some people and terminals.
     """
@@ -99,6 +100,17 @@ class FleetTable(TableCanvas, can_focus=True):
         def control(self) -> FleetTable:
             return self.table
 
+    class Sorted(Message):
+        """The order is another one."""
+
+        def __init__(self, table: FleetTable) -> None:
+            super().__init__()
+            self.table = table
+
+        @property
+        def control(self) -> FleetTable:
+            return self.table
+
     def set_columns(self, columns: Sequence[Column], *, sideways: bool = False) -> None:
         """Show other columns, of rows that are set right after. ``sideways``: none is dropped, keys go along them."""
         self.columns = tuple(columns)
@@ -114,6 +126,7 @@ class FleetTable(TableCanvas, can_focus=True):
         ``natural`` is how wide each column would like to be; without it all cells are measured.
         """
         before, key = len(self._rows), self.cursor_key
+        self._given = rows
         self._rows = self._sorted(rows)
         self._indexed = None
         self._natural = (
@@ -155,8 +168,9 @@ class FleetTable(TableCanvas, can_focus=True):
         turned = not self.sort_reverse if key == self.sort_column else column.largest
         self.sort_reverse = turned if reverse is None else reverse
         self.sort_column = key
-        self.set_rows(self._rows, self._natural)
+        self.set_rows(self._given, self._natural)
         self.refresh()
+        self.post_message(self.Sorted(self))
 
     def unsort(self) -> None:
         """The rows that are set next stay in their order."""

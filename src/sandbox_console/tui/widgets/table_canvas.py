@@ -37,6 +37,7 @@ class TableCanvas(LineScroll):
         self.sort_reverse = False
         self.skipped: int | None = None
         self._rows: list[Line] = []
+        self._given: Sequence[Line] = ()
         self._indexed: dict[Hashable, int] | None = None
         self._drawn: dict[int, Drawn | None] = {}
         self._cursor = 0

@@ -16,12 +16,17 @@ GRAPH_LEAST = 3
 """Cells of a graph below which it tells nothing."""
 
 
+TEXT_LEAST = 6
+"""Cells of a text below which it is not cut to make room for its end."""
+
+
 class Cell(NamedTuple):
-    """A value that has a short form for narrow columns, and a small graph for wide ones."""
+    """A value that has a short form for narrow columns, a small graph for wide ones, an ``end`` that is cut last."""
 
     text: str
     short: str = ""
     graph: str = ""
+    end: str = ""
 
     def form(self, width: int) -> str:
         """The text with as much of the graph's end as fits, else the short form with it, else the longest that fits."""
@@ -61,7 +66,7 @@ def natural_widths(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell
 
 
 def _length(cell: str | Cell) -> int:
-    return len(cell) if isinstance(cell, str) else len(cell.text)
+    return len(cell) if isinstance(cell, str) else len(cell.text) + len(cell.end)
 
 
 def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
@@ -108,9 +113,20 @@ def _give(widths: dict[int, int], flexible: Sequence[int], spare: int) -> dict[i
 def fit_cell(text: str | Cell, width: int, align: str) -> str:
     """The text in exactly ``width`` cells, its end cut with ``…``."""
     if isinstance(text, Cell):
+        if text.end:
+            return _fit_ended(text, width, align)
         text = text.form(width)
     size = len(text) if text.isascii() else cell_len(text)
     if size > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
     pad = " " * (width - size)
     return pad + text if align == "right" else text + pad
+
+
+def _fit_ended(cell: Cell, width: int, align: str) -> str:
+    """Where there is no room for both, the text is cut to not less than `TEXT_LEAST`, then the end."""
+    whole = cell.text + cell.end
+    room = max(TEXT_LEAST, width - cell_len(cell.end))
+    if cell_len(whole) <= width or room > width - GAP or cell_len(cell.text) <= room:
+        return fit_cell(whole, width, align)
+    return fit_cell(cell.text, room, align) + fit_cell(cell.end, width - room, "left")

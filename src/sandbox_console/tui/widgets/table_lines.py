@@ -65,10 +65,10 @@ def draw_head(paint: Paint, inks: Inks, width: int) -> Strip:
 
 
 def column_at(x: int, widths: Mapping[int, int]) -> int | None:
-    """The index of the column whose title is at a cell of the header."""
+    """The index of the column whose title is at a cell of the header; the gap behind it is its own."""
     left = LEFT
     for i, width in widths.items():
-        if left <= x < left + width:
+        if left <= x < left + width + GAP:
             return i
         left += width + GAP
     return None
