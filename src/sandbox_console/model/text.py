@@ -64,6 +64,11 @@ def _visible(match: re.Match[str]) -> str:
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
 
 
+def strip_colours(text: str) -> str:
+    """The same without colour sequences: taken out control by control they would leave ``[31m`` behind."""
+    return _SGR.sub("", text) if "\x1b" in text else text
+
+
 def strip_unsafe(text: str) -> str:
     """The same characters taken out, tabs kept: the last guard of what is drawn, for text that was cleaned before."""
     return text if text.isascii() and text.isprintable() else _BAD.sub("", text)

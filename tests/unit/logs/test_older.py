@@ -19,7 +19,7 @@ def data(store):
 def test_lines_keep_their_numbers():
     store = LineStore()
     store.append(numbered(100, 110))
-    assert store.prepend([*numbered(50, 99), LogRecord(99, Stream.STDOUT, b"no end")]) == 50
+    assert store.prepend(LineStore.of([*numbered(50, 99), LogRecord(99, Stream.STDOUT, b"no end")])) == 50
     assert (store.first, store.end) == (-50, 10)
     assert store.line(0).data == b"line 100\n"
     assert store.line(-50).data == b"line 50\n"
@@ -28,7 +28,7 @@ def test_lines_keep_their_numbers():
         b"no end",
         *(one.data for one in numbered(100, 110)),
     ]
-    store.prepend(numbered(0, 50))
+    store.prepend(LineStore.of(numbered(0, 50)))
     store.append(numbered(110, 115))
     assert store.line(-100).data == b"line 0\n"
     assert store.line(14).data == b"line 114\n"
@@ -40,7 +40,7 @@ def test_an_index_finds_what_came_at_either_end():
     store.append(numbered(100, 200))
     index = LineIndex(store, compile_pattern("7$"))
     index.update()
-    store.prepend(numbered(0, 100))
+    store.prepend(LineStore.of(numbered(0, 100)))
     store.append(numbered(200, 300))
     index.update()
     expected = [number for number in range(store.first, store.end) if store.line(number).data.endswith(b"7\n")]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
 from sandbox_console.errors import BackendUnreachable, ConsoleError
 from sandbox_console.logs.places import Places, Reading
 from sandbox_console.logs.store import LineStore
-from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.log import LogItem, LogQuery, LogRecord
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
@@ -110,33 +110,60 @@ class Feed:
                 self._sink(new)
 
 
-async def older(
-    console: Console, ref: SandboxRef, store: LineStore, born: float | None, since_ns: int | None
-) -> tuple[list[LogItem], bool]:
-    """The lines right before the oldest of a store, at most OLDER_LINES; and whether the log begins there.
+class Older(Struct, frozen=True):
+    """Lines before the oldest of a store; whether the log begins there, and whether memory had no room for more."""
+
+    items: list[LogItem]
+    at_start: bool = False
+    full: bool = False
+
+
+async def older(console: Console, ref: SandboxRef, store: LineStore, born: float | None, since_ns: int | None) -> Older:
+    """The lines right before the oldest of a store: at most OLDER_LINES, or all back to ``since_ns``.
 
     Asks by windows of time, each four times the one before: backends count a tail from the log's end, whatever
     ``until`` says. Raises ConsoleError.
     """
     oldest = store.oldest_ns
     if oldest is None:
-        return [], True
+        return Older([], at_start=True)
     floor_ns = int(born * 1e9) - 10**9 if born else 0
-    span_ns = _window(store, oldest)
-    if since_ns is not None:
-        span_ns = max(span_ns, oldest - since_ns)
+    span_ns = _window(store, oldest) if since_ns is None else max(oldest - since_ns, 0)
     known = store.at_oldest()
     while True:
         start_ns = max(oldest - span_ns, floor_ns)
         query = LogQuery(since=start_ns / 1e9, until=(oldest + _SLACK_NS) / 1e9)
-        found: deque[LogItem] = deque(maxlen=OLDER_LINES + known)
+        found = _Newest(None if since_ns is not None else OLDER_LINES + known, store.room_bytes)
         async for batch in console.logs(ref, query):
-            found.extend(item for item in batch if item.at_ns <= oldest)
-        items = _without_known(found, oldest, known)
-        at_start = start_ns <= floor_ns and len(items) < OLDER_LINES
-        if items or at_start:
-            return items[-OLDER_LINES:], at_start
+            found.take(item for item in batch if item.at_ns <= oldest)
+        items = _without_known(found.items, oldest, known)
+        at_start = start_ns <= floor_ns and not found.cut
+        if items or at_start or since_ns is not None:
+            return Older(items, at_start, found.full)
         span_ns *= 4
+
+
+class _Newest:
+    """The newest of what passes: so many items, so many bytes."""
+
+    def __init__(self, most: int | None, room_bytes: int) -> None:
+        self.items: deque[LogItem] = deque()
+        self.cut = self.full = False
+        self._most = most
+        self._left = room_bytes
+
+    def take(self, items: Iterable[LogItem]) -> None:
+        for item in items:
+            self.items.append(item)
+            self._left -= _bytes(item)
+            self.full |= self._left < 0
+            while self.items and (self._left < 0 or len(self.items) > (self._most or len(self.items))):
+                self._left += _bytes(self.items.popleft())
+                self.cut = True
+
+
+def _bytes(item: LogItem) -> int:
+    return len(item.data) if isinstance(item, LogRecord) else 0
 
 
 def _window(store: LineStore, oldest: int) -> int:

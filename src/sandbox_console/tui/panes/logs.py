@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -20,6 +22,7 @@ from sandbox_console.logs.shelf import Kept, Shelf
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.text import clean
 from sandbox_console.service import Config, Console
 from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.panes.log_feed import FOLLOWED, Feed, Stand, older
@@ -36,6 +39,8 @@ DEBOUNCE_S = 0.15
 """Running the cursor over the list must not open a stream for each row."""
 TAIL = 10_000
 _NOTHING = "It wrote nothing."
+_BEGINS = "the log begins here"
+_FULL = "memory is full: tui.log_memory_mib"
 
 
 class LogsPane(Vertical):
@@ -132,6 +137,8 @@ class LogsPane(Vertical):
         if self._worker is not None:
             self._worker.cancel()
             self._worker = None
+            self.workers.cancel_group(self, "older")
+            self.view.older = ""
 
     def _begin(self) -> None:
         self._stop()
@@ -226,30 +233,32 @@ class LogsPane(Vertical):
 
     def on_log_view_older_asked(self, event: LogView.OlderAsked) -> None:
         event.stop()
-        if self._sandbox is None or self._merged is not None or self._gone is not None:
-            return
-        if not self.view.store.room_bytes:
-            self._older("memory is full: tui.log_memory_mib")
-            return
-        self._older("older lines come…")
-        self.run_worker(self._more(self._sandbox, event.since_ns), group="older", exclusive=True)
+        if self._merged is not None:
+            self._older("older lines come in a sandbox's own log")
+        elif self._gone is not None:
+            self._older("nothing older was read")
+        elif self._sandbox is not None and not self.view.store.room_bytes:
+            self._older(_FULL)
+        elif self._sandbox is not None:
+            self._older("older lines come…")
+            self.run_worker(self._more(self._sandbox, event.since_ns), group="older", exclusive=True)
 
     async def _more(self, sandbox: Sandbox, since_ns: int | None) -> None:
-        store = self.view.store
-        while True:
-            try:
-                items, at_start = await older(self._service, sandbox.ref, store, sandbox.created_at, since_ns)
-            except ConsoleError as error:
-                self._older(f"older lines did not come: {error.message}")
-                return
-            if self.view.store is not store:
-                return
-            self.view.put_older(items)
-            oldest = store.oldest_ns
-            if at_start or since_ns is None or not store.room_bytes or oldest is None or oldest <= since_ns:
-                break
-        self._older("the log begins here" if at_start else "")
-        if since_ns is not None:
+        store, first = self.view.store, self.view.store.first
+        try:
+            found = await older(self._service, sandbox.ref, store, sandbox.created_at, since_ns)
+            lines = await asyncio.to_thread(LineStore.of, found.items)  # a second for a million of them
+        except ConsoleError as error:
+            self._older(f"older lines did not come: {error.message}")
+            return
+        if self.view.store is not store:
+            return
+        if store.first != first:  # its oldest lines were dropped meanwhile: these would leave a hole
+            self._older("")
+            return
+        self.view.put_older(lines)
+        self._older(_FULL if found.full else _BEGINS if found.at_start else "")
+        if since_ns is not None and not self.view.follow:
             self.view.go_to_time(since_ns)
 
     def _older(self, text: str) -> None:
@@ -270,12 +279,22 @@ class LogsPane(Vertical):
         ref = self._sandbox.ref.id[:12] if self._sandbox and not self._merged and not self._gone else "logs"
         ref = "".join(char if char.isascii() and char.isalnum() else "-" for char in ref)
         path = Path.cwd() / f"{safe}-{ref}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
+        lines, rest = self.view.shown, self._not_held(name)
         try:
             written = await self.view.save(path)
         except OSError as error:
             self.notify(f"{path} cannot be written: {error.strerror}", title="save", severity="error")
         else:
-            self.notify(f"{size(written)} saved to {path}")
+            self.notify(f"{lines:,} lines, {size(written)}, saved to {path}{rest}")
+
+    def _not_held(self, name: str) -> str:
+        """What a saved log must not be taken to have."""
+        store = self.view.store
+        if self.view.older == _BEGINS or (len(store) < TAIL and not store.dropped):
+            return ""
+        if self._merged is not None or self._gone is not None:
+            return f"\n{store.dropped:,} older lines are not in it." if store.dropped else ""
+        return f"\nOlder lines are not in it; all: sandbox-console logs {shlex.quote(clean(name, cap=100))} > FILE"
 
 
 def rules_of(config: Config) -> list[Rule]:

@@ -104,11 +104,11 @@ class LogCanvas(LineScroll):
         self.lines.forget()
         self._schedule(TICK_S)
 
-    def put_older(self, items: Sequence[LogItem], source: int = 0) -> int:
+    def put_older(self, older: LineStore) -> int:
         """Put older output before the oldest line; what is in view stays in view. Gives how many lines that were."""
         if self._anchor is None and self.shown:
             self._anchor = self.lines.line_at(self._top).number
-        count = self.store.prepend(items, source)
+        count = self.store.prepend(older)
         self._schedule(0)
         return count
 

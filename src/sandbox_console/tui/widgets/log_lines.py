@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 
 from sandbox_console.logs.index import LineIndex
@@ -74,15 +74,11 @@ class ShownLines:
         """The row of a line, or of the next one shown past it."""
         return self.filter.row_of(number) if self.filter else max(0, number - self.store.first)
 
-    def raw(self) -> list[bytes]:
-        """The bytes of what is shown as the sandbox wrote them; the reader's own marks are left out."""
-        store = self.store
-        if self.filter:
-            lines = [store.line(number) for number in self.filter.lines if number >= store.first]
-            return [line.data for line in lines if not line.marked]
-        if store.marks:
-            lines = [store.line(number) for number in range(store.first, store.end)]
-            parts = [line.data for line in lines if not line.marked]
-        else:
-            parts = [bytes(chunk) for chunk in store.chunks()]
-        return parts + [line.data for line in store.partials()]
+    def raw(self) -> Callable[[], Iterator[bytes]]:
+        """Gives, also in a thread, the bytes of what is shown now as the sandbox wrote them; no marks of the reader."""
+        store = self.store.frozen()
+        if not self.filter:
+            return store.raw
+        numbers = self.filter.lines[:]
+        lines = (store.line(number) for number in numbers if number >= store.first)
+        return lambda: (line.data for line in lines if not line.marked)

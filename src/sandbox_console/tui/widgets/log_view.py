@@ -13,6 +13,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from sandbox_console.logs.store import Line
+from sandbox_console.model.text import strip_colours
 from sandbox_console.tui.keymap import hint, key_of
 from sandbox_console.tui.widgets.log_canvas import LogCanvas
 from sandbox_console.tui.widgets.log_keys import LOG_KEYS
@@ -224,7 +225,7 @@ class LogView(LogCanvas, can_focus=True):
         self._bring_whole(line.number)
 
     def action_copy_line(self) -> None:
-        """Copy the chosen line as the sandbox wrote it, without controls."""
+        """Copy the chosen line as the sandbox wrote it, without colours and controls."""
         if (line := self._chosen) is not None:
             self.app.copy_to_clipboard(_text(line))
             self.notify("Copied a line.")
@@ -278,4 +279,4 @@ class LogView(LogCanvas, can_focus=True):
 
 
 def _text(line: Line) -> str:
-    return line.data.rstrip(b"\r\n").decode("utf-8", "replace")
+    return strip_colours(line.data.rstrip(b"\r\n").decode("utf-8", "replace"))

@@ -1,0 +1,117 @@
+"""The Logs tab: what is older, what is shared, what was copied and saved, what starts again."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from msgspec import structs
+from tests.tui.app.scene import NOW, NS, ref, screen_text, until
+
+from sandbox_console.model.log import LogRecord, Stream
+from sandbox_console.model.sandbox import Status
+from sandbox_console.tui.panes import log_feed
+from sandbox_console.tui.panes.logs import LogsPane
+
+AGENT, BUILDER = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+
+
+def logs_of(app):
+    return app.main.query_one("#logs", LogsPane)
+
+
+def line(at_s, text, stream=Stream.STDOUT):
+    return LogRecord(int(at_s * NS), stream, text.encode())
+
+
+def texts(view):
+    return [view.lines.line_at(row).data.decode().rstrip("\n") for row in range(view.shown)]
+
+
+async def merge(app, pilot, *ids):
+    for one in ids:
+        app.main.table.move_to(ref(one))
+        await pilot.pause()
+        await pilot.press("space")
+    await pilot.press("L")
+    await until(pilot, lambda: logs_of(app).merged)
+
+
+@pytest.fixture
+def asked(fake, monkeypatch):
+    """The queries that the backend was asked."""
+    found, logs = [], fake.logs
+
+    def asks(ref, query):
+        found.append(query)
+        return logs(ref, query)
+
+    monkeypatch.setattr(fake, "logs", asks)
+    return found
+
+
+async def test_a_time_before_the_oldest_line_is_asked_for_once_and_as_far_as_there_is_room(
+    run_app, fake, asked, monkeypatch
+):
+    monkeypatch.setattr("sandbox_console.tui.panes.logs.TAIL", 10)
+    monkeypatch.setattr(log_feed, "OLDER_LINES", 20)
+    now = time.time()
+    fake.sandboxes[AGENT] = structs.replace(fake.sandboxes[AGENT], created_at=now - 7200)
+    fake._logs[AGENT] = [line(now - 3000 + at, f"line {at}\n") for at in range(1000)]
+    async with run_app() as (app, pilot):
+        view = logs_of(app).view
+        await until(pilot, lambda: view.total == 10)
+        await pilot.press("l", "g", "g")
+        await until(pilot, lambda: view.total > 20)
+        assert texts(view) == [f"line {at}" for at in range(1000 - view.total, 1000)]
+        asked.clear()
+        await pilot.press("6")
+        await until(pilot, lambda: view.total == 1000)
+        assert texts(view) == [f"line {at}" for at in range(1000)]
+        assert len(asked) == 1, "a long log must not be read again for each page of it"
+
+
+async def test_older_lines_of_several_are_not_to_be_had_and_it_says_so(run_app):
+    async with run_app() as (app, pilot):
+        await merge(app, pilot, AGENT, BUILDER)
+        await until(pilot, lambda: logs_of(app).view.total == 9)
+        await pilot.press("g", "g")
+        await until(pilot, lambda: "older lines come in a sandbox's own log" in screen_text(app))
+
+
+async def test_merged_logs_go_on_when_one_starts_again(run_app, fake):
+    async with run_app() as (app, pilot):
+        await merge(app, pilot, AGENT, BUILDER)
+        await until(pilot, lambda: logs_of(app).view.total == 9)
+        one = fake.sandboxes[AGENT]
+        await fake._put(structs.replace(one, status=Status.EXITED))
+        await until(pilot, lambda: "FOLLOWING 1 of 2" in screen_text(app))
+        await fake._put(structs.replace(one, started_at=NOW))
+        await until(pilot, lambda: "FOLLOWING [9/9]" in screen_text(app))
+        await fake.say(ref(AGENT), line(NOW, "up again\n"))
+        await until(pilot, lambda: texts(logs_of(app).view)[-1:] == ["up again"])
+        assert logs_of(app).view.total == 10
+
+
+async def test_what_is_copied_has_no_colours_left_in_it(run_app, fake):
+    fake._logs[AGENT] = [line(NOW - 1, "\x1b[1;31mred\x1b[0m and \x1b]0;title\x07\u202eplain\n")]
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: logs_of(app).view.total == 1)
+        await pilot.press("l", "c")
+        await until(pilot, lambda: app.clipboard)
+        assert app.clipboard == "red and ]0;titleplain"
+
+
+async def test_saving_says_what_is_not_in_it(run_app, fake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sandbox_console.tui.panes.logs.TAIL", 5)
+    async with run_app() as (app, pilot):
+        view = logs_of(app).view
+        await until(pilot, lambda: view.total == 5)
+        await pilot.press("l", "ctrl+s")
+        await until(pilot, lambda: list(app._notifications))
+        [told] = [one.message for one in app._notifications]
+        assert told.startswith("5 lines, ")
+        assert told.endswith("all: sandbox-console logs agent > FILE")
+        [file] = tmp_path.glob("*.log")
+        assert file.read_bytes().startswith(b"step 4")
