@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from sandbox_console.logs.pattern import Pattern
+from sandbox_console.logs.pattern import Pattern, has_unseen, seen
 from sandbox_console.logs.store import LineStore
 
 PIECE = 8192
@@ -80,6 +80,8 @@ class LineIndex:
         """The search goes on behind the line of each match: 1 us a match."""
         found = array("q")
         size = self._store.stop_of(end - 1)
+        if self.pattern.as_seen and has_unseen(chunk, self._store.start_of(start), size):
+            return self._hits_as_seen(start, end, bytes(chunk[self._store.start_of(start) : size]))
         number_at, at = self._store.numbers(start, end), start
         for match in self.pattern.rest_of_line.finditer(chunk, self._store.start_of(start), size):
             if (place := match.start()) >= size:  # an empty match behind the last newline
@@ -88,6 +90,20 @@ class LineIndex:
             if number >= at:
                 found.append(number)
                 at = number + 1
+        return found
+
+    def _hits_as_seen(self, start: int, end: int, data: bytes) -> array[int]:
+        """Among lines with colours: 1 us a line."""
+        text, found = seen(data), array("q")
+        if text.count(b"\n") != end - start:  # pieces of a line without an end
+            return array("q", (at for at in range(start, end) if self.pattern.is_in(self._store.line(at).data)))
+        number, at = start, 0
+        for match in self.pattern.rest_of_line.finditer(text):
+            if (place := match.start()) >= len(text):
+                break
+            number, at = number + text.count(b"\n", at, place), place
+            if not found or found[-1] < number:
+                found.append(number)
         return found
 
     def forget(self) -> None:

@@ -131,6 +131,26 @@ def test_a_pattern_finds_lines_not_places():
     assert found(store, "$") == [0, 1, 2, 3, 4, 5]
 
 
+def test_colours_and_the_returns_of_a_terminal_neither_match_nor_hide_a_match():
+    store = LineStore()
+    colours = [b"\x1b[31mERROR\x1b[0m a\x1b[1mb\x1b[0mc\r\n", b"\x1b[32mINFO\x1b[0m fine\n", b"plain 31\r\n", b"\r\n"]
+    store.append([out(line) for line in colours])
+    for pattern, numbers in {
+        "^ERROR": [0],
+        "31": [2],
+        "[0-9]+m": [],
+        "31$": [2],
+        "fine$": [1],
+        "abc|zzz": [0],
+        "^$": [3],
+    }.items():
+        assert found(store, pattern) == numbers, pattern
+        assert [at for at in range(4) if compile_pattern(pattern).matches(store.line(at).data)] == numbers
+    store.append([out(b"\x1b[1mx" * 60_000)])
+    store.append([out(b"31\n"), out(b"31\n")])
+    assert found(store, "^31$|^x+$") == [4, 6], "also beside a line that came in pieces"
+
+
 def test_the_index_agrees_with_asking_every_line():
     rng = random.Random(11)
     store = LineStore(cap_bytes=2 * CHUNK_BYTES)

@@ -185,12 +185,14 @@ class LogCanvas(LineScroll):
 
     def _move(self, row: int, skip: int = 0) -> None:
         """Go to a row, ``skip`` strips of its line above the view, without taking that for the reader's scrolling."""
-        self._measure()
+        if self.look.tall:
+            self._measure()
         self._moving = True
         self.scroll_to(y=max(0, row), animate=False, force=True, immediate=True)
         self._moving = False
-        self._skip = skip if self.look.tall else 0
-        self._drawn = None
+        if skip != self._skip:
+            self._skip = skip if self.look.tall else 0
+            self._drawn = None
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
