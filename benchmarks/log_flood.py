@@ -107,7 +107,7 @@ class Counted:
 
 @dataclass
 class Flooded:
-    """What was measured. Sizes in MiB, times in ms."""
+    """What was measured. Sizes in MiB, times in ms; ``kept`` is the output held when each of ``rss`` was read."""
 
     lines: int
     took_s: float
@@ -121,6 +121,7 @@ class Flooded:
     keys: list[float]
     at_first: float
     rss: list[tuple[float, float]]
+    kept: list[float]
 
     @property
     def p99(self) -> float:
@@ -153,6 +154,7 @@ async def flood(seconds: float, rate: int) -> Flooded:
             view.focus()
             await pilot.pause(0)
             began, cpu, sizes = time.monotonic(), time.process_time(), [(0.0, rss())]
+            kept = [0.0]
             while not counted.ended and time.monotonic() - began < seconds + 120:
                 await asyncio.sleep(0.2)
                 clocked.press(app, "up" if len(clocked.found) % 2 else "down")
@@ -160,11 +162,12 @@ async def flood(seconds: float, rate: int) -> Flooded:
                     view.action_tail()
                 if time.monotonic() - began - sizes[-1][0] >= 1:
                     sizes.append((time.monotonic() - began, rss()))
+                    kept.append(view.store.size_bytes / MIB)
             took = time.monotonic() - began
             core = (time.process_time() - cpu) / took * 100
             found = Flooded(
                 counted.lines, took, core, counted.lost, counted.gaps, counted.ended, view.total,
-                view.store.size_bytes / MIB, view.store.cap_bytes / MIB, clocked.found, before, sizes,
+                view.store.size_bytes / MIB, view.store.cap_bytes / MIB, clocked.found, before, sizes, kept,
             )  # fmt: skip
         await console.perform(Remove(made.ref, force=True), consent=Consent(yes=True)).result()
         return found
