@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import signal
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -120,6 +121,99 @@ async def test_a_reload_and_a_lost_connection_keep_the_state(page, tmp_path) -> 
         async with asyncio.timeout(10):
             while "has quit" not in await page.inner_text("#reason"):
                 await asyncio.sleep(0.05)
+
+
+async def told(page, text: str, seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while text not in await page.inner_text("#reason"):
+            await asyncio.sleep(0.05)
+
+
+async def test_a_server_that_falls_silent_is_told_and_found_again(page, tmp_path) -> None:
+    await page.clock.install()
+    with served_with_token(TINY, tmp_path) as server:
+        await log_in(page, server.url)
+        await sees(page, "count 0")
+        await page.keyboard.press("+")
+        await sees(page, "count 1")
+        server.process.send_signal(signal.SIGSTOP)  # as a dead tunnel: nothing is closed, nothing answers
+        try:
+            for _ in range(2):
+                await page.clock.fast_forward(11_000)
+            await told(page, "Connection lost")
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        await page.clock.run_for(1000)
+        await sees(page, "count 1")
+        await page.keyboard.press("+")
+        await sees(page, "count 2")
+        assert await page.is_hidden("#notice")
+
+
+async def test_open_again_while_it_tries_by_itself_opens_one(page, tmp_path) -> None:
+    asked: list[str] = []
+    page.on("websocket", lambda socket: asked.append(socket.url))
+    with served_with_token(TINY, tmp_path) as server:
+        await log_in(page, server.url)
+        await sees(page, "count 0")
+        await page.evaluate("for (let i = 0; i < 3; i++) document.getElementById('again').click()")
+        async with asyncio.timeout(15):
+            while len(asked) < 2:
+                await asyncio.sleep(0.05)
+        await sees(page, "count 0")
+        await page.keyboard.press("+")
+        await sees(page, "count 1")
+        assert len(asked) == 2
+        assert await page.is_hidden("#notice")
+
+
+async def test_ctrl_v_pastes_and_ctrl_shift_c_copies_what_is_selected(page, tmp_path) -> None:
+    with served_with_token(raw("echo"), tmp_path) as server:
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+        await page.goto(server.url + "/login")
+        await page.evaluate("navigator.clipboard.writeText('from elsewhere')")
+        await log_in(page, server.url)
+        await sees(page, "raw ready")
+        await page.keyboard.press("Control+v")
+        await sees(page, "got from elsewhere")
+        await page.mouse.move(2, 8)
+        await page.mouse.down()
+        await page.mouse.move(400, 8, steps=5)
+        await page.mouse.up()
+        await page.keyboard.press("Control+Shift+C")
+        assert await clipboard(page, server.url, tmp_path) == "raw ready"
+
+
+async def test_a_tab_closed_by_a_habit_of_the_shell_is_asked_about(page, tmp_path) -> None:
+    asked: list[str] = []
+
+    async def stay(dialog) -> None:
+        asked.append(dialog.type)
+        await dialog.dismiss()
+
+    page.on("dialog", stay)
+    with served_with_token(raw("echo"), tmp_path) as server:
+        await log_in(page, server.url)
+        await sees(page, "raw ready")
+        await page.mouse.click(300, 300)
+        await page.keyboard.type("git commit")
+        await page.close(run_before_unload=True)  # what Ctrl+W does
+        async with asyncio.timeout(15):
+            while not asked:
+                await asyncio.sleep(0.05)
+        assert asked == ["beforeunload"]
+        await page.keyboard.type("!")
+        await sees(page, "got !")
+
+
+async def test_a_link_opened_where_one_is_logged_in_leaves_no_token_in_the_address(page, tmp_path) -> None:
+    with served_with_token(TINY, tmp_path) as server:
+        await log_in(page, server.url)
+        await sees(page, "count 0")
+        await page.goto("about:blank")
+        await page.goto(f"{server.url}/#token={TOKEN}")
+        await sees(page, "count 0")
+        assert await page.evaluate("location.href") == server.url + "/"
 
 
 async def test_the_console_localhost_name_works(page, tmp_path) -> None:

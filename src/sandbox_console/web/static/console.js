@@ -8,18 +8,25 @@ const FONT = '"Roboto Mono", ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, 
 const FONT_SIZE = 15;
 const PIECE = 8192; // characters: as JSON well under the server's 64 KiB a message
 const RETRY_FOR_MS = 30000;
+const ANSWER_MS = 10000; // a sleeping laptop or a dead tunnel closes no socket: only silence tells
+const HABIT_MS = 3000; // a tab that is closed so soon after a key was perhaps closed by one: Ctrl+W in a shell
 const ENDED = { 1008: "The server refused a message.", 1013: "As many sessions are open as are allowed.", 1011: "The app could not be started." };
 
 const element = document.getElementById("terminal");
 const notice = document.getElementById("notice");
 let socket = null;
 let lostAt = 0;
+let again = 0; // the timer of the next attempt to connect
+let attempt = 0; // the button may begin one while another waits for its ticket
+let unanswered = false;
+let typedAt = -Infinity;
 
 const terminal = new Terminal({
   allowProposedApi: true, // the width tables of unicode 11 are one
   fontFamily: FONT,
   fontSize: FONT_SIZE,
   scrollback: 0,
+  macOptionClickForcesSelection: true, // elsewhere Shift selects: the app has the mouse
   theme: { background: "#121212" },
   linkHandler: { activate: () => {} }, // what a sandbox prints does not become a link
 });
@@ -52,6 +59,7 @@ function sendTyped(text) {
 async function fetchTicket() {
   const answer = await fetch("/ticket", {
     method: "POST",
+    signal: AbortSignal.timeout(ANSWER_MS),
     headers: { "Content-Type": "application/json", "X-Sandbox-Console": localStorage.getItem("sandbox-console.key") ?? "" },
     body: JSON.stringify({ columns: terminal.cols, rows: terminal.rows, view: sessionStorage.getItem("sandbox-console.view") }),
   });
@@ -61,21 +69,40 @@ async function fetchTicket() {
 }
 
 async function connect() {
+  clearTimeout(again);
+  const mine = ++attempt;
   notice.hidden = true;
   let ticket;
   try {
     ticket = await fetchTicket();
   } catch (error) {
-    return error.final ? tell(error.message) : retry();
+    if (mine === attempt) error.final ? tell(error.message) : retry();
+    return;
   }
+  if (mine !== attempt) return;
   const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
-  socket = new WebSocket(address, ["sandbox-console.v1", `ticket.${ticket}`]);
-  socket.binaryType = "arraybuffer";
-  socket.onmessage = onMessage;
-  socket.onclose = onClose;
+  const opened = new WebSocket(address, ["sandbox-console.v1", `ticket.${ticket}`]);
+  opened.binaryType = "arraybuffer";
+  opened.onmessage = (event) => opened === socket && onMessage(event);
+  opened.onclose = (event) => opened === socket && onClose(event);
+  socket = opened;
+  unanswered = false;
+}
+
+function askForAnswer() {
+  if (socket === null) return;
+  if (!unanswered) {
+    unanswered = true;
+    return send("ping", "");
+  }
+  const silent = socket;
+  socket = null;
+  silent.close();
+  retry();
 }
 
 function onMessage({ data }) {
+  unanswered = false; // whatever comes is a sign of life, and a ping's answer no more than that
   if (typeof data !== "string") return terminal.write(new Uint8Array(data));
   const [kind, value] = JSON.parse(data);
   if (kind === "ready") onReady(value);
@@ -104,9 +131,9 @@ function onClose({ code, reason }) {
 
 function retry() {
   lostAt ||= performance.now();
-  if (performance.now() - lostAt > RETRY_FOR_MS) return tell("The server does not answer.");
+  if (performance.now() - lostAt > RETRY_FOR_MS) return tell("The server does not answer. Does sandbox-console serve still run?");
   tell("Connection lost. Trying again…");
-  setTimeout(connect, 500);
+  again = setTimeout(connect, 500);
 }
 
 function tell(text) {
@@ -126,21 +153,36 @@ function download(key) {
   link.click();
 }
 
-// The browser keeps its own keys for full screen and its tools; ctrl+c copies where something is selected.
+// The browser keeps its own keys for full screen and its tools, and pastes; Ctrl+C copies where something is selected.
 terminal.attachCustomKeyEventHandler((event) => {
   if (event.key === "F11" || event.key === "F12") return false;
-  return !(event.ctrlKey && !event.shiftKey && event.key === "c" && terminal.hasSelection());
+  if (!event.ctrlKey || event.altKey || event.metaKey) return true;
+  const letter = event.key.toLowerCase();
+  if (letter === "v") return false;
+  if (letter !== "c" || !(event.shiftKey || terminal.hasSelection())) return true;
+  if (event.shiftKey && event.type === "keydown") {
+    event.preventDefault(); // the browser's tools would open
+    document.execCommand("copy");
+  }
+  return false;
 });
 terminal.onData(sendTyped);
+terminal.onKey(() => {
+  typedAt = performance.now();
+});
 terminal.onBinary(sendTyped);
 terminal.onResize(({ cols, rows }) => send("resize", { width: cols, height: rows }));
 document.getElementById("again").addEventListener("click", () => {
   lostAt = 0;
   connect();
 });
+window.addEventListener("beforeunload", (event) => {
+  if (socket && performance.now() - typedAt < HABIT_MS) event.preventDefault();
+});
 window.addEventListener("focus", () => send("focus"));
 window.addEventListener("blur", () => send("blur"));
 
+if (location.hash) history.replaceState(null, "", "/"); // a link's token, not needed where one is logged in
 await document.fonts.load(`${FONT_SIZE}px "Roboto Mono"`);
 terminal.loadAddon(fit);
 terminal.loadAddon(new Unicode11Addon());
@@ -154,4 +196,5 @@ new ResizeObserver(() => fit.fit()).observe(element);
 window.sandboxConsole = {
   rows: () => Array.from({ length: terminal.rows }, (_, row) => terminal.buffer.active.getLine(row)?.translateToString(true) ?? ""),
 };
+setInterval(askForAnswer, ANSWER_MS);
 await connect();
