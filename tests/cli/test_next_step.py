@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_console.cli import parser
 from sandbox_console.cli.next_step import add_next_step
-from sandbox_console.errors import ConsoleError, Denied, NotFound, Unsupported, UsageError
+from sandbox_console.errors import ConfigError, ConsoleError, Denied, NotFound, Unsupported, UsageError
 
 FILE = "/home/me/cfg.toml"
 
@@ -16,6 +16,7 @@ FILE = "/home/me/cfg.toml"
     [
         (["audit", "show", "x"], UsageError("off"), "sandbox-console audit show --help"),
         (["ls"], UsageError("off", hint="its own"), "its own"),
+        (["ls"], ConfigError("off"), f"it is set in {FILE} or the environment"),
         (["ls"], Unsupported("no"), "sandbox-console doctor tells what each backend can do"),
         (["rm", "x"], NotFound("gone"), ""),
         (["rm", "x"], Denied("no", rule="policy.deny"), f"policy.deny is set in {FILE} or the environment"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sandbox_console.errors import ConsoleError, Denied, Unsupported, UsageError
+from sandbox_console.errors import ConfigError, ConsoleError, Denied, Unsupported, UsageError
 from sandbox_console.service import find_paths
 
 
@@ -19,6 +19,8 @@ def add_next_step(error: ConsoleError, args: argparse.Namespace) -> None:
         return
     elif isinstance(error, Unsupported):
         error.hint = "sandbox-console doctor tells what each backend can do"
+    elif isinstance(error, ConfigError):
+        error.hint = f"it is set in {_config_file(args)} or the environment"
     elif isinstance(error, UsageError):
         error.hint = f"{_verb(args)} --help"
 

@@ -46,6 +46,12 @@ async def open_console(
         await console.close()
 
 
+def check_configuration(config_file: Path | None, only_backend: str = "") -> None:
+    """Raise ConfigError for what :func:`open_console` would raise, for who opens consoles in other processes."""
+    paths = find_paths(config_file)
+    make_backends(load(paths, required=config_file is not None), paths, only_backend)
+
+
 def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]:
     """The backends that the config turns on, each with its own folder and table. Imports no provider's SDK.
 
@@ -56,6 +62,9 @@ def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]
     points = registry.enabled(wanted)
     if only_name and only_name not in points:
         raise ConfigError(f"no backend is called {only_name!r}, or it is off", hint=f"on: {', '.join(sorted(points))}")
+    if config.backend and config.backend not in points:
+        hint = f"on: {', '.join(sorted(points))}"
+        raise ConfigError(f"backend = {config.backend!r} in the configuration: there is none, or it is off", hint=hint)
     found: list[Backend] = []
     for name, point in points.items():
         if only_name and name != only_name:

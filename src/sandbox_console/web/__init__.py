@@ -17,11 +17,15 @@ def serve(options: ServeOptions) -> int:
     """Serve the console to browsers until SIGINT or SIGTERM; returns the exit code.
 
     The address and its login token go to standard error. Raises UsageError for options that do not hold,
-    ConfigError for a token that cannot be used, Conflict where the port is taken.
+    ConfigError for a token or a configuration that cannot be used, Conflict where the port is taken.
     """
     options.check()
     from sandbox_console.web.run import run, say_on_stderr
 
+    if options.command is None:
+        from sandbox_console.service import check_configuration
+
+        check_configuration(options.config, options.backend or "")
     return asyncio.run(run(options, say_on_stderr))
 
 
@@ -32,7 +36,9 @@ def share(options: ShareOptions) -> int:
     Python here fits textual-web, ConsoleError where it cannot be installed or ends by itself.
     """
     options.check()
+    from sandbox_console.service import check_configuration
     from sandbox_console.web.run import say_on_stderr
     from sandbox_console.web.share import run
 
+    check_configuration(options.config, options.backend or "")
     return asyncio.run(run(options, say_on_stderr))

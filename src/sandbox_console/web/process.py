@@ -173,7 +173,8 @@ class AppProcess(AppService):
         code = self._running().returncode
         if code == 0:
             return "the console has quit"
-        return f"the app ended with {'signal' if code and code < 0 else 'exit code'} {abs(code or 0)}"
+        how = f"{'signal' if code and code < 0 else 'exit code'} {abs(code or 0)}"
+        return f"the app ended with {how}; the server's terminal says more"
 
     def _running(self) -> Process:
         if self._process is None:

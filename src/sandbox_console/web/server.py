@@ -179,7 +179,10 @@ class BrowserServer(Server):
             login = self._logins.exchange(token, peer)
         except WrongToken:
             self._say(f"a wrong login token from {peer}")
-            raise web.HTTPForbidden(text="That token is not valid, or was used already. The server's terminal shows a new link after each login.\n") from None
+            text = "That token is not valid, or was used already. The server's terminal shows a new one."
+                "That token is not valid, or was used already. The server's terminal shows a new one after each login."
+            )
+            raise web.HTTPForbidden(text=f"{text}\n") from None
         except TooManyFailures:
             raise web.HTTPTooManyRequests(text="Too many wrong tokens. Wait a minute.\n") from None
         self._say(f"logged in: {login.actor}")

@@ -59,7 +59,8 @@ class Store:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.chmod(0o700)
         except OSError as error:
-            raise BackendError(f"the state folder {self.folder} cannot be made: {error.strerror}") from error
+            hint = "make it writable, or set SANDBOX_CONSOLE_HOME to a folder of your own"
+            raise BackendError(f"the state folder {self.folder} cannot be made: {error.strerror}", hint=hint) from error
 
     @contextmanager
     def locked(self) -> Iterator[None]:
