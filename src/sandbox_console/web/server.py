@@ -180,8 +180,6 @@ class BrowserServer(Server):
         except WrongToken:
             self._say(f"a wrong login token from {peer}")
             text = "That token is not valid, or was used already. The server's terminal shows a new one."
-                "That token is not valid, or was used already. The server's terminal shows a new one after each login."
-            )
             raise web.HTTPForbidden(text=f"{text}\n") from None
         except TooManyFailures:
             raise web.HTTPTooManyRequests(text="Too many wrong tokens. Wait a minute.\n") from None
