@@ -102,6 +102,20 @@ class SafeApp(App[Result], Generic[Result]):
     async def _broker_event(self, event_name: str, event: events.Event, default_namespace: DOMNode) -> bool:  # noqa: ARG002
         return False
 
+    async def on_event(self, event: events.Event) -> None:
+        """A line that is typed in does what its keys say in the order of typing.
+
+        Textual looks keys that are no letters up only when they have come up through all widgets to here: letters that
+        were typed after them would be there before, and Ctrl+U or Backspace take those away.
+        """
+        if isinstance(event, events.Key) and not event.is_forwarded and isinstance(line := self.focused, Input):
+            found = [one.action for one in line._bindings.key_to_bindings.get(event.key, ()) if not one.priority]  # noqa: SLF001
+            if found:
+                if not await self._check_bindings(event.key, priority=True):
+                    line.call_later(self.run_action, found[0], line)
+                return
+        await super().on_event(event)
+
     async def _on_key(self, event: events.Key) -> None:
         """A line that is typed in takes every letter: one that comes here was on its way when the line got the keys.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 from tests.tui.app.scene import ref, screen_text, until
+from textual import events
 
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 from sandbox_console.tui.arrange import Hidden, Wanted
@@ -121,3 +122,13 @@ def test_the_header_tells_what_hides_and_where_a_reason_stands_whole():
     narrow = backends_line([short], 32).plain
     assert narrow.endswith("b tells all")
     assert len(narrow) <= 32
+
+
+async def test_keys_that_come_faster_than_they_are_worked_off_are_typed_in_their_order(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("l", "slash", *"old")
+        line = app.focused
+        for key in ("ctrl+u", "a", "b", "backspace", "c", "left", "x"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: len(line.value) > 2)
+        assert line.value == "axc"
