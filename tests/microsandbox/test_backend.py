@@ -15,12 +15,13 @@ import msgspec
 import pytest
 from msgspec import structs
 from tests.support import msb_home
+from tests.support.microimage import IMAGE, archive
 from tests.support.permits import permit
 
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.microsandbox import MicrosandboxProvider, kvm, lifecycle
 from sandbox_console.backends.microsandbox.backend import MicrosandboxBackend
-from sandbox_console.errors import BackendError, ConfigError, Conflict, InvalidSpec, NotFound, Unsupported
+from sandbox_console.errors import BackendError, ConfigError, Conflict, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.action import Exec
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import EgressRule
@@ -225,6 +226,11 @@ async def test_a_first_start_that_cannot_boot_tells_why_and_shows_it(backend, pe
     row = await backend.inspect(ref)
     assert (row.ref, row.status, row.managed) == (ref, Status.FAILED, True)
     assert "kvm" in row.detail
+    assert caught.value.hint in row.detail
+    with pytest.raises(Unsupported, match="made of a folder"):
+        await backend.take_snapshot(await permit("snapshot"), ref, "one", False)
+    with pytest.raises(UsageError, match="no name of a snapshot"):
+        await backend.take_snapshot(await permit("snapshot"), ref, "a/b", False)
     await backend.remove(await permit("remove"), ref, force=False)
     assert ref not in [one.ref for one in await backend.list()]
 
@@ -246,6 +252,22 @@ async def test_what_it_cannot_do_has_its_reason(empty, permit):
         await empty.set_egress(
             await permit("update"), SandboxRef("microsandbox", "local", "x"), [EgressRule("example.com")]
         )
+
+
+async def test_an_image_goes_out_and_comes_back_and_what_is_none_is_refused(empty, permit):
+    async def chunks(data):
+        yield data
+
+    assert await empty.load_image(await permit("load-image"), chunks(archive())) == IMAGE
+    saved = b"".join([chunk async for chunk in empty.save_image(await permit("save-image"), IMAGE)])
+    pruned = await empty.prune_images(await permit("prune-images"), True)
+    assert [name for one in pruned.images for name in one.names] == [IMAGE]
+    assert await empty.images() == []
+    assert await empty.load_image(await permit("load-image"), chunks(saved)) == IMAGE
+    assert [(one.names, one.used_by) for one in await empty.images()] == [((IMAGE,), 0)]
+    with pytest.raises(UsageError, match="no image that can be loaded") as caught:
+        await empty.load_image(await permit("load-image"), chunks(b"no archive at all"))
+    assert "docker save" in caught.value.hint
 
 
 async def test_a_home_that_was_never_used_is_not_made(empty):

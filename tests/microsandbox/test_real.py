@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import signal
+import stat
 import tarfile
 import time
 from pathlib import Path
@@ -107,7 +108,9 @@ async def the_feed_goes_on(backend, fetch, ref, header):
 
 async def test_a_snapshot_is_restored_and_a_running_one_forked(folder, permit, make):
     backend = console(folder)
-    ref = await make(backend, SandboxSpec("idle", image=IMAGE, memory_mib=128, labels={"team": "x"}))
+    (folder / "work").mkdir()
+    surroundings = {"env": {"PLACE": "x y"}, "workdir": "/workspace", "workspace": str(folder / "work")}
+    ref = await make(backend, SandboxSpec("idle", image=IMAGE, memory_mib=128, labels={"team": "x"}, **surroundings))
     await run(backend, permit, ref, "echo kept >/root/file; echo soft >/dev/shm/memory; sync")
     taken = await backend.take_snapshot(await permit("snapshot"), ref, "one", False)
     assert (taken.name, taken.of, taken.full) == ("one", "idle", False)
@@ -120,7 +123,7 @@ async def test_a_snapshot_is_restored_and_a_running_one_forked(folder, permit, m
     for copy, name in ((forked, "fork"), (restored, "again")):
         shown = await backend.inspect(copy)
         assert (shown.name, shown.status, shown.labels) == (name, Status.RUNNING, {"team": "x"})
-        assert (await run(backend, permit, copy, "cat /root/file"))[1] == "kept\n"
+        assert (await run(backend, permit, copy, "cat /root/file; pwd; echo $PLACE"))[1] == "kept\n/workspace\nx y\n"
         raw = await backend.raw(copy)
         assert raw["config"]["network"]["policy"]["default_egress"] == "deny"
     assert (await run(backend, permit, forked, "cat /dev/shm/memory"))[1] == "soft\n"
@@ -131,8 +134,17 @@ async def test_a_snapshot_is_restored_and_a_running_one_forked(folder, permit, m
 
 async def test_it_grows_live_is_found_by_the_next_console_and_a_crash_is_shown(folder, permit, make, record_property):
     backend = console(folder)
-    spec = SandboxSpec("web", image=IMAGE, memory_mib=128, command=("sh", "-c", "echo up; sleep 1000"))
+    (shared := folder / "work").mkdir()
+    command = ("sh", "-c", "echo up; sleep 1000")
+    spec = SandboxSpec("web", image=IMAGE, memory_mib=128, command=command, workspace=str(shared))
     ref = await make(backend, spec)
+    await run(backend, permit, ref, "cd /workspace; echo x >tool; chown 7:8 tool; chmod 4755 tool; ln -s tool link")
+    # As another program of this host sees it: with its mode, but no setuid, and a link as a link.
+    assert stat.filemode((shared / "tool").stat().st_mode) == "-rwxr-xr-x"
+    assert (shared / "link").readlink() == Path("tool")
+    assert await backend.out_of_bounds(ref, structs.replace(spec, memory_mib=256)) == {}
+    beyond = await backend.out_of_bounds(ref, structs.replace(spec, memory_mib=8192))
+    assert beyond == {"memory_mib": "it was made to grow to 512 MiB while it runs: stop it first"}
     await backend.update(await permit("update"), ref, structs.replace(spec, memory_mib=256))
 
     async def grown():

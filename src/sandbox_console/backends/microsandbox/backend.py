@@ -12,6 +12,7 @@ from typing import Any
 from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.backends.microsandbox import (
     capabilities,
+    changing,
     diagnosis,
     guest,
     health,
@@ -23,12 +24,14 @@ from sandbox_console.backends.microsandbox import (
     pulling,
     sdk,
     stats,
+    translate,
 )
 from sandbox_console.backends.microsandbox.deeper import Deeper, need
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import PendingStore
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess, MicrosandboxTerminal
 from sandbox_console.backends.microsandbox.snapshots import new_id
+from sandbox_console.backends.microsandbox.translate import View
 from sandbox_console.backends.microsandbox.watch import Watch
 from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model.action import Exec, OpenShell, Permit
@@ -115,7 +118,7 @@ class MicrosandboxBackend(Deeper):
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
         need(permit)
         module = await sdk.load()
-        if one := await asyncio.to_thread(self._looker.pending.get, ref.id):
+        if one := await self._looker.waiting(module, ref):
             await lifecycle.boot_new(module, self._looker, one, secrets, self._options)
         else:
             await lifecycle.boot_again(module, self._looker, await self._looker.handle(module, ref), secrets)
@@ -148,36 +151,47 @@ class MicrosandboxBackend(Deeper):
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         need(permit)
-        await lifecycle.rename(await sdk.load(), self._looker, ref, name)
+        await changing.rename(await sdk.load(), self._looker, ref, name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         need(permit)
         module = await sdk.load()
-        if one := await asyncio.to_thread(self._looker.pending.get, ref.id):
+        if one := await self._looker.waiting(module, ref):
             await asyncio.to_thread(self._looker.pending.remove, one)
-            if not await self._looker.known(module, ref):
-                return
+            return
         await lifecycle.remove(module, self._looker, ref, force)
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         need(permit)
-        await lifecycle.update(await sdk.load(), self._looker, ref, spec)
+        await changing.update(await sdk.load(), self._looker, ref, spec)
+
+    async def out_of_bounds(self, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
+        """What a running one cannot take live. Raises NotFound."""
+        return await changing.out_of_bounds(await sdk.load(), self._looker, ref, spec)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> MicrosandboxProcess:
         need(permit)
-        env = {**lifecycle.variables(secrets), **request.env}
-        return await self._run(request.ref, request.argv, cwd=request.workdir, user=request.user, env=env)
+        module = await sdk.load()
+        seen, machine = await self._entered(module, request.ref)
+        asked = lifecycle.surroundings(seen.spec, secrets, request.env, request.workdir, request.user)
+        handle = await self._stream(module, machine, request.argv, **asked)
+        return MicrosandboxProcess(handle, lambda session: guest.sweep(machine, session))
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> MicrosandboxTerminal:
         need(permit)
         module = await sdk.load()
-        machine = await self._machine(module, request.ref)
+        seen, machine = await self._entered(module, request.ref)
         shell = request.shell or await self._best_shell(machine)
-        env = {**lifecycle.variables(secrets), "TERM": request.term}
-        handle = await self._stream(module, machine, (shell,), user=request.user, env=env, tty=True)
+        asked = lifecycle.surroundings(seen.spec, secrets, {"TERM": request.term}, user=request.user)
+        handle = await self._stream(module, machine, (shell,), tty=True, **asked)
         terminal = MicrosandboxTerminal(handle, lambda session: guest.sweep(machine, session))
         await terminal.resize(request.cols, request.rows)
         return terminal
+
+    async def _entered(self, module: Any, ref: SandboxRef) -> tuple[View, Any]:
+        """What is known of a running sandbox, and a connection to it. Raises NotFound, Conflict."""
+        handle = await self._looker.running(module, ref)
+        return translate.view(handle), await sdk.call(module, f"sandbox {handle.name}", handle.connect())
 
     async def _best_shell(self, machine: Any) -> str:
         for path in SHELLS:

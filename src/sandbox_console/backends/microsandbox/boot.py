@@ -8,6 +8,7 @@ import re
 import time
 from pathlib import Path
 
+from sandbox_console.backends.microsandbox import kvm
 from sandbox_console.backends.microsandbox.sdk import home
 
 Cause = tuple[str, str]
@@ -53,6 +54,8 @@ def failure(name: str) -> Cause | None:
     if not told and (_READY.search(last) or not _BEGIN.search(log)):
         return None
     found = cause(told) or cause(last) or cause(_tail(folder / "kernel.log"))
+    if not told and not found:  # on a loaded machine the SDK gives a boot up before KVM has said a word
+        found = kvm.problem()
     return found or (told or "the microVM's process ended while it booted", f"see {folder}")
 
 

@@ -174,10 +174,10 @@ class Deeper:
         handle = await self._looker.running(module, ref)
         return await sdk.call(module, f"sandbox {handle.name}", handle.connect())
 
-    async def _run(self, ref: SandboxRef, argv: Sequence[str], **options: Any) -> MicrosandboxProcess:
+    async def _run(self, ref: SandboxRef, argv: Sequence[str]) -> MicrosandboxProcess:
         module = await sdk.load()
         machine = await self._machine(module, ref)
-        handle = await self._stream(module, machine, argv, **options)
+        handle = await self._stream(module, machine, argv)
         return MicrosandboxProcess(handle, lambda session: guest.sweep(machine, session))
 
     @staticmethod

@@ -13,10 +13,11 @@ from typing import Any
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.microsandbox import pulling, sdk, translate
 from sandbox_console.backends.microsandbox.made import Options
-from sandbox_console.errors import BackendError, Conflict, NotFound
+from sandbox_console.errors import BackendError, Conflict, NotFound, UsageError
 from sandbox_console.model.inside import Image, Prunable
 
 _CHUNK = 1024 * 1024
+_ARCHIVES = "docker save, or sandbox-console images save, writes one that has"
 
 
 async def images(module: Any, waiting: Counter[str]) -> Sequence[Image]:
@@ -61,9 +62,13 @@ async def load(module: Any, archive: AsyncIterator[bytes]) -> str:
         with path.open("wb") as file:
             async for chunk in archive:
                 await asyncio.to_thread(file.write, chunk)
-        loaded = await sdk.call(module, "the archive", module.Image.load(str(path)))
+        try:
+            loaded = await sdk.call(module, "the archive", module.Image.load(str(path)))
+        except BackendError as error:
+            why = str(error.__cause__).removeprefix("image error: ")
+            raise UsageError(f"the archive is no image that can be loaded: {why}", hint=_ARCHIVES) from error
     if not loaded:
-        raise BackendError("the archive has no image with a name in it")
+        raise UsageError("the archive has no image with a name in it", hint=_ARCHIVES)
     return ", ".join(one.reference for one in loaded)
 
 

@@ -1,25 +1,22 @@
-"""Booting, ending and changing microVMs."""
+"""Booting, ending and removing microVMs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
-import json
 import signal as signals
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-from msgspec import structs
 
 from sandbox_console.backends.microsandbox import boot, labels, made, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
-from sandbox_console.backends.microsandbox.translate import View
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import to_the_end
 
 _SHUTDOWN_S = 5.0
 """For a microVM whose main process has ended to shut down by itself; then it is killed. It takes 0.7 s unloaded."""
@@ -32,13 +29,17 @@ Secrets = Sequence[ResolvedSecret]
 async def boot_new(module: Any, looker: Looker, one: Pending, secrets: Secrets, options: made.Options) -> None:
     """The first start of a sandbox."""
     arguments = made.arguments(module, one.id, one.spec, secrets, options)
+    name = one.spec.name
     try:
-        machine = await booted(module, one.spec.name, lambda: module.Sandbox.create(one.spec.name, **arguments))
+        machine = await booted(module, name, lambda: module.Sandbox.create(name, **arguments))
+        await launch(module, machine, one.spec, secrets)
+    except asyncio.CancelledError:
+        await to_the_end(_undone(module, name))
+        raise
     finally:
         with contextlib.suppress(ConsoleError):  # a boot that failed leaves a row, which then tells why
             await looker.handle(module, SandboxRef("microsandbox", "local", one.id))
             await asyncio.to_thread(looker.pending.remove, one)
-    await launch(module, machine, one.spec, secrets)
 
 
 async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets) -> None:
@@ -56,9 +57,26 @@ async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets)
     if fresh := {one.name: {"value": one.value} for one in secrets if one.inject == "placeholder"}:
         what = f"the secrets of {seen.shown_name}"
         await sdk.call(module, what, handle.modify(secrets=fresh, policy=module.ModificationPolicy.NEXT_START))
-    machine = await booted(module, seen.name, lambda: module.Sandbox.start(seen.name, detached=True))
-    if seen.spec is not None:
-        await launch(module, machine, seen.spec, secrets)
+    try:
+        machine = await booted(module, seen.name, lambda: module.Sandbox.start(seen.name, detached=True))
+        if seen.spec is not None:
+            await launch(module, machine, seen.spec, secrets)
+    except asyncio.CancelledError:
+        await to_the_end(_ended(module, seen.name))
+        raise
+
+
+async def _ended(module: Any, name: str) -> None:
+    """Kill a microVM whose start was cancelled: the boot goes on without us, and nobody would start its command."""
+    with contextlib.suppress(ConsoleError):
+        handle = await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name))
+        await sdk.call(module, f"sandbox {name}", handle.kill())
+
+
+async def _undone(module: Any, name: str) -> None:
+    """Take back a first start: what is kept of the sandbox waits for the next one."""
+    with contextlib.suppress(ConsoleError):
+        await destroy(module, await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
 
 
 async def booted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
@@ -108,11 +126,25 @@ async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets)
     if not spec.command:
         return
     try:
-        await sdk.result(machine.exec_detached(spec.command[0], list(spec.command[1:]), env=variables(secrets)))
+        asked = {key: value for key, value in surroundings(spec, secrets).items() if value}
+        await sdk.result(machine.exec_detached(spec.command[0], list(spec.command[1:]), **asked))
     except module.MicrosandboxError as error:
         raise BackendError(
             f"the command of {spec.name} cannot be run: {error}", hint="see that its image has the program"
         ) from error
+
+
+def surroundings(
+    spec: SandboxSpec | None, secrets: Secrets, env: Mapping[str, str] | None = None, workdir: str | None = None,
+    user: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """What a command is run with. The spec's own is given each time: a restored sandbox's config has it no more."""
+    own = spec or SandboxSpec("")
+    return {
+        "env": {**own.env, **variables(secrets), **(env or {})},
+        "cwd": workdir or own.workdir,
+        "user": user or own.user,
+    }
 
 
 def variables(secrets: Secrets) -> dict[str, str]:
@@ -217,56 +249,3 @@ async def destroy(module: Any, handle: Any) -> None:
         # A boot that is under way holds it for a moment.
         await sdk.call(module, what, handle.kill())
         await sdk.call(module, what, handle.destroy(force=True))
-
-
-async def rename(module: Any, looker: Looker, ref: SandboxRef, name: str) -> None:
-    """Give another name, in the console: the runtime keeps its own. Raises Conflict where it is taken."""
-    if any(one.name == name and one.ref != ref for one in await looker.list()):
-        raise Conflict(f"a sandbox called {name!r} is there already")
-    if one := await asyncio.to_thread(looker.pending.get, ref.id):
-        await asyncio.to_thread(looker.pending.change, one, structs.replace(one.spec, name=name))
-        return
-    handle = await looker.handle(module, ref)
-    if not translate.view(handle).managed:
-        raise Conflict(f"sandbox {handle.name} is not the console's to rename")
-    await _modify(module, handle, labels={labels.NAME: name})
-
-
-async def update(module: Any, looker: Looker, ref: SandboxRef, spec: SandboxSpec) -> None:
-    """Bring labels, cpus and memory to the spec. Raises Conflict where the microVM was made for less."""
-    if one := await asyncio.to_thread(looker.pending.get, ref.id):
-        await asyncio.to_thread(looker.pending.change, one, spec)
-        return
-    handle = await looker.handle(module, ref)
-    seen = translate.view(handle)
-    await _resize(module, handle, seen, spec)
-    kept = labels.users(seen.labels)
-    new = {**spec.labels, labels.SPEC: json.dumps(spec.to_dict(), ensure_ascii=False)}
-    await _modify(module, handle, labels=new, labels_rm=[key for key in kept if key not in spec.labels] or None)
-
-
-async def _resize(module: Any, handle: Any, seen: View, spec: SandboxSpec) -> None:
-    changes: dict[str, int] = {}
-    if seen.spec is None or spec.memory_mib != seen.spec.memory_mib:
-        changes["memory"] = spec.memory_mib or made.DEFAULT_MIB
-    if seen.spec is None or spec.cpus != seen.spec.cpus:
-        changes["cpus"] = made.whole_cpus(spec)
-    if changes:
-        await _modify(module, handle, **changes)
-
-
-async def _modify(module: Any, handle: Any, **changes: Any) -> None:
-    live = str(handle.status) in ("running", "paused")
-    policy = module.ModificationPolicy.NO_RESTART if live else module.ModificationPolicy.NEXT_START
-    try:
-        plan = await sdk.call(module, f"sandbox {handle.name}", handle.modify(policy=policy, **changes))
-    except (BackendError, UsageError) as error:
-        _, words, why = error.message.partition("cannot apply modification: ")
-        raise _refused(handle, why) if words else error from error.__cause__
-    if not plan["applied"]:
-        told = "; ".join(f"{one['field']}: {one['message']}" for one in plan["conflicts"])
-        raise _refused(handle, told or "the runtime refused it")
-
-
-def _refused(handle: Any, why: str) -> Conflict:
-    return Conflict(f"sandbox {handle.name} cannot be changed so: {why}", hint="recreate it")

@@ -87,6 +87,17 @@ class Looker:
                 raise
             return None
 
+    async def waiting(self, module: Any, ref: SandboxRef) -> Pending | None:
+        """What is kept of a sandbox that was never started; None where the runtime knows it.
+
+        A console that was killed in its first start has left both.
+        """
+        one = await asyncio.to_thread(self.pending.get, ref.id)
+        if one is not None and await self.known(module, ref):
+            await asyncio.to_thread(self.pending.remove, one)
+            return None
+        return one
+
     async def first_start(self, module: Any, ref: SandboxRef) -> Any | None:
         """Wait for the handle of a sandbox that was never started; None where it is removed before that."""
         with contextlib.suppress(NotFound):

@@ -86,7 +86,11 @@ def volumes(module: Any, spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -
     """What is mounted: the workspace, and a RAM disk for secrets that are files."""
     found: dict[str, Any] = {}
     if spec.workspace:
-        found[WORKSPACE] = module.Volume.bind(spec.workspace, nosuid=True)
+        # The runtime's default keeps the guest's modes and links in attributes that no other program reads.
+        found[WORKSPACE] = module.Volume.bind(
+            spec.workspace, nosuid=True, stat_virtualization=module.StatVirtualization.RELAXED,
+            host_permissions=module.HostPermissions.MIRROR,
+        )  # fmt: skip
     if any(secret.inject == "file" for secret in secrets):
         found[SECRETS] = module.Volume.tmpfs(size_mib=1)
     return found

@@ -71,8 +71,10 @@ def translated(module: Any, what: str) -> Iterator[None]:
         raise NotFound(f"{what} is not there (any more)", hint="sandbox-console ls --all") from error
     except (module.ImageNotFoundError, module.PathNotFoundError, FileNotFoundError) as error:
         raise NotFound(f"{what}: {error}") from error
-    except (module.SandboxNotRunningError, module.SandboxStillRunningError, module.ImageInUseError) as error:
+    except (module.SandboxNotRunningError, module.SandboxStillRunningError) as error:
         raise Conflict(f"{what}: {error}") from error
+    except module.ImageInUseError as error:
+        raise Conflict(f"{what}: {error}", hint="remove those sandboxes and snapshots first, or use --force") from error
     except module.SandboxAlreadyExistsError as error:
         raise Conflict(f"{what}: the name is taken", hint="choose another name, or remove the other one") from error
     except (module.UnsupportedError, module.UnsupportedOperationError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import secrets as random
 from collections.abc import Sequence
 from datetime import datetime
@@ -25,6 +26,9 @@ from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
 
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
+"""What the runtime takes, and some room for what is put before it."""
+
 _OF = f"{labels.OWN}of"
 
 
@@ -36,6 +40,10 @@ async def all_of(module: Any) -> Sequence[Snapshot]:
 async def take(module: Any, handle: Any, name: str, *, full: bool) -> Snapshot:
     """Save a sandbox's disk; with ``full`` the memory too, which needs a running one without a main process."""
     seen = translate.view(handle)
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is no name of a snapshot", hint="use up to 100 letters and digits; '-', '_' and '.' within"
+        )
     if seen.spec is None:
         raise Unsupported(f"sandbox {seen.shown_name} was made by another tool", hint="use msb snapshot")
     if seen.spec.image.startswith("dir:"):

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,9 @@ class Watch:
             while True:
                 self._wake.clear()
                 await self._listen()
+                began = time.monotonic()
                 health, now = await self._look()
+                took_s = time.monotonic() - began
                 if health != told:
                     told = health
                     yield HealthChanged(health)
@@ -66,7 +69,7 @@ class Watch:
                     known = now
                     self._follow_ends(now.values())
                     self._between = any(one.status in (Status.STARTING, Status.STOPPING) for one in now.values())
-                await self._rest()
+                await self._rest(took_s)
         finally:
             await self._close()
 
@@ -78,12 +81,13 @@ class Watch:
             down = BackendHealth(health.backend, health.host, HealthState.UNREACHABLE, error.message, error.hint)
             return (down if health.ok else health), None
 
-    async def _rest(self) -> None:
+    async def _rest(self, took_s: float) -> None:
+        """Until something happens; on a machine where a look takes long, looking is never most of what is done."""
         limit = None if self._hearing is not None else LOOK_S
-        limit = SOON_S if self._between else limit
+        limit = max(SOON_S, 3 * took_s) if self._between else limit
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), limit)
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(max(SETTLE_S, took_s))
 
     async def _listen(self) -> None:
         """Watch the folders, once they are there."""
