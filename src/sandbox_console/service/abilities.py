@@ -144,4 +144,6 @@ async def _send(chunks: AsyncIterator[bytes], io: ExecIO) -> int:
         async for chunk in source:
             await io.on_output(Stream.STDOUT, chunk)
             sent += len(chunk)
+            if io.most is not None and sent >= io.most:
+                break
     return sent

@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 class ExecIO(Struct):
     """A command's input, and where its output goes; without ``on_output`` the result keeps the first MiB.
 
-    ``on_attached`` is told when an Attach has got hold of the main process.
+    ``on_attached`` is told when an Attach has got hold of the main process. ``most``: as soon as a download gave so
+    many bytes, the rest is left where it is.
     """
 
     stdin: AsyncIterator[bytes] | None = None
     on_output: OnOutput | None = None
     on_attached: Callable[[Attachment], None] | None = None
+    most: int | None = None
 
 
 class ActionResult(Struct, frozen=True):

@@ -89,7 +89,7 @@ async def read_file(console: Console, ref: SandboxRef, path: str, consent: Conse
     async def take(_: Stream, data: bytes) -> None:
         archive.extend(data[: max(0, room - len(archive))])
 
-    await _finish(console.perform(Download(ref, path), consent=consent, io=ExecIO(on_output=take)))
+    await _finish(console.perform(Download(ref, path), consent=consent, io=ExecIO(on_output=take, most=room)))
     return await asyncio.to_thread(_first_file, bytes(archive), most)
 
 

@@ -112,11 +112,20 @@ class FilesPane(Vertical):
             if not self._entries:
                 self._head(path)
             return
-        self._paths[sandbox.ref] = path
+        before, self._paths[sandbox.ref] = self._paths.get(sandbox.ref, path), path
         left_out = len(found) - ENTRIES
         self._note("Empty." if not found else f"{left_out:,} more are not shown." if left_out > 0 else "")
         self._head(path)
         self._fill(found[:ENTRIES])
+        if before != path:
+            self._arrive(before, path)
+
+    def _arrive(self, before: str, path: str) -> None:
+        """In the folder above on the one that was left, elsewhere at the top."""
+        for table in self.query(FleetTable):
+            left = posixpath.basename(before) if posixpath.dirname(before) == path else None
+            if not table.move_to(left) and table.rows:
+                table.move_to(table.rows[0].key)
 
     def _head(self, path: str) -> None:
         keys = hints(self, ("files-download", "download"), ("files-upload", "upload"))

@@ -1,0 +1,46 @@
+"""The Files tab: where the cursor is in each folder, and a large file of which a page is read."""
+
+from __future__ import annotations
+
+from tests.tui.app.scene import NOW, fleet, screen_text, until
+
+from sandbox_console.model.audit import AuditQuery
+from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.core import Within
+from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.widgets.table import FleetTable
+
+AGENT = "aaaaaaaaaaaa"
+
+
+async def test_the_cursor_begins_at_the_top_of_a_folder_and_comes_back_to_the_one_that_was_left(run_app):
+    files = {f"/{name}/{inner}": b"x" for name in ("a", "b", "c") for inner in ("1", "2", "b")}
+    fake = FakeBackend(fleet(), within=Within(files={AGENT: files}), clock=lambda: NOW)
+    async with run_app(fake) as (app, pilot):
+
+        async def there(path, name):
+            await until(pilot, lambda: f" {path}   D download" in screen_text(app) and table.cursor_key == name)
+
+        await pilot.press("6")
+        await until(pilot, lambda: app.main.query("#files-table"))
+        table = app.main.query_one("#files-table", FleetTable)
+        await there("/", "a")
+        await until(pilot, lambda: app.focused is table)
+        await pilot.press("j")
+        for path, key in (("/b", "1"), ("/", "b")):
+            await pilot.press("enter" if path == "/b" else "backspace")
+            await there(path, key)
+
+
+async def test_to_look_at_a_file_no_more_of_it_is_read_than_is_shown(run_app, monkeypatch):
+    fake = FakeBackend(fleet(), within=Within(files={AGENT: {"/big": b"x" * (4 << 20)}}), clock=lambda: NOW)
+    monkeypatch.setattr("sandbox_console.tui.panes.files.VIEWED", 1024)
+    async with run_app(fake) as (app, pilot):
+        await pilot.press("6")
+        await until(pilot, lambda: "big" in screen_text(app) and app.focused and app.focused.id == "files-table")
+        app.main.query_one("#files-table", FleetTable).move_to("big")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        [entry] = await app.service.history(AuditQuery(limit=1))
+        assert str(entry.outcome) == "ok"
+        assert entry.end.body["bytes"] < 1 << 20
