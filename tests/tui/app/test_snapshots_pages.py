@@ -177,6 +177,10 @@ async def test_pulse_and_inbox_otherwise(run_app, sheets):
         await sheets(app, pilot, "pulse-asked", ready=says(app, "Waiting for the backends", "holds"), sizes=[MIDDLE])
         await pilot.press("escape", "i")
         await sheets(app, pilot, "inbox-asked", ready=says(app, "Waiting for the backends"), sizes=[MIDDLE])
+    locked = FakeBackend(fleet(), faults={"egress_records": REFUSED}, clock=lambda: NOW)
+    async with run_app(locked) as (app, pilot):
+        await pilot.press("i")
+        await sheets(app, pilot, "inbox-refused", ready=says(app, "the engine is busy", "that is known"), sizes=FEW)
     boxes = [sandbox(f"{at:012x}", f"{LONG}-{at}") for at in range(300)]
     within = Within(egress={boxes[0].ref.id: [asked(at / 9, f"{at}.{LABEL}.example.com") for at in range(300)]})
     dead = [FakeBackend(name=f"docker{at}", dead=True, reason=f"{LONG} " * 3) for at in range(6)]
