@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Container, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -60,7 +61,8 @@ def fault(sandbox: Sandbox, state: FleetState) -> bool:
     if sandbox.status in (Status.FAILED, Status.LOST) or state.stale(sandbox.ref):
         return True
     end = sandbox.exit
-    if end is not None and not sandbox.status.live and (end.oom or end.code or end.signal):
+    stopped = end is not None and end.signal == signal.SIGTERM and not end.oom  # as a person's stop ends it
+    if end is not None and not sandbox.status.live and not stopped and (end.oom or end.code or end.signal):
         return True
     if sandbox.status is Status.STARTING and sandbox.restarts:
         return True
@@ -132,7 +134,8 @@ class Arranger:
         made = self._made
         rows: Sequence[Line]
         if wanted.group:
-            rows = grouped(shown, wanted.group, lambda sandbox: made[id(sandbox)], wanted.folded)
+            stale = state.stale if state.dead else None
+            rows = grouped(shown, wanted.group, lambda sandbox: made[id(sandbox)], wanted.folded, stale)
         else:
             rows = list(map(made.__getitem__, map(id, shown)))
         self._natural["egress"] = _DENIAL if state.denied else 1

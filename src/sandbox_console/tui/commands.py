@@ -49,7 +49,9 @@ _ELSEWHERE = {"shell", "attach", "changes", "edit", *VERBS, *NAMINGS, "back"}
 """Actions that are offered with the selected sandbox's name, or that mean nothing in a palette."""
 
 
-_MOVES = ("line(", "page(", "side(", "scroll", "cursor_", "go(", "move(", "sideways(", "step(", "shift(", "delete_")
+_MOVES = (
+    "choose", "line(", "page(", "side(", "scroll", "cursor_", "go(", "move(", "sideways(", "step(", "shift(", "delete_",
+)  # fmt: skip
 """Beginnings of actions that are keys only: nobody looks for them by name."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sandbox_console.errors import UsageError
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.tui.rows import SandboxRow
 from sandbox_console.tui.widgets.table import Line, Paint
@@ -34,11 +34,12 @@ class GroupKey(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """The head of a group. ``shown`` sandboxes are under it, in these states."""
+    """The head of a group: how many of its sandboxes are in which state, and of how many that is not known now."""
 
     key: GroupKey
     folded: bool
     counts: tuple[tuple[str, int], ...]
+    stale: int = 0
 
     @property
     def head(self) -> bool:
@@ -47,12 +48,15 @@ class GroupRow(NamedTuple):
     def paint(self) -> Paint:
         name = self.key.by.removeprefix(LABEL)
         title = clean(self.key.value, cap=60) or f"no {name}"
-        cells = [f"{'▸' if self.folded else '▾'} {title}", f"  {sum(count for _, count in self.counts)}"]
+        cells = [f"{'▸' if self.folded else '▾'} {title}", f"  {sum(count for _, count in self.counts) + self.stale}"]
         styles = ["", "dim"]
         for status, (glyph, style) in STATUS.items():
             if count := dict(self.counts).get(str(status)):
                 cells.append(f"  {glyph} {count} {status}")
                 styles.append(style)
+        if self.stale:
+            cells.append(f"  ? {self.stale} stale")
+            styles.append("warn")
         return cells, styles
 
     def order(self, at: int, column: str) -> Any:  # noqa: ARG002 - heads are not sorted
@@ -80,8 +84,11 @@ def worth(by: str) -> Callable[[Sandbox], str]:
 
 
 def grouped(sandboxes: Iterable[Sandbox], by: str, make: Callable[[Sandbox], SandboxRow],
-            folded: Container[GroupKey]) -> list[Line]:  # fmt: skip
-    """Heads in the order of their names, each with its rows; folded ones stand alone, what has no value last."""
+            folded: Container[GroupKey], stale: Callable[[SandboxRef], bool] | None = None) -> list[Line]:  # fmt: skip
+    """Heads in the order of their names, each with its rows; folded ones stand alone, what has no value last.
+
+    ``stale`` tells of which sandboxes the state is not known now.
+    """
     value = worth(by)
     members: dict[str, list[Sandbox]] = {}
     for sandbox in sandboxes:
@@ -89,15 +96,19 @@ def grouped(sandboxes: Iterable[Sandbox], by: str, make: Callable[[Sandbox], San
     rows: list[Line] = []
     for name in sorted(members, key=lambda name: (not name, name.casefold())):
         key = GroupKey(by, name)
-        rows.append(_head(key, members[name], closed := key in folded))
+        rows.append(_head(key, members[name], closed := key in folded, stale))
         if not closed:
             rows += map(make, members[name])
     return rows
 
 
-def _head(key: GroupKey, members: Sequence[Sandbox], folded: bool) -> GroupRow:
-    found = Counter(map(_status, members))
-    return GroupRow(key, folded, tuple((str(status), count) for status, count in found.items()))
+def _head(
+    key: GroupKey, members: Sequence[Sandbox], folded: bool, stale: Callable[[SandboxRef], bool] | None
+) -> GroupRow:
+    heard = members if stale is None else [one for one in members if not stale(one.ref)]
+    found = Counter(map(_status, heard))
+    counts = tuple((str(status), count) for status, count in found.items())
+    return GroupRow(key, folded, counts, len(members) - len(heard))
 
 
 def _status(sandbox: Sandbox) -> str:

@@ -136,7 +136,7 @@ def _columns(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
     parts: list[tuple[str, str]] = []
     for row in range(half):
         for keys, what in lines[row::half]:
-            parts += [(fit_cell(keys, 12, "left"), "$text-accent"), (" " + fit_cell(what, 20, "left"), "")]
+            parts += [(fit_cell(keys, 11, "left"), "$text-accent"), (" " + fit_cell(what, 20, "left"), "")]
         parts.append(("\n", ""))
     return parts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -13,6 +13,8 @@ ACTED_KEPT = 200
 """Ended actions that the state remembers; the audit log has them all."""
 SAMPLES_KEPT = 12
 """Samples of a sandbox that the small graphs of the list show."""
+
+_SILENT = (HealthState.UNREACHABLE, HealthState.UNAVAILABLE)
 
 
 class Began(Struct, frozen=True):
@@ -82,7 +84,16 @@ class FleetState(Struct, frozen=True):
     def stale(self, ref: SandboxRef) -> bool:
         """Whether its backend does not answer, so that what is shown may be old."""
         health = self.health.get((ref.backend, ref.host))
-        return health is not None and health.state in (HealthState.UNREACHABLE, HealthState.UNAVAILABLE)
+        return health is not None and health.state in _SILENT
+
+    @property
+    def heard_of(self) -> tuple[Sequence[Sandbox], int]:
+        """The sandboxes whose backend answers, and how many others there are."""
+        every = list(self.sandboxes.values())
+        if not self.dead:  # to ask each of 10,000 takes 5 ms
+            return every, 0
+        heard = [one for one in every if not self.stale(one.ref)]
+        return heard, len(every) - len(heard)
 
     @property
     def connecting(self) -> bool:

@@ -109,8 +109,13 @@ async def test_a_backend_that_dies_leaves_its_rows_marked(run_app, fake):
         await fake.die("socket closed")
         await until(pilot, lambda: "✕ fake unreachable: socket closed" in screen_text(app))
         assert "? running" in screen_text(app)
+        await until(pilot, lambda: "? 6 stale" in screen_text(app).splitlines()[0])
+        assert "3 running" not in screen_text(app), "nobody knows"
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: "▾ fake  6  ? 6 stale" in screen_text(app))
         await fake.revive()
         await until(pilot, lambda: "● running" in screen_text(app))
+        await until(pilot, lambda: "▾ fake  6  ● 3 running" in screen_text(app))
 
 
 async def test_an_unwritable_audit_log_is_a_banner_and_nothing_is_done(run_app, fake, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -40,6 +41,34 @@ async def say(app, pilot, line):
     app.main.fleet.command_line.input.value = line
     await pilot.press("enter")
     await pilot.pause()
+
+
+# --- the cursor
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_the_cursor_is_on_top_until_all_have_answered_or_it_is_moved(run_app, fake, moved):
+    new = structs.replace(sandbox("9", "newest"), ref=ref("9", "late"), created_at=NOW)
+    late = FakeBackend([new], name="late", clock=lambda: NOW)
+    opened, go = late.open, asyncio.Event()
+
+    async def slow(*more):
+        await go.wait()
+        return await opened(*more)
+
+    late.open = slow
+    async with run_app(fake, late) as (app, pilot):
+        await until(pilot, lambda: len(names(app)) == 6)
+        if moved:
+            await pilot.press("j")
+        before = app.main.selected.name
+        go.set()
+        await until(pilot, lambda: names(app)[0] == "newest")
+        await until(pilot, lambda: app.main._ticks > 4)
+        assert app.main.selected.name == (before if moved else "newest")
+        await late.tell(Changed(structs.replace(new, ref=ref("8", "late"), name="later", created_at=NOW + 1)))
+        await until(pilot, lambda: names(app)[0] == "later")
+        assert app.main.selected.name == (before if moved else "newest"), "from then on it stays on its row"
 
 
 # --- filter

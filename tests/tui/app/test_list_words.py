@@ -191,7 +191,8 @@ def test_what_is_hidden_is_counted_once_by_what_hides_it():
         ({"status": Status.EXITED, "exit": Exit(0)}, False), ({"status": Status.EXITED, "exit": Exit(2)}, True),
         ({"status": Status.EXITED, "exit": Exit(0, oom=True)}, True), ({"detail": "unhealthy"}, True),
         ({"status": Status.STARTING, "restarts": 4}, True), ({"status": Status.STARTING, "restarts": 0}, False),
-        ({"exit": Exit(1)}, False),
+        ({"exit": Exit(1)}, False), ({"status": Status.EXITED, "exit": Exit(143, 15)}, False),
+        ({"status": Status.EXITED, "exit": Exit(137, 9)}, True),
     ],
 )  # fmt: skip
 def test_what_is_a_fault(fields, bad):
@@ -307,9 +308,9 @@ def test_cells_have_short_forms_and_graphs():
     used = (10.0, 30.0, 49.0)
     state = reduce(STATE, [Sampled(one.ref, Stats(NOW + cpu, cpu, int(cpu) << 20, 100 << 20)) for cpu in used])
     (cpu,), (style,) = cells(one, state)
-    assert (cpu.text, style) == ("49%", "error"), "it may use half a vCPU"
-    assert fit_cell(cpu, 6, "right") == "   49%"
-    assert fit_cell(cpu, 11, "right").endswith("  49%")
+    assert (cpu.text, style) == ("49%!!", "error"), "it may use half a vCPU"
+    assert fit_cell(cpu, 6, "right") == " 49%!!"
+    assert fit_cell(cpu, 11, "right").endswith(" 49%!!")
     assert "\u2800" <= fit_cell(cpu, 11, "right")[0] <= "\u28ff"
     (memory,), _ = cells(one, state, "memory")
     assert [fit_cell(memory, width, "right").lstrip("\u2800⣀⣠⣰⣸⡀⢀ ") for width in (6, 8, 15)] == [

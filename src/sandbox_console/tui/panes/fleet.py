@@ -224,11 +224,6 @@ class FleetList(Vertical):
         self._folded = frozenset()
         self._want(Wanted())
 
-    @on(FleetTable.Sorted, "#fleet")
-    def _sorted(self, event: FleetTable.Sorted) -> None:
-        event.stop()
-        self.post_message(self.Rearranged())  # other rows are in view: their samples are to be asked for
-
     @on(FleetTable.Turned, "#fleet")
     def _turned(self, event: FleetTable.Turned) -> None:
         event.stop()

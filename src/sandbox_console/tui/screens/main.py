@@ -50,6 +50,7 @@ YOUNG_S = 60.0
 SELDOM = 10
 """Ages are told anew every second while a sandbox is younger than YOUNG_S, else every SELDOM seconds: telling those of
 1,000 costs 30 ms."""
+OPENING_TICKS = 2
 STATS_DELAY_S = 0.2
 LOOK_S = 0.1
 """To show another sandbox from near takes 20 ms: not for each that the cursor passes."""
@@ -82,6 +83,9 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self._clock = clock
         self.state = FleetState()
         self._awaited: SandboxRef | None = None
+        self._opening = True
+        self._top: Hashable | None = None
+        self._on_top_until = OPENING_TICKS
         self._stats_asked = False
         self._look: Timer | None = None
         self._looked_at: Hashable | None = None
@@ -179,6 +183,8 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self._stand_alone(not shown and not typing)
         self.table.keep_marks(state.sandboxes)
         self._show_marks()
+        if self._opening:
+            self._stay_on_top(state)
         self._go_to_awaited(state)
         header = self.query_one(HeaderBar)
         header.show(state, read_only=self.service.read_only, width=self.size.width)
@@ -188,6 +194,16 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown or typing else 0)
         self._look_soon()
         self._ask_stats()
+
+    def _stay_on_top(self, state: FleetState) -> None:
+        """While the backends answer one after the other, until a person moves the cursor."""
+        if state.connecting:
+            self._on_top_until = self._ticks + OPENING_TICKS  # what one that answered holds comes after its answer
+        moved = self._top is not None and self.table.cursor_key != self._top
+        self._opening = not moved and self._ticks < self._on_top_until
+        if self._opening:
+            self.table.action_go(0)
+            self._top = self.table.cursor_key
 
     def _go_to_awaited(self, state: FleetState) -> None:
         ref = self._awaited
@@ -287,6 +303,10 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
     @on(FleetTable.Moved, "#fleet")
     def _moved(self) -> None:
         self._look_soon()
+
+    @on(FleetTable.Sorted, "#fleet")
+    def _sorted(self) -> None:
+        self._ask_stats()  # other rows are in view
 
     @on(FleetTable.Chosen, "#fleet")
     def _chosen(self, event: FleetTable.Chosen) -> None:
