@@ -1,6 +1,7 @@
 """The page in a real Chromium: logging in, seeing and typing; and what another origin's page can do, which is nothing."""
 
 import asyncio
+import re
 import shutil
 import signal
 from contextlib import asynccontextmanager
@@ -85,6 +86,16 @@ async def test_the_terminal_fills_the_window_and_follows_its_size(page) -> None:
         assert await page.evaluate("document.fonts.check('15px \"Roboto Mono\"')")
         await page.set_viewport_size({"width": 800, "height": 500})
         await sees(page, "size 88x25")
+        for width in (390, 360, 320):  # phones: the app draws on no fewer than 60 columns
+            await page.set_viewport_size({"width": width, "height": 700})
+            async with asyncio.timeout(15):
+                while not any(60 <= columns <= 68 for columns in await drawn_columns(page)):
+                    await asyncio.sleep(0.05)
+            assert await page.evaluate(scroll) == [width, 700]
+
+
+async def drawn_columns(page) -> list[int]:
+    return [int(size) for row in await rows(page) for size in re.findall(r"size (\d+)x", row)]
 
 
 async def test_pixels_are_painted(page) -> None:

@@ -6,6 +6,9 @@ import { WebglAddon } from "./vendor/addon-webgl.mjs";
 
 const FONT = '"Roboto Mono", ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
 const FONT_SIZE = 15;
+const LEAST_FONT_SIZE = 8;
+const COLUMNS = 60; // the least that the app draws on: a phone held upright gets smaller letters
+const ADVANCE = 0.602; // of Roboto Mono, in parts of its size, and a little more
 const PIECE = 8192; // characters: as JSON well under the server's 64 KiB a message
 const RETRY_FOR_MS = 30000;
 const ANSWER_MS = 10000; // a sleeping laptop or a dead tunnel closes no socket: only silence tells
@@ -31,6 +34,12 @@ const terminal = new Terminal({
   linkHandler: { activate: () => {} }, // what a sandbox prints does not become a link
 });
 const fit = new FitAddon();
+
+function fill() {
+  const fitting = Math.floor((2 * element.clientWidth) / (COLUMNS * ADVANCE)) / 2;
+  terminal.options.fontSize = Math.max(LEAST_FONT_SIZE, Math.min(FONT_SIZE, fitting));
+  fit.fit();
+}
 
 function paintWithWebgl() {
   try {
@@ -189,8 +198,8 @@ terminal.loadAddon(new Unicode11Addon());
 terminal.unicode.activeVersion = "11";
 terminal.open(element);
 paintWithWebgl();
-fit.fit();
-new ResizeObserver(() => fit.fit()).observe(element);
+fill();
+new ResizeObserver(fill).observe(element);
 
 // Rows as text: for screen readers' tools and tests; the terminal itself is a canvas.
 window.sandboxConsole = {
