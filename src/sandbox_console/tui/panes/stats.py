@@ -126,18 +126,25 @@ class StatsPane(VerticalScroll, can_focus=True):
         put_note(self, "#stats-note", plain(text))
 
 
+_LIMITS = {"cpus": ("cpu", 100.0), "memory_mib": ("memory", float(1 << 20)), "pids": ("pids", 1.0)}
+"""Of a field of the spec the graph, and what one of it is there."""
+
+
 def limits_of(sandbox: Sandbox, latest: Stats | None) -> dict[str, float]:
-    """The limits that hold, by graph: what is asked for and not enforced draws no line."""
-    loose = {fact.field for fact in sandbox.effective if not fact.enforced}
+    """The limits that hold, by graph, whoever set them: what is asked for and not enforced draws no line."""
     found: dict[str, float] = {}
     if latest is not None and latest.memory_limit:
         found["memory"] = float(latest.memory_limit)
-    spec = sandbox.spec
-    if spec is not None:
-        if spec.cpus and "cpus" not in loose:
-            found["cpu"] = spec.cpus * 100
-        if spec.memory_mib and "memory_mib" not in loose:
-            found.setdefault("memory", float(spec.memory_mib << 20))
-        if spec.pids and "pids" not in loose:
-            found["pids"] = float(spec.pids)
+    facts = {fact.field: fact for fact in sandbox.effective}
+    for field, (graph, unit) in _LIMITS.items():
+        asked = getattr(sandbox.spec, field) if sandbox.spec is not None else None
+        fact = facts.get(field)
+        holds = asked if fact is None else _number(fact.value) or asked if fact.enforced else None
+        if holds:
+            found.setdefault(graph, holds * unit)
     return found
+
+
+def _number(text: str) -> float | None:
+    """A fact's value where it is one."""
+    return float(text) if text.replace(".", "", 1).isdecimal() else None

@@ -66,7 +66,7 @@ def compare(screen: MainScreen, marked: Sequence[Sandbox], selected: Sandbox | N
             again = key_of(screen, "compare") or "do this"
             screen.notify(f"{shown_name(selected)} is one side. Choose another and press {again} again.")
             return
-        pair = [first, selected]
+        pair = [screen.state.sandboxes.get(first.ref, first), selected]  # as it is now, or as it was before it went
     screen.compared = None
     left, right = pair
     screen.app.push_screen(TextScreen("Compare", lambda width: compare_words(left, right, width)))

@@ -1,0 +1,34 @@
+"""The selected sandbox from near: limits that are drawn, two that are compared."""
+
+from __future__ import annotations
+
+from msgspec import structs
+from tests.tui.app.scene import NOW, ref, sandbox, screen_text, until
+
+from sandbox_console.model.sandbox import Exit, Fact, Stats, Status
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.tui.panes.stats import limits_of
+
+
+def test_limits_are_those_that_hold_whoever_set_them():
+    theirs = sandbox(
+        "x", "theirs", managed=False, effective=(Fact("cpus", "0.5"), Fact("memory_mib", "64"), Fact("pids", "50"))
+    )
+    assert limits_of(theirs, None) == {"cpu": 50.0, "memory": 64.0 * (1 << 20), "pids": 50.0}
+    assert limits_of(theirs, Stats(NOW, memory_limit=1 << 20))["memory"] == 1 << 20, "what is measured is what holds"
+    spec = SandboxSpec("x", cpus=2.0, pids=9)
+    loose = (Fact("cpus", "2", enforced=False), Fact("pids", "unlimited"), Fact("memory_mib", "unlimited"))
+    assert limits_of(sandbox("x", "x", spec=spec, effective=loose), None) == {"pids": 9.0}
+    assert limits_of(sandbox("x", "x", spec=spec), None) == {"cpu": 200.0, "pids": 9.0}
+
+
+async def test_the_one_that_was_chosen_first_is_compared_as_it_is_now(run_app, fake):
+    async with run_app() as (app, pilot):
+        await pilot.press("equals_sign")
+        one = fake.sandboxes["aaaaaaaaaaaa"]
+        await fake._put(structs.replace(one, status=Status.EXITED, exit=Exit(42)))
+        await until(pilot, lambda: "exit 42" in screen_text(app))
+        app.main.table.move_to(ref("bbbbbbbbbbbb"))
+        await pilot.press("equals_sign")
+        await until(pilot, lambda: "Differs" in screen_text(app))
+        assert "exit 42" in screen_text(app).split("Differs")[1].split("The same")[0]
