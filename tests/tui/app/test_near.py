@@ -32,3 +32,17 @@ async def test_the_one_that_was_chosen_first_is_compared_as_it_is_now(run_app, f
         await pilot.press("equals_sign")
         await until(pilot, lambda: "Differs" in screen_text(app))
         assert "exit 42" in screen_text(app).split("Differs")[1].split("The same")[0]
+
+
+async def test_what_the_list_does_not_know_is_asked_for_before_two_are_compared(run_app, fake, monkeypatch):
+    inspect = fake.inspect
+
+    async def whole(ref):
+        return structs.replace(await inspect(ref), effective=(Fact("pids", "256"),))
+
+    async with run_app() as (app, pilot):
+        monkeypatch.setattr(fake, "inspect", whole)
+        await pilot.press("space", "j", "space", "equals_sign")
+        await until(pilot, lambda: "Differs" in screen_text(app))
+        await pilot.press("G")
+        await until(pilot, lambda: "→ pids        256" in screen_text(app))

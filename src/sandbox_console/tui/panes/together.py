@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 
+from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import ascii_id, clean
+from sandbox_console.service import Console
 from sandbox_console.tui.formdata import shown_value
 from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.panes.logs import LogsPane
@@ -68,8 +71,20 @@ def compare(screen: MainScreen, marked: Sequence[Sandbox], selected: Sandbox | N
             return
         pair = [screen.state.sandboxes.get(first.ref, first), selected]  # as it is now, or as it was before it went
     screen.compared = None
-    left, right = pair
+    screen.run_worker(_compare(screen, *pair), group="compare", exclusive=True)
+
+
+async def _compare(screen: MainScreen, left: Sandbox, right: Sandbox) -> None:
+    left, right = await asyncio.gather(*(_whole(screen.service, one) for one in (left, right)))
     screen.app.push_screen(TextScreen("Compare", lambda width: compare_words(left, right, width)))
+
+
+async def _whole(console: Console, sandbox: Sandbox) -> Sandbox:
+    """With its effective spec: a list of many does not have it of all. One that is gone is told as it was."""
+    try:
+        return await console.inspect(sandbox.ref)
+    except ConsoleError:
+        return sandbox
 
 
 def compare_words(left: Sandbox, right: Sandbox, width: int = 0) -> Content:
