@@ -17,6 +17,7 @@ from sandbox_console.backends.microsandbox import (
     egress,
     kvm,
     kvm_probe,
+    look,
     main_process,
     network,
     processes,
@@ -129,7 +130,7 @@ def _handle(config, status="running", name="one"):
 def _job(id, boot_id, created, state="running", code=None, command=("sleep", "9")):
     return types.SimpleNamespace(
         id=id, runtime_boot_id=boot_id, created_at=created, state=state, exit_code=code, command=list(command),
-        started_at=created, finished_at=created + 1, error=None,
+        started_at=created, finished_at=created + 1, error=None, pid=468,
     )  # fmt: skip
 
 
@@ -162,6 +163,7 @@ def test_no_value_of_the_config_leaves_the_adapter():
         ("running", [_job("j", "b", 1, "exited", 7)], {}, Status.EXITED, 7),
         ("stopped", [_job("j", "b", 1, "exited", 7)], {}, Status.EXITED, 7),
         ("stopped", [_job("j", "b", 1, "exited", -1)], {}, Status.EXITED, None),
+        ("stopped", [_job("j", "b", 1, "failed")], {}, Status.FAILED, None),
         ("stopped", [_job("j", "b", 1, "lost")], {"sandbox-console.ended": "j 137"}, Status.EXITED, 137),
         ("crashed", [_job("j", "b", 1, "lost")], {"sandbox-console.ended": "j 137"}, Status.EXITED, 137),
         ("crashed", [_job("j", "b", 1, "lost")], {"sandbox-console.ended": "older 137"}, Status.LOST, None),
@@ -181,6 +183,33 @@ def test_the_state_is_the_main_processs(status, jobs, marks, shown, code):
     assert found.labels == {"team": "x"}
     if shown is Status.LOST:
         assert found.detail.startswith("crashed: ")
+
+
+KERNEL = """\
+[    1.324996] genirq: Flags mismatch irq 8. 00200000 (rtc0) vs. 00200080 (virtio3)
+[   11.259855] Out of memory: Killed process 468 (sh) total-vm:198876kB, anon-rss:120200kB, file-rss:64kB
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "shown"),
+    [
+        (KERNEL, -1, (137, True)),
+        (KERNEL, 137, (137, True)),  # a shell whose child was killed
+        (KERNEL.replace("468", "469"), -1, (None, None)),
+        (KERNEL + "[    1.324996] another boot\n", -1, (None, None)),
+        ("its own words: Out of memory: Killed process 468 (sh)\n", -1, (None, None)),
+        (KERNEL, 3, (3, None)),
+    ],
+)
+def test_out_of_memory_is_told_by_the_guests_kernel(tmp_path, monkeypatch, log, code, shown):
+    monkeypatch.setenv("MSB_HOME", str(tmp_path))
+    (logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text()) / "kernel.log").write_text(log)
+    job = _job("j", "b", 1, "exited", code)
+    seen = translate.view(_handle(_managed(), "stopped"))
+    run, failed = look._boot_of(seen, [job], None)
+    found = translate.sandbox(seen, run, [job], failed).exit
+    assert (found.code, found.oom) == shown
 
 
 def test_a_rename_shows_in_name_and_spec():
@@ -305,7 +334,8 @@ def test_patterns_become_rules_and_none_is_no_network():
 def test_tls_is_intercepted_only_for_placeholders():
     module = pytest.importorskip("microsandbox")
     assert network.network(module, (), False, ("ca.pem",)).tls is None
-    assert network.network(module, (), True, ("ca.pem",)).tls.upstream_ca_certs == ("ca.pem",)
+    tls = network.network(module, ("a.example.com", "a.example.com:8443"), True, ("ca.pem",)).tls
+    assert (tls.upstream_ca_certs, tls.intercepted_ports) == (("ca.pem",), (443, 8443))
     secrets = [
         ResolvedSecret("A", "v", "env"),
         ResolvedSecret("B", "v", "placeholder", ("api.example.com", "*.example.org")),

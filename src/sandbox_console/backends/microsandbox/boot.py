@@ -53,7 +53,7 @@ def failure(name: str) -> Cause | None:
     # Where the log has gone on for so long that its beginning is not read, the boot was no failure.
     if not told and (_READY.search(last) or not _BEGIN.search(log)):
         return None
-    found = cause(told) or cause(last) or cause(_tail(folder / "kernel.log"))
+    found = cause(told) or cause(last) or cause(tail(folder / "kernel.log"))
     if not told and not found:  # on a loaded machine the SDK gives a boot up before KVM has said a word
         found = kvm.problem()
     return found or (told or "the microVM's process ended while it booted", f"see {folder}")
@@ -76,7 +76,7 @@ def guests_own(name: str) -> bool:
 
 def system_log(name: str) -> str:
     """The end of the runtime's log about the sandbox ``name``."""
-    return _tail(_log(name))
+    return tail(_log(name))
 
 
 def last_boot(log: str) -> str:
@@ -106,7 +106,8 @@ def _boot_error(path: Path) -> str:
     return text
 
 
-def _tail(path: Path) -> str:
+def tail(path: Path) -> str:
+    """The end of a log; empty where there is none."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - _TAIL))

@@ -9,10 +9,10 @@ import signal as signals
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.backends.microsandbox import boot, labels, made, sdk, translate
+from sandbox_console.backends.microsandbox import boot, labels, made, runs, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
@@ -31,8 +31,7 @@ async def boot_new(module: Any, looker: Looker, one: Pending, secrets: Secrets, 
     arguments = made.arguments(module, one.id, one.spec, secrets, options)
     name = one.spec.name
     try:
-        machine = await booted(module, name, lambda: module.Sandbox.create(name, **arguments))
-        await launch(module, machine, one.spec, secrets)
+        await _run(module, name, lambda: module.Sandbox.create(name, **arguments), one.spec, secrets)
     except asyncio.CancelledError:
         await to_the_end(_undone(module, name))
         raise
@@ -58,16 +57,29 @@ async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets)
         what = f"the secrets of {seen.shown_name}"
         await sdk.call(module, what, handle.modify(secrets=fresh, policy=module.ModificationPolicy.NEXT_START))
     try:
-        machine = await booted(module, seen.name, lambda: module.Sandbox.start(seen.name, detached=True))
-        if seen.spec is not None:
-            await launch(module, machine, seen.spec, secrets)
+        boot_it = functools.partial(module.Sandbox.start, seen.name, detached=True)
+        await _run(module, seen.name, boot_it, seen.spec, secrets)
     except asyncio.CancelledError:
         await to_the_end(_ended(module, seen.name))
         raise
 
 
+async def _run(
+    module: Any, name: str, boot_it: Callable[[], Any], spec: SandboxSpec | None, secrets: Secrets
+) -> None:  # fmt: skip
+    """Boot it and start its command; where that cannot be run nothing is left running."""
+    machine = await booted(module, name, boot_it)
+    if spec is None:
+        return
+    try:
+        await launch(module, machine, spec, secrets)
+    except ConsoleError:
+        await to_the_end(_ended(module, name))
+        raise
+
+
 async def _ended(module: Any, name: str) -> None:
-    """Kill a microVM whose start was cancelled: the boot goes on without us, and nobody would start its command."""
+    """Kill a microVM whose start came to nothing: a boot goes on without us, and nobody would start its command."""
     with contextlib.suppress(ConsoleError):
         handle = await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name))
         await sdk.call(module, f"sandbox {name}", handle.kill())
@@ -83,8 +95,10 @@ async def booted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
     """Wait for a boot. Raises BackendError with the cause off the runtime's logs."""
     try:
         return await _insisted(module, name, boot_it)
-    except BackendError as error:
+    except (BackendError, UsageError) as error:  # the SDK has "invalid config" for a guest that is gone, too
         found = await asyncio.to_thread(boot.failure, name) or boot.cause(str(error))
+        if found is None and (why := (await asyncio.to_thread(runs.ended, name)).why):
+            found = f"it ended at once: {why}", "give it more time"
         if found is None:
             raise
         raise BackendError(f"sandbox {name} did not boot: {found[0]}", hint=found[1]) from error

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from sandbox_console.backends.microsandbox import boot, labels, main_process, runs, sdk, translate
 from sandbox_console.backends.microsandbox.boot import Cause
 from sandbox_console.backends.microsandbox.main_process import ALL
@@ -146,14 +148,17 @@ class Looker:
     async def _described(self, module: Any, handle: Any, pids: Mapping[str, int]) -> Sandbox:
         seen = translate.view(handle)
         jobs = await self.jobs(module, handle) if seen.spec is not None and seen.spec.command else ()
-        run, failed = await asyncio.to_thread(_boot_of, seen, pids.get(seen.id))
+        run, failed = await asyncio.to_thread(_boot_of, seen, jobs, pids.get(seen.id))
         return translate.sandbox(seen, run, jobs, failed)
 
 
-def _boot_of(seen: View, pid: int | None) -> tuple[Run, Cause | None]:
-    if seen.status in ("stopped", "crashed"):
-        return runs.ended(seen.name), boot.failure(seen.name)
-    return runs.running(seen.name, pid), None
+def _boot_of(seen: View, jobs: Sequence[Any], pid: int | None) -> tuple[Run, Cause | None]:
+    over = seen.status in ("stopped", "crashed")
+    run = runs.ended(seen.name) if over else runs.running(seen.name, pid)
+    job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
+    if main_process.killed(job):
+        run = structs.replace(run, oom=runs.out_of_memory(seen.name))
+    return run, boot.failure(seen.name) if over else None
 
 
 async def _all_jobs(module: Any, handle: Any) -> Sequence[Any]:

@@ -15,6 +15,8 @@ from sandbox_console.model.sandbox import Exit
 ALL = 1000
 """Jobs of one sandbox that are looked at, newest first: each start makes one, as does ``msb exec --detach``."""
 
+_KILLED = 128 + 9
+
 
 def mains(jobs: Sequence[Any], command: Sequence[str]) -> list[Any]:
     """The main process of each boot, oldest first."""
@@ -34,12 +36,22 @@ def of_boot(jobs: Sequence[Any], command: Sequence[str], boot_id: str) -> Any | 
     return mine[-1] if mine else None
 
 
-def exit_of(job: Any, marks: dict[str, str]) -> Exit:
-    """How it ended; ``marks`` are the sandbox's labels. -1 is the runtime's word for any signal."""
+def killed(job: Any | None) -> bool:
+    """Whether a main process, or one that it waited for, may have been ended by the guest's kernel."""
+    return job is not None and job.state == "exited" and job.exit_code in (-1, _KILLED)
+
+
+def exit_of(job: Any, marks: dict[str, str], oom: frozenset[int] = frozenset()) -> Exit:
+    """How it ended; ``marks`` are the sandbox's labels, ``oom`` what the guest's kernel killed for memory.
+
+    -1 is the runtime's word for any signal.
+    """
     ended = marks.get(labels.ENDED, "").split()
     if len(ended) == 2 and ended[0] == job.id and ended[1].isdecimal():
         code = int(ended[1])
         return Exit(code, code - 128)
+    if killed(job) and oom and (job.pid in oom or job.exit_code == _KILLED):
+        return Exit(_KILLED, 9, oom=True)
     if job.state == "exited" and job.exit_code is not None and job.exit_code >= 0:
         return Exit(job.exit_code)
     if job.state == "exited":

@@ -27,7 +27,12 @@ def network(module: Any, patterns: Sequence[str], placeholders: bool, authoritie
 
     ``authorities`` are files of certificates that upstream servers are checked by, beside the public ones.
     """
-    tls = module.TlsConfig(upstream_ca_certs=tuple(authorities)) if placeholders else None
+    tls = None
+    if placeholders:
+        named = {port for pattern in patterns for port in hosts.parse(pattern, allow_ip=True).ports}
+        tls = module.TlsConfig(
+            upstream_ca_certs=tuple(authorities), intercepted_ports=tuple(sorted({443, *named} - {80}))
+        )
     return module.Network(policy=policy(module, patterns), tls=tls)
 
 

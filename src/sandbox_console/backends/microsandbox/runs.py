@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from sandbox_console.backends.microsandbox.boot import last_boot, said, system_log
+from sandbox_console.backends.microsandbox.boot import last_boot, said, system_log, tail
 from sandbox_console.backends.microsandbox.sdk import home
 
 _PROC = Path("/proc")
 _PROGRAM, _VERB = b"msb", b"machine"
+_KERNEL = re.compile(
+    r"^\[ *(\d+\.\d+)\] (?:.*ut of memory: Killed process (\d+) \()?", re.MULTILINE
+)  # a line of the kernel's own
 _REASONS = (
     ("max_duration", "its max_duration ran out"),
     ("sandbox idle, requesting guest shutdown", "its idle_timeout ran out"),
@@ -32,6 +36,8 @@ class Run(Struct, frozen=True):
     started_at: float | None = None
     why: str = ""
     id: str = ""
+    oom: frozenset[int] = frozenset()
+    """The guest's processes that its kernel killed for memory, where that was looked for."""
 
 
 def processes() -> Mapping[str, int]:
@@ -61,6 +67,18 @@ def boot_id(name: str) -> str:
         return _boot_file(name).read_text(errors="replace").strip()
     except OSError:
         return ""
+
+
+def out_of_memory(name: str) -> frozenset[int]:
+    """The processes that the guest's kernel killed for memory since its newest boot."""
+    found: set[int] = set()
+    before = 0.0
+    for stamp, pid in _KERNEL.findall(tail(home() / "sandboxes" / name / "logs" / "kernel.log")):
+        if float(stamp) < before:  # its clock begins anew: another boot
+            found.clear()
+        before = float(stamp)
+        found |= {int(pid)} if pid else set()
+    return frozenset(found)
 
 
 def _sandbox_of(process: Path) -> str:

@@ -119,7 +119,7 @@ def _status(seen: View, run: Run, job: Any | None, failed: Cause | None) -> Stat
     status = _STATUS.get(seen.status, Status.UNKNOWN)
     if status is Status.LOST and job is not None and seen.labels.get(own.ENDED, "").startswith(job.id):
         return Status.EXITED  # the console ended it
-    if status in (Status.EXITED, Status.LOST) and failed is not None:
+    if status in (Status.EXITED, Status.LOST) and (failed is not None or (job is not None and job.state == "failed")):
         return Status.FAILED
     if status is Status.RUNNING and seen.spec is not None and seen.spec.command:
         return _launching(run) if job is None else _JOBS.get(str(job.state), Status.EXITED)
@@ -133,7 +133,7 @@ def _launching(run: Run) -> Status:
 
 
 def _exit(seen: View, run: Run, job: Any | None) -> Exit | None:
-    found = main_process.exit_of(job, dict(seen.labels)) if job is not None else Exit()
+    found = main_process.exit_of(job, dict(seen.labels), run.oom) if job is not None else Exit()
     return structs.replace(found, reason=run.why) if run.why and found.code is None else found
 
 
