@@ -27,9 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = parser.parse(words)
         if args.version:
-            print(f'{{"version": "{__version__}"}}' if args.json else f"sandbox-console {__version__}")  # noqa: T201
-            return 0
+            return _printed(
+                words, f'{{"version": "{__version__}"}}\n' if args.json else f"sandbox-console {__version__}\n"
+            )
         return _face(args)
+    except SystemExit as end:  # argparse has printed the help
+        return _printed(words, "", int(end.code or 0))
     except ConsoleError as error:
         return _tell(words, error)
     except KeyboardInterrupt:
@@ -38,6 +41,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         from sandbox_console.cli.run import unexpected
 
         return _tell(words, unexpected(error))
+
+
+def _printed(words: Sequence[str], text: str, code: int = 0) -> int:
+    """Print and flush, or tell why not: Python's own flush at exit would show a traceback."""
+    from sandbox_console.errors import ConsoleError
+
+    try:
+        print(text, end="", flush=True)  # noqa: T201
+    except OSError as error:
+        from sandbox_console.cli.run import leave_stdout
+
+        leave_stdout()
+        if isinstance(error, BrokenPipeError):
+            return 141
+        return _tell(words, ConsoleError(f"the output cannot be written: {error.strerror}"))
+    return code
 
 
 def _face(args: argparse.Namespace) -> int:

@@ -130,6 +130,10 @@ def test_the_command_line_stops_a_sandbox_whose_flood_filled_the_disk(disk):
         stopped = console("stop", "flood")
         assert stopped.returncode == 0, stopped.stderr
         assert '"status": "exited"' in console("ls", "--all", "--json").stdout
+        fill(disk)
+        looked = console("doctor")
+        assert looked.returncode == 1, looked.stdout
+        assert "audit.db is full" in looked.stdout
         assert refused.returncode in (0, 125), "the log's own writer may have left room for one more row"
     finally:
         make_room(disk)

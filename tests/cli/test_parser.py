@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from sandbox_console.__main__ import main
@@ -93,6 +97,14 @@ def test_a_usage_error_is_an_object_with_json(capsys: pytest.CaptureFixture[str]
     assert captured.out == ""
     expected = '{"code": "usage", "message": "unknown verb \'lss\'", "hint": "did you mean ls?", "audit_id": null}\n'
     assert captured.err == expected
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_what_cannot_be_printed_is_told(word: str) -> None:
+    command = [sys.executable, "-m", "sandbox_console", word]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
 
 
 def test_a_hostile_word_is_cleaned_in_its_error(capsys: pytest.CaptureFixture[str]) -> None:

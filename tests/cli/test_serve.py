@@ -31,6 +31,12 @@ def test_serve_and_create_refuse_a_configuration_that_no_session_could_begin_wit
     (cli.home / "config.toml").write_text(CONFIG)
 
 
+def test_serve_names_what_is_wrong_with_its_address(cli: Cli) -> None:
+    done = cli("serve", "--host", "192.0.2.1", "--insecure-no-tls", "--json")
+    told = json.loads(done.stderr)
+    assert (done.returncode, told["hint"]) == (7, "name an address of this machine: ip addr")
+
+
 def test_serve_beyond_this_machine_wants_tls(cli: Cli) -> None:
     done = cli("serve", "--host", "0.0.0.0", "--json")
     assert done.returncode == 2

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import platformdirs
 import pytest
 
+from sandbox_console.__main__ import main
+from sandbox_console.cli.run import unexpected
 from sandbox_console.errors import ConfigError
 from sandbox_console.service.config import Config, Paths, load
 
@@ -50,6 +53,17 @@ def test_a_file_that_cannot_be_opened_is_not_called_bad_toml(tmp_path):
         load(Paths(tmp_path, tmp_path), required=True)
     assert caught.value.message == f"{tmp_path} cannot be read: Is a directory"
     assert caught.value.hint == f"see its owner and mode: ls -ld {tmp_path}"
+
+
+def test_a_user_without_a_home_is_told_so_by_every_platformdirs(monkeypatch, capsys):
+    def none(_name):
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.delenv("SANDBOX_CONSOLE_HOME", raising=False)
+    monkeypatch.setattr(platformdirs, "user_config_path", none)
+    assert main(["ls"]) == 2
+    assert capsys.readouterr().err.startswith("error: this user has no home folder to keep state in\nhint: set HOME")
+    assert "not written" in unexpected(ValueError()).hint
 
 
 def test_what_can_be_is_taken(loaded):

@@ -21,6 +21,8 @@ from sandbox_console.model.sandbox import BackendHealth
 from sandbox_console.service import Console, find_paths, load
 
 _LEAST = (80, 24)
+_LEAST_ROOM = 1 << 20
+"""Bytes: less than that is full for a database that grows by pages and has a log beside it."""
 
 
 class Finding(Struct, frozen=True):
@@ -104,7 +106,7 @@ async def _audit(console: Console) -> list[Finding]:
     found: list[Finding] = []
     try:
         await console.trail.journal()
-        found.append(Finding("audit log", "ok", f"{console.trail.path} can be written"))
+        found.append(_room(console.trail.path))
     except ConsoleError as error:
         found.append(Finding("audit log", "problem", error.message, error.hint or "no action runs until it can"))
     try:
@@ -116,6 +118,15 @@ async def _audit(console: Console) -> list[Finding]:
     where = "" if verdict.first_bad is None else f"row {verdict.first_bad}: "
     hint = "keep the file as evidence: sandbox-console audit verify"
     return [*found, Finding("audit chain", "warning", f"{where}{verdict.problem}", hint)]
+
+
+def _room(path: Path) -> Finding:
+    """An open log on a full disk takes nothing but emergencies."""
+    disk = os.statvfs(path.parent)
+    if (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize >= _LEAST_ROOM:
+        return Finding("audit log", "ok", f"{path} can be written")
+    hint = "free some space; until then stop, kill, pause and egress deny work, and nothing else is changed"
+    return Finding("audit log", "problem", f"the disk of {path} is full", hint)
 
 
 async def _backend(console: Console, health: BackendHealth) -> list[Finding]:

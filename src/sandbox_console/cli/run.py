@@ -114,6 +114,8 @@ def unexpected(error: Exception) -> ConsoleError:
         where = str(_write_crash(error))
     except OSError as failure:
         where = f"(not written: {failure.strerror})"
+    except ConsoleError as failure:  # no folder to write it to
+        where = f"(not written: {failure.message})"
     return ConsoleError(f"unexpected {type(error).__name__}", hint=f"the details are in {where}")
 
 

@@ -150,8 +150,11 @@ def find_paths(config_file: Path | None = None) -> Paths:
     home = os.environ.get(f"{_PREFIX}HOME")
     base = Path(home).expanduser().absolute() if home else None
     named = config_file or os.environ.get(f"{_PREFIX}CONFIG")
-    config = Path(named).expanduser() if named else (base or platformdirs.user_config_path(_APP)) / "config.toml"
-    state = base / "state" if base else platformdirs.user_state_path(_APP)
+    try:
+        config = Path(named).expanduser() if named else (base or platformdirs.user_config_path(_APP)) / "config.toml"
+        state = base / "state" if base else platformdirs.user_state_path(_APP)
+    except RuntimeError:  # of platformdirs from 4.5 on; before that it gave the path with its ~
+        state = Path()
     if not state.is_absolute():
         raise ConfigError("this user has no home folder to keep state in", hint="set HOME or SANDBOX_CONSOLE_HOME")
     return Paths(config.absolute(), state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 import ssl
@@ -22,6 +23,7 @@ HEADER_S = 5.0
 """A connection must have sent a whole request header within this, and the next one after an answer."""
 CONNECTIONS = 64
 _BACKLOG = 64
+_HINTS = {errno.EADDRNOTAVAIL: "name an address of this machine: ip addr", errno.EACCES: "take a port from 1024 on"}
 
 
 class _Entry(asyncio.Protocol):
@@ -109,7 +111,8 @@ def _listen(options: ServeOptions) -> socket.socket:
     except OSError as error:
         listening.close()
         message = f"cannot listen on {options.host} port {options.port}: {error.strerror}"
-        raise Conflict(message, hint="leave --port out for a free one") from error
+        hint = _HINTS.get(error.errno or 0, "leave --port out for a free one")
+        raise Conflict(message, hint=hint) from error
     return listening
 
 
