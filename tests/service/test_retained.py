@@ -65,6 +65,24 @@ async def test_a_file_cut_short_is_read_as_far_as_it_goes(kept, tmp_path):
     assert await kept.listing() == []
 
 
+async def test_files_that_are_damaged_or_cannot_be_read_are_told(kept, tmp_path):
+    await kept.keeper(REF, "agent").keep([LogGap(1, "slow viewer", 3), *lines(2, 4)])
+    (path,) = (tmp_path / "logs").iterdir()
+    path.write_bytes(path.read_bytes().replace(b'[3, "slow', b'{3, "slow'))
+    [gap, *rest] = await kept.read(REF)
+    assert "damaged" in gap.reason
+    assert rest == lines(2, 4)
+    path.unlink()
+    path.mkdir()
+    [gap] = await kept.read(REF)
+    assert "cannot be read: Is a directory" in gap.reason
+    path.rmdir()
+    (tmp_path / "logs").rmdir()
+    (tmp_path / "logs").write_text("a file where the folder should be")
+    assert await kept.listing() == []
+    assert "cannot be read: Not a directory" in kept.problem
+
+
 async def test_a_disk_that_fails_is_told_and_reading_goes_on(tmp_path):
     (tmp_path / "logs").write_text("a file where the folder should be")
     kept = Retained(tmp_path / "logs", 1 << 20, 1 << 16)

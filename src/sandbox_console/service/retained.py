@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -63,12 +64,19 @@ class Retained:
                 self.problem = f"logs are not kept: {error.strerror or error}"
 
     async def listing(self) -> list[RetainedLog]:
-        """All that are kept, the newest first."""
-        return await asyncio.to_thread(self._listing)
+        """All that are kept, the newest first. A disk that fails is told by ``problem``."""
+        try:
+            return await asyncio.to_thread(self._listing)
+        except OSError as error:
+            self.problem = f"kept logs cannot be read: {error.strerror or error}"
+            return []
 
     async def read(self, ref: SandboxRef) -> list[LogItem]:
-        """One kept log; empty where there is none."""
-        return await asyncio.to_thread(lambda: list(self._items(ref)))
+        """One kept log; empty where there is none, and a gap where its files cannot be read."""
+        try:
+            return await asyncio.to_thread(lambda: list(self._items(ref)))
+        except OSError as error:
+            return [LogGap(time.time_ns(), f"its kept log cannot be read: {error.strerror or error}")]
 
     # -- in a thread
 
@@ -193,5 +201,12 @@ def _read(path: Path) -> Iterator[LogItem]:
             if stream is not None:
                 yield LogRecord(at_ns, stream, data)
             else:
-                lines, reason = json.loads(data)
-                yield LogGap(at_ns, reason, lines)
+                yield _gap(at_ns, data)
+
+
+def _gap(at_ns: int, data: bytes) -> LogGap:
+    try:
+        lines, reason = json.loads(data)
+        return LogGap(at_ns, str(reason), None if lines is None else int(lines))
+    except (ValueError, TypeError):
+        return LogGap(at_ns, "what was kept here is damaged")

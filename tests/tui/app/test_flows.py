@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from msgspec import structs
 from tests.tui.app.scene import NOW, NS, fleet, ref, sandbox, screen_text, until
+from textual import events
 from textual.widgets import Button, Input, OptionList
 
 from sandbox_console.errors import BackendError, BackendUnreachable
@@ -579,8 +580,9 @@ async def test_what_is_typed_while_a_shell_opens_goes_to_it(run_app, fake):
     fake.faults.verbs["shell"] = 0.5
     async with run_app() as (app, pilot):
         await pilot.press("s", *"hello")
+        app.post_message(events.Paste(" and pasted"))
         await until(pilot, lambda: isinstance(app.focused, TerminalView))
-        await until(pilot, lambda: "hello" in app.focused.screen_text())
+        await until(pilot, lambda: "hello and pasted" in app.focused.screen_text())
 
 
 async def test_what_is_typed_past_a_shells_end_does_nothing(run_app):

@@ -209,7 +209,8 @@ class LogsPane(Vertical):
     async def _choose_gone(self) -> None:
         found = await gone_logs(self._service, self._shelf)
         if not found:
-            self.notify("No sandbox that was looked at is gone. Their logs stay here for the session.")
+            none = "No sandbox that was looked at is gone. Their logs stay here for the session."
+            self.notify("\n".join(filter(None, (none, self._service.retained.problem))))
             return
         self.app.push_screen(GoneScreen(found, self._clock()), self._show_gone)
 

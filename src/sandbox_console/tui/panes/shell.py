@@ -40,15 +40,15 @@ class ShellNotice(Static, can_focus=True):
         super().__init__(id=id)
         self.holding = False
         self.typed_at = 0.0
-        self._held: list[events.Key] = []
+        self._held: list[events.Key | events.Paste] = []
 
     def hold(self) -> None:
         """Take every key from now on."""
         self.holding = True
         self._held.clear()
 
-    def release(self) -> list[events.Key]:
-        """Stop that; gives the keys typed meanwhile."""
+    def release(self) -> list[events.Key | events.Paste]:
+        """Stop that; gives what was typed and pasted meanwhile."""
         self.holding = False
         held, self._held = self._held, []
         return held
@@ -64,6 +64,11 @@ class ShellNotice(Static, can_focus=True):
             self.typed_at = monotonic()
             if self.holding:
                 self._held.append(event)
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.holding:
+            event.stop()
+            self._held.append(event)
 
 
 class ShellPane(Vertical):
@@ -149,8 +154,8 @@ class ShellPane(Vertical):
         if self._sandbox is not None and self._sandbox.ref == ref:
             self.show(self._sandbox)
             view.focus()
-            for key in typed:
-                view.on_key(key)
+            for one in typed:
+                view.on_key(one) if isinstance(one, events.Key) else view.on_paste(one)
 
     async def on_unmount(self) -> None:
         for link in self._links.values():
