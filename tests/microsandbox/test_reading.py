@@ -90,8 +90,10 @@ def test_no_permission_names_the_group(tmp_path, monkeypatch):
 def test_the_guests_own_error_comes_first(tmp_path, monkeypatch):
     monkeypatch.setenv("MSB_HOME", str(tmp_path))
     folder = logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text())
-    (folder / "boot-error.json").write_text(json.dumps({"stage": "mount", "message": "the root has no init"}))
-    assert boot.failure("one")[0] == "mount; the root has no init"
+    told = {"t": "2026-11-21T21:35:17.229Z", "stage": "config", "errno": None, "reason": "user_not_found"}
+    for message, shown in (("the root has no init",) * 2, ("guest user not found: joe", "its image has no such user")):
+        (folder / "boot-error.json").write_text(json.dumps(told | {"message": message}))
+        assert boot.failure("one")[0] == shown
 
 
 def test_why_kvm_does_not_work_is_told(tmp_path, monkeypatch):
@@ -131,6 +133,7 @@ def _job(id, boot_id, created, state="running", code=None, command=("sleep", "9"
     return types.SimpleNamespace(
         id=id, runtime_boot_id=boot_id, created_at=created, state=state, exit_code=code, command=list(command),
         started_at=created, finished_at=created + 1, error=None, pid=468,
+        failure={"message": 'spawn "nosuch": No such file'} if state == "failed" else None,
     )  # fmt: skip
 
 
@@ -183,6 +186,8 @@ def test_the_state_is_the_main_processs(status, jobs, marks, shown, code):
     assert found.labels == {"team": "x"}
     if shown is Status.LOST:
         assert found.detail.startswith("crashed: ")
+    if shown is Status.FAILED:
+        assert found.detail == 'its command could not be run: spawn "nosuch": No such file'
 
 
 KERNEL = """\

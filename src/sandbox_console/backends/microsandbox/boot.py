@@ -23,6 +23,7 @@ _CAUSES: tuple[tuple[str, Cause], ...] = (
     ("Kvm object: Error(2)", ("there is no /dev/kvm on this host", "load the kvm module, or enable virtualisation")),
     ("Kvm object", ("/dev/kvm could not be opened", "see that the kvm module works: sandbox-console doctor")),
     ("xattr", ("its files cannot keep extended attributes", "put MSB_HOME and the folder on ext4, xfs or btrfs")),
+    ("guest user not found", ("its image has no such user", "name a user that it has, or leave user out")),
     ("No space left on device", ("the disk is full", "free space where MSB_HOME is")),
 )
 # Lines of the runtime's own: in others there may be what a guest has chosen, a path that it asked for.
@@ -102,7 +103,7 @@ def _boot_error(path: Path) -> str:
     with contextlib.suppress(ValueError):
         data = json.loads(text)
         if isinstance(data, dict):
-            return "; ".join(str(value) for value in data.values() if isinstance(value, str)) or text
+            return str(data.get("message") or text)
     return text
 
 

@@ -147,10 +147,15 @@ def _detail(status: Status, run: Run, job: Any | None, failed: Cause | None) -> 
     if status is Status.FAILED and failed is not None:
         return f"{failed[0]}; next: {failed[1]}"
     if status is Status.FAILED:
-        return str(job.error or "its command could not be run") if job is not None else _NO_LAUNCH
+        return _unrun(job) if job is not None else _NO_LAUNCH
     if status is Status.LOST:
         return f"crashed: {run.why or 'the microVM process ended without a word (SIGKILL, out of memory or a fault)'}"
     return run.why if status is Status.EXITED else ""
+
+
+def _unrun(job: Any) -> str:
+    why = (job.failure or {}).get("message") or job.error
+    return f"its command could not be run: {why}" if why else "its command could not be run"
 
 
 def _ms(value: float) -> float:
