@@ -57,6 +57,8 @@ def test_keep_keeps_them(cli: Cli) -> None:
     assert b"kept" in cli("demo", "--keep").stderr
     rows = cli.json("ls", "-l", "demo=1")
     assert sorted(row["name"].split("-")[1] for row in rows) == ["chatty", "failing", "idle"]
+    newest = max(rows, key=lambda row: row["created_at"])
+    assert newest["name"].startswith("demo-chatty-")  # it is under the cursor, so that the first log seen goes on
     cli.until(lambda: any(row["exit"] and row["exit"]["code"] == 3 for row in cli.json("ls")), "none failed")
     cli.until(lambda: b"slow" in cli.ok("logs", *[row["name"] for row in rows], "--stream", "stderr"), "no stderr")
 

@@ -49,7 +49,8 @@ while :; do
 done
 """
 _FAIL = "echo 'loading the job'; sleep 4; echo 'error: no job was found' >&2; exit 3"
-_ROLES = {"chatty": _CHAT, "idle": "echo 'waiting for work'; exec sleep 1000000", "failing": _FAIL}
+_ROLES = {"failing": _FAIL, "idle": "echo 'waiting for work'; exec sleep 1000000", "chatty": _CHAT}
+"""The newest is first in the list and under the cursor: one whose log goes on."""
 _IMAGES_TRIED = 8
 
 
