@@ -6,7 +6,7 @@ import time
 
 import pytest
 from msgspec import structs
-from tests.tui.app.scene import NOW, NS, ref, screen_text, until
+from tests.tui.app.scene import NOW, NS, ref, sandbox, screen_text, until
 
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Status
@@ -91,6 +91,21 @@ async def test_merged_logs_go_on_when_one_starts_again(run_app, fake):
         await fake.say(ref(AGENT), line(NOW, "up again\n"))
         await until(pilot, lambda: texts(logs_of(app).view)[-1:] == ["up again"])
         assert logs_of(app).view.total == 10
+
+
+async def test_a_sandbox_that_comes_with_the_label_is_among_the_merged(run_app, fake):
+    async with run_app() as (app, pilot):
+        await pilot.press("L", *"team=red", "enter")
+        await until(pilot, lambda: logs_of(app).view.total == 9 and "1 sandbox by time" in screen_text(app))
+        fake._logs["cafe"] = [line(NOW, "hello\n")]
+        await fake._put(sandbox("cafe", "newcomer", labels={"team": "red"}))
+        fake._logs["twin"] = [line(NOW + 1, "me too\n")]
+        await fake._put(sandbox("twin", "newcomer", labels={"team": "red"}))
+        await fake._put(sandbox("beef", "other", labels={"team": "blue"}))
+        await until(pilot, lambda: texts(logs_of(app).view)[-2:] == ["hello", "me too"])
+        await until(pilot, lambda: "twin newcomer me too" in screen_text(app))
+        assert "newcomer      hello" in screen_text(app), "two of one name are told apart"
+        assert "3 sandboxes by time" in screen_text(app)
 
 
 async def test_what_is_copied_has_no_colours_left_in_it(run_app, fake):

@@ -129,7 +129,7 @@ class Detail(Vertical):
 
         logs = self.query_one(LogsPane)
         logs.show(self._sandbox, active=active("logs"))
-        logs.renew(self._state.sandboxes.get)
+        logs.renew(self._state.sandboxes)
         logs.note_live(self._is_there)  # after: what is left may be gone itself
         version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
         for tab, pane in self._panes.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from sandbox_console.service import Config, Console
 from sandbox_console.tui.keymap import hint
 from sandbox_console.tui.panes.log_feed import FOLLOWED, Feed, Stand, older
 from sandbox_console.tui.panes.log_gone import GoneScreen, gone_logs
-from sandbox_console.tui.panes.log_merged import Merged
+from sandbox_console.tui.panes.log_merged import Group, Merged
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put_note
 from sandbox_console.tui.widgets.log_line import Rule
@@ -101,7 +101,7 @@ class LogsPane(Vertical):
         elif not was_active:
             self._begin()
 
-    def renew(self, now: Callable[[SandboxRef], Sandbox | None]) -> None:
+    def renew(self, now: Mapping[SandboxRef, Sandbox]) -> None:
         """Learn how those that are shown together are now."""
         if self._merged is not None:
             self._merged.renew(now)
@@ -181,11 +181,11 @@ class LogsPane(Vertical):
         """Whether what is shown does not go by what is selected: several, or one that is gone."""
         return self._merged is not None or self._gone is not None
 
-    def merge(self, sandboxes: Sequence[Sandbox], what: str) -> None:
+    def merge(self, group: Group) -> None:
         """Show several sandboxes' output by time until `unmerge` or until another one is selected."""
         if self._sandbox is not None:
             self._leave(self._sandbox)
-        self._merged = Merged(self._service, sandboxes, self.view, self._note, what)
+        self._merged = Merged(self._service, group, self.view, self._note)
         self.view.show_store(LineStore(self._cap), self._merged.names)
         self.view.action_tail()
         self._begin()

@@ -14,6 +14,7 @@ from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
 from sandbox_console.tui.formdata import shown_value
 from sandbox_console.tui.keymap import key_of
+from sandbox_console.tui.panes.log_merged import Group
 from sandbox_console.tui.panes.logs import LogsPane
 from sandbox_console.tui.screens.ask import AskScreen
 from sandbox_console.tui.screens.text import TextScreen
@@ -33,27 +34,32 @@ async def merge_logs(screen: MainScreen, fleet: Sequence[Sandbox], marked: Seque
     if pane.merged:
         pane.unmerge()
         return
-    found, what = list(marked), f"{len(marked)} marked"
-    if len(found) < 2:
+    group = Group(marked, f"{len(marked)} marked")
+    if len(marked) < 2:
         text = await screen.app.push_screen_wait(
             AskScreen("Logs of several sandboxes by time", "label as key=value, key, or * for all that run")
         )
         if not text:
             return
-        found, what = labelled(fleet, text), f"-l {clean(text, cap=80)}" if text != "*" else "all that run"
-    if not found:
+        group = labelled(fleet, text)
+    if not group.sandboxes:
         screen.notify(f"No sandbox has the label {text}.", severity="warning")
         return
     screen.action_tab("logs")
-    pane.merge(found, what)
+    pane.merge(group)
 
 
-def labelled(fleet: Sequence[Sandbox], text: str) -> list[Sandbox]:
-    """The sandboxes with a label (``key`` or ``key=value``); ``*``: all that run."""
-    if text.strip() == "*":
-        return [sandbox for sandbox in fleet if sandbox.status is Status.RUNNING]
+def labelled(fleet: Sequence[Sandbox], text: str) -> Group:
+    """The sandboxes with a label (``key`` or ``key=value``), now and later; ``*``: all that run."""
     key, equals, value = text.strip().partition("=")
-    return [one for one in fleet if key in one.labels and (not equals or one.labels[key] == value)]
+
+    def wanted(one: Sandbox) -> bool:
+        if key == "*":
+            return one.status is Status.RUNNING
+        return key in one.labels and (not equals or one.labels[key] == value)
+
+    what = "all that run" if key == "*" else f"-l {clean(text, cap=80)}"
+    return Group([one for one in fleet if wanted(one)], what, wanted)
 
 
 def compare(screen: MainScreen, marked: Sequence[Sandbox], selected: Sandbox | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -140,7 +141,7 @@ class LogPage:
         ]
         if self.look.names:
             name = clean(self.look.names[line.source], cap=200) if line.source < len(self.look.names) else "?"
-            width = min(NAME_WIDTH, max(map(len, self.look.names)))
+            width = min(NAME_WIDTH, max(map(cell_len, self.look.names)))
             found.append(Segment(fit_cell(name, width, "left") + " ", self.style_of(f"name-{line.source % COLOURS}")))
         return found
 
