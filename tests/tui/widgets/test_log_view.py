@@ -190,12 +190,19 @@ async def test_a_wrong_pattern_keeps_the_input_open(logs):
     assert view.has_focus
 
 
-async def test_timestamps(logs):
+async def test_timestamps_tell_the_day_where_it_is_not_today(logs):
     pilot, view = logs
-    view.append([out("x\n", 1_700_000_000_123_000_000)])
+    now = time.time_ns()
+    view.append([out("x\n", now)])
     await pilot.press("t")
     shown = await until(pilot, view, lambda shown: shown[0].endswith("x"))
-    assert re.fullmatch(r"\d\d:\d\d:20\.123   x", shown[0])
+    if time.localtime(now / 1e9).tm_yday == time.localtime().tm_yday:  # it is not midnight
+        assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}   x", shown[0])
+    view.clear()
+    view.append([out("x\n", 1_700_000_000_123_000_000), out("y\n", now)])
+    shown = await until(pilot, view, lambda shown: shown[1].endswith("y"))
+    assert re.fullmatch(r"11-1[45] \d\d:\d\d:20\.123   x", shown[0])
+    assert len(shown[0]) == len(shown[1]), "in one column"
 
 
 async def test_folding_shows_every_character(logs):

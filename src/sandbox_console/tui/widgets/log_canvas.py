@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime
+from time import time
 from typing import ClassVar
 
 from rich.style import Style
@@ -312,6 +314,8 @@ class LogCanvas(LineScroll):
         """The page at the size and in the colours of now."""
         page = self._page
         page.width, page.base, page.style_of = self.scrollable_size.width, self.rich_style, self._part
+        oldest = self.store.oldest_ns if self.look.timestamps else None
+        page.dated = oldest is not None and _day(oldest / 1e9) != _day(time())
         return page
 
     def _part(self, name: str) -> Style:
@@ -326,3 +330,7 @@ class LogCanvas(LineScroll):
             style_of=lambda name: base if name == "status" else self._part(name),
         )  # fmt: skip
         return Strip(found).adjust_cell_length(self.scrollable_size.width, base)
+
+
+def _day(at: float) -> date:
+    return datetime.fromtimestamp(at).astimezone().date()

@@ -99,13 +99,14 @@ def is_json(line: Line) -> bool:
     return line.kind not in (GAP, MARK) and parse(line.data) is not None
 
 
-def prefix(line: Line, *, timestamps: bool) -> str:
-    """What stands before a line: the time of day it was written (local), and the mark of its stream."""
+def prefix(line: Line, *, timestamps: bool, dated: bool = False) -> str:
+    """What stands before a line: the time it was written (local), with its day if ``dated``, the mark of its stream."""
     mark = MARKS.get(line.kind, " ")
     if not timestamps:
         return f"{mark} "
     at = datetime.fromtimestamp(line.at_ns / 1e9).astimezone()
-    return f"{at:%H:%M:%S}.{line.at_ns // 1_000_000 % 1000:03} {mark} "
+    day = f"{at:%m-%d} " if dated else ""
+    return f"{day}{at:%H:%M:%S}.{line.at_ns // 1_000_000 % 1000:03} {mark} "
 
 
 def highlight(text: Text, search: Any, rules: Sequence[Rule], style_of: StyleOf) -> None:

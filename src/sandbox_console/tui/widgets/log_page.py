@@ -54,12 +54,16 @@ class Look(Struct):
 
 
 class LogPage:
-    """Strips of lines. ``width``, ``base`` and ``style_of`` are the widget's: set them before drawing."""
+    """Strips of lines. ``width``, ``base`` and ``style_of`` are the widget's: set them before drawing.
+
+    ``dated``: a time tells its day too.
+    """
 
     def __init__(self, lines: ShownLines, look: Look) -> None:
         self.lines = lines
         self.look = look
         self.width = 80
+        self.dated = False
         self.base = Style.null()
         self.style_of: StyleOf = lambda _: Style.null()
         self._bodies: dict[int, list[list[Segment]]] = {}
@@ -135,7 +139,7 @@ class LogPage:
     def _head(self, line: Line) -> list[Segment]:
         style = self.style_of("prefix")
         chosen = line.number == self.look.selected
-        text = prefix(line, timestamps=self.look.timestamps)
+        text = prefix(line, timestamps=self.look.timestamps, dated=self.dated)
         found = [
             Segment(text[:-1] + "▸" if chosen else text, style + Style(bold=True, reverse=True) if chosen else style)
         ]
