@@ -20,10 +20,16 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code."""
+    try:
+        return _main(sys.argv[1:] if argv is None else list(argv))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(words: list[str]) -> int:
     from sandbox_console.cli import parser
     from sandbox_console.errors import ConsoleError
 
-    words = sys.argv[1:] if argv is None else list(argv)
     try:
         args = parser.parse(words)
         if args.version:
@@ -35,8 +41,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _printed(words, "", int(end.code or 0))
     except ConsoleError as error:
         return _tell(words, error)
-    except KeyboardInterrupt:
-        return 130
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
         from sandbox_console.cli.run import unexpected
 
