@@ -44,3 +44,20 @@ async def test_to_look_at_a_file_no_more_of_it_is_read_than_is_shown(run_app, mo
         [entry] = await app.service.history(AuditQuery(limit=1))
         assert str(entry.outcome) == "ok"
         assert entry.end.body["bytes"] < 1 << 20
+
+
+async def test_a_long_file_is_read_to_its_end_by_keys(run_app):
+    text = "".join(f"row {at} [@click=app.quit]x[/]\x1b[31m\n" for at in range(5000))
+    fake = FakeBackend(fleet(), within=Within(files={AGENT: {"/text": text.encode()}}), clock=lambda: NOW)
+    async with run_app(fake) as (app, pilot):
+        await pilot.press("6")
+        await until(pilot, lambda: "text" in screen_text(app) and app.focused and app.focused.id == "files-table")
+        app.main.query_one("#files-table", FleetTable).move_to("text")
+        await pilot.press("enter")
+        await until(pilot, lambda: "row 0 [@click=app.quit]x[/]␛[31m" in screen_text(app))
+        await pilot.press("j")
+        await until(pilot, lambda: "row 0 " not in screen_text(app) and "row 1 " in screen_text(app))
+        await pilot.press("G")
+        await until(pilot, lambda: "row 4999 " in screen_text(app))
+        await pilot.press("q")
+        await until(pilot, lambda: app.screen is app.main)

@@ -27,7 +27,7 @@ from sandbox_console.tui.panes.file_words import COLUMNS, file_row, file_words, 
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.scopes import scoped
-from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.screens.long_text import text_screen
 from sandbox_console.tui.showing import put, put_note
 from sandbox_console.tui.widgets.table import FleetTable
 from sandbox_console.tui.words import size
@@ -180,7 +180,7 @@ class FilesPane(Vertical):
             self._note(f"✕ {why(error)}")
             return
         words = file_words(data, more=more, downloads=hint(self, "files-download", "downloads all of it"))
-        self.app.push_screen(TextScreen(clean(path, cap=100), words))
+        self.app.push_screen(text_screen(clean(path, cap=100), words))
 
     def action_up(self) -> None:
         """Go to the folder above."""
