@@ -26,6 +26,14 @@ class _Page(TextArea):
         Binding("end,G", "scroll_end", show=False),
     ]
 
+    def action_scroll_home(self) -> None:
+        """Go to the top; gliding there over thousands of lines takes a second."""
+        self.scroll_home(animate=False)
+
+    def action_scroll_end(self) -> None:
+        """Go to the end."""
+        self.scroll_end(animate=False)
+
 
 class LongTextScreen(TextScreen):
     """Read, choose with the mouse what Ctrl+C copies, and close. The text must be clean."""
