@@ -84,7 +84,7 @@ class TooSmallScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         least = " x ".join(map(str, self._least))
-        words = f"This terminal is too small.\n{least} is the least.\nEnlarge it to go on."
+        words = f"This terminal is too small.\n{least} is the least.\nEnlarge it, or leave by Ctrl+Q."
         yield Static(Content(words), markup=False)
 
     def on_screen_resume(self) -> None:
