@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.tui.safety import hostile_app, test_clicks
 
 from sandbox_console import errors
 from sandbox_console.cli import parser
@@ -59,6 +60,12 @@ def test_exit_codes_are_the_errors_own() -> None:
     assert sentence
     listed = {int(code) for code in re.findall(r"\b(\d) ", sentence[1])}
     assert listed == {0} | {kind.exit_code for kind in vars(errors).values() if hasattr(kind, "exit_code")}
+
+
+def test_the_counts_of_the_security_model_are_those_of_the_tests() -> None:
+    row = next(row for row in PAGES["security.md"].splitlines() if "`tests/tui/safety`" in row)
+    assert f"({len(hostile_app.NAMES)} places" in row
+    assert f"in {len(test_clicks.PATHS)})" in row
 
 
 def test_the_spec_shown_is_one() -> None:
