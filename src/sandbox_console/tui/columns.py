@@ -16,7 +16,7 @@ COLUMNS = (
     Column("name", "NAME", 14, 32, priority=0, flex=True),
     Column("backend", "BACKEND", 12, 20, priority=4),
     Column("host", "HOST", 6, 20, priority=12),
-    Column("maker", "MAKER", 7, 16, priority=11),
+    Column("maker", "MAKER", 6, 16, priority=11),
     Column("image", "IMAGE", 12, 28, priority=5),
     Column("cpu", "CPU", 8, 11, align="right", priority=1, largest=True),
     Column("memory", "MEM", 6, 17, align="right", priority=1, largest=True),

@@ -88,7 +88,7 @@ async def test_denials_come_from_the_records(run_app):
     fake = FakeBackend(fleet(), logs=log_lines(), stats=samples(), clock=lambda: NOW)
     async with run_app(fake) as (app, pilot):
 
-        async def feed(*, since=None, follow=False):
+        async def feed(**_):
             yield fleet()[0], EgressRecord(NOW - 5, "x", "evil.example", 443, allowed=False)
 
         app.service.egress.feed = feed

@@ -166,9 +166,12 @@ class FleetTable(TableCanvas, can_focus=True):
         if column is None:
             raise KeyError(key)
         turned = not self.sort_reverse if key == self.sort_column else column.largest
+        # Turned round, equal ones stay as they are; by another column they are as given, not as they were sorted last.
+        rows, given = (self._rows if key == self.sort_column else self._given), self._given
         self.sort_reverse = turned if reverse is None else reverse
         self.sort_column = key
-        self.set_rows(self._given, self._natural)
+        self.set_rows(rows, self._natural)
+        self._given = given
         self.refresh()
         self.post_message(self.Sorted(self))
 

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 
 from sandbox_console.tui.widgets.scrolling import LineScroll
-from sandbox_console.tui.widgets.table_layout import Column, fit_columns, fit_sideways, natural_widths
+from sandbox_console.tui.widgets.table_layout import GAP, Column, fit_columns, fit_sideways, natural_widths
 from sandbox_console.tui.widgets.table_lines import LEFT, Inks, draw_head, draw_header, draw_row
 from sandbox_console.tui.widgets.table_rows import Line, Paint
 
@@ -105,10 +105,11 @@ class TableCanvas(LineScroll):
         return changed
 
     def _important(self, column: Column) -> Column:
-        """The column that is sorted by is the last to be left out."""
-        if column.key != self.sort_column or column.priority == 0:
+        """The column that is sorted by is the last to be left out, and has room for its arrow."""
+        if column.key != self.sort_column:
             return column
-        return structs.replace(column, priority=1)
+        least = max(column.min_width, len(column.title) + GAP)
+        return structs.replace(column, priority=min(column.priority, 1), min_width=least)
 
     def render_line(self, y: int) -> Strip:
         if self._laid_out_for != self.scrollable_size.width:  # before its first Resize, or with other columns
