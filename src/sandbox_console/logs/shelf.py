@@ -44,6 +44,12 @@ class Shelf:
             self._kept[kept.ref] = kept
         self._shrink()
 
+    def newest_ns(self, ref: SandboxRef) -> int:
+        """The time of the newest line that is held of a sandbox; -1 where none is."""
+        kept = self._kept.get(ref)
+        found = kept.store.newest_ns if kept else None
+        return -1 if found is None else found
+
     def take(self, ref: SandboxRef) -> Kept | None:
         """Hand a log out, or None."""
         return self._kept.pop(ref, None)

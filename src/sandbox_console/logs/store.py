@@ -191,6 +191,18 @@ class LineStore:
         )
         return made
 
+    def of_source(self, source: int) -> LineStore:
+        """The lines of one of several sources, as those of one alone. 1 us for each of them."""
+        made = LineStore(self.cap_bytes)
+        for at, (one, kind) in enumerate(zip(self._sources, self._kinds, strict=True)):
+            if one == source and kind != MARK:
+                line = self.line(self.first + at)
+                made._add(kind, line.at_ns, line.data, 0)
+        for part in self.partials():
+            if part.source == source:
+                made._add(part.kind, part.at_ns, part.data, 0)
+        return made
+
     def raw(self) -> Iterator[bytes]:
         """The output in pieces of up to a chunk, without the reader's marks; what has no end yet last."""
         start = self.first

@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 from tests.tui.app.scene import NOW, NS, ref, sandbox, screen_text, until
 
+from sandbox_console.model.event import Removed
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Status
 from sandbox_console.tui.panes import log_feed
@@ -106,6 +107,23 @@ async def test_a_sandbox_that_comes_with_the_label_is_among_the_merged(run_app, 
         await until(pilot, lambda: "twin newcomer me too" in screen_text(app))
         assert "newcomer      hello" in screen_text(app), "two of one name are told apart"
         assert "3 sandboxes by time" in screen_text(app)
+
+
+async def test_the_log_of_one_that_went_while_it_was_among_others_stays(run_app, fake):
+    async with run_app() as (app, pilot):
+        await pilot.press("L", *"team", "enter")
+        await until(pilot, lambda: logs_of(app).view.total == 9)
+        await fake.say(ref(AGENT), line(NOW, "last words"))
+        await until(pilot, lambda: logs_of(app).view.total == 10)
+        await pilot.press("m")
+        del fake.sandboxes[AGENT]
+        await fake.tell(Removed(ref(AGENT)))
+        await until(pilot, lambda: logs_of(app)._sandbox.ref != ref(AGENT))
+        assert logs_of(app).merged, "nobody chose another"
+        await until(pilot, lambda: "FOLLOWING" not in screen_text(app))
+        await pilot.press("L", "p", "enter")
+        await until(pilot, lambda: "agent is gone since" in screen_text(app))
+        assert texts(logs_of(app).view) == [*(f"step {at} of 9" for at in range(9)), "last words"]
 
 
 async def test_what_is_copied_has_no_colours_left_in_it(run_app, fake):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple
 
 from sandbox_console.logs.merge import HOLD_S, Merger
+from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console
@@ -95,6 +96,13 @@ class Merged:
         if wanted and self._left_out != (left := len(new[max(room, 0) :])):
             self._left_out = left
             self._tell()
+
+    def gone(self, live: Callable[[SandboxRef], bool]) -> Iterator[tuple[Sandbox, LineStore]]:
+        """What was read of those that are not there any more."""
+        self._show(all=True)
+        for at, feed in enumerate(self._feeds.values()):
+            if not live(feed.sandbox.ref):
+                yield feed.sandbox, self._view.store.of_source(at)
 
     @property
     def stand(self) -> Stand:

@@ -63,6 +63,7 @@ class LogsPane(Vertical):
         self._feed: Feed | None = None
         self._merged: Merged | None = None
         self._gone: Kept | None = None
+        self._live: Callable[[SandboxRef], bool] = lambda _: True
         self._noted = ""
         self._cap = console.config.tui.log_memory_mib << 20
         self._shelf = Shelf(self._cap)
@@ -89,7 +90,8 @@ class LogsPane(Vertical):
         if self._feed is not None and sandbox is not None and not changed:
             self._feed.renew(sandbox)
             self._tell_stand()
-        if changed and before is not None:
+        # Where the selected one went away nobody chose another: what is shown of others stays.
+        if changed and before is not None and not (self.of_others and not self._live(before.ref)):
             self._leave(before)
         if sandbox is None or not active:
             self._stop()
@@ -108,12 +110,14 @@ class LogsPane(Vertical):
 
     def note_live(self, live: Callable[[SandboxRef], bool]) -> None:
         """Learn which of the sandboxes that were looked at are gone."""
+        self._live = live
         for ref in self._shelf.refs():
             if not live(ref):
                 self._shelf.note_gone(ref, self._clock())
 
     def _leave(self, sandbox: Sandbox) -> None:
         self._stop()
+        self._keep_gone()
         if self._feed is not None and self._merged is None and self._gone is None:  # else the view shows another's
             self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), self.view.store, self._feed.places))
         self._merged = self._gone = self._feed = None
@@ -193,11 +197,18 @@ class LogsPane(Vertical):
     def unmerge(self) -> None:
         """Back to the selected sandbox alone."""
         self._stop()
+        self._keep_gone()
         self._merged = self._gone = None
         if self._sandbox is not None:
             self._enter(self._sandbox)
 
     # --- what is gone
+
+    def _keep_gone(self) -> None:
+        """What was read of a sandbox among others stays, too, where it is the last of it."""
+        for sandbox, store in self._merged.gone(self._live) if self._merged is not None else ():
+            if (store.newest_ns or -1) > self._shelf.newest_ns(sandbox.ref):
+                self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), store, gone_at=self._clock()))
 
     def on_log_view_gone_asked(self, event: LogView.GoneAsked) -> None:
         event.stop()
