@@ -50,7 +50,8 @@ _ELSEWHERE = {"shell", "attach", "changes", "edit", *VERBS, *NAMINGS, "back"}
 
 
 _MOVES = (
-    "choose", "line(", "page(", "side(", "scroll", "cursor_", "go(", "move(", "sideways(", "step(", "shift(", "delete_",
+    "choose", "line(", "page(", "page_", "side(", "scroll", "cursor_", "go(", "move(", "sideways(", "step(", "shift(",
+    "delete_",
 )  # fmt: skip
 """Beginnings of actions that are keys only: nobody looks for them by name."""
 
@@ -88,13 +89,18 @@ class ConsoleCommands(Provider):
     def _here(self) -> Iterator[_Command]:
         """What the focused widget, the tab and the page around it can do."""
         app, general = self._shown_app, {binding.id for binding in bindings()}
+        told: set[tuple[str, str]] = set()
         for node, binding, enabled, _ in self.screen.active_bindings.values():
             plain_move = binding.action.removeprefix("screen.").startswith(_MOVES) or binding.action in HIDDEN
             if not binding.description or not enabled or plain_move or binding.id in general:
                 continue
-            if isinstance(node, Widget) and not isinstance(node, Input) and not binding.action.startswith("app."):
+            where = place_of(node)
+            if not isinstance(node, Widget) or isinstance(node, Input) or binding.action.startswith("app."):
+                continue
+            if (where, binding.description) not in told:  # not once more for each of its keys
+                told.add((where, binding.description))
                 key = "" if binding.key == NO_KEY else f" (key {key_words(app.get_key_display(binding))})"
-                yield _Command(binding.description, binding.action, f"{place_of(node)}{key}", node)
+                yield _Command(binding.description, binding.action, f"{where}{key}", node)
 
     def _general(self) -> Iterator[_Command]:
         app = self._shown_app

@@ -282,7 +282,9 @@ async def test_the_palette_has_what_works_here_and_on_a_page_nothing_of_the_list
         assert logs.look.wrap is not before
         app.action_audit()
         await until(pilot, on(app, AuditScreen))
-        found = {one.title: one async for one in ConsoleCommands(app.screen)._commands()}
+        every = [one.title async for one in ConsoleCommands(app.screen)._commands()]
+        found = dict.fromkeys(every)
+        assert len(found) == len(every), "not once more for each of its keys"
         assert {"Verify", "Pulse", "Quit"} <= found.keys()
         assert not {"Stop agent", "Logs", "Faults only", "Wrap"} & found.keys()
 
