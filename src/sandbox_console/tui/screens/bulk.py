@@ -151,7 +151,10 @@ class BulkScreen(Screen[None]):
 
     def action_stop(self) -> None:
         """Begin no more; what is in flight goes on."""
-        self.run_shown.stop()
+        if self.run_shown.with_fate(Fate.WAITING):
+            self.run_shown.stop()
+        else:
+            self.notify("None waits any more.")
 
     def action_again(self) -> None:
         """Ask anew for those that did not succeed."""
