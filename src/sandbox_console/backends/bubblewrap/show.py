@@ -56,7 +56,7 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
         why = limiter.why_not(controller)
         how = "cgroup" if controller in limiter.parents else "RLIMIT_NPROC"
         each = "; each process is held to it" if controller == "memory" else ""
-        yield Fact(name, value, f"not enforced: {why}{each}" if why else how, enforced=not why)
+        yield Fact(name, value, f"{why}{each}" if why else how, enforced=not why)
     yield Fact("pause", *_pause(limiter))
 
 
