@@ -81,6 +81,17 @@ def test_what_a_guest_brings_into_the_log_is_no_failed_boot(tmp_path, monkeypatc
     assert runs.ended("one").why == ""
 
 
+def test_a_sandboxs_name_is_no_reason_of_its_end(tmp_path, monkeypatch):
+    monkeypatch.setenv("MSB_HOME", str(tmp_path))
+    log = (SAMPLES / "good.log").read_text()
+    logs_of(tmp_path, "max_duration", log.replace("sandbox=e1", "sandbox=max_duration"))
+    assert runs.ended("max_duration").why == ""
+    logs_of(
+        tmp_path, "two", f"{log}2026-11-21T08:44:38Z  INFO microsandbox_runtime::runner::vm: max_duration reached\n"
+    )
+    assert runs.ended("two").why == "its max_duration ran out"
+
+
 def test_no_permission_names_the_group(tmp_path, monkeypatch):
     monkeypatch.setenv("MSB_HOME", str(tmp_path))
     logs_of(tmp_path, "one", (SAMPLES / "no-kvm.log").read_text().replace("Error(2)", "Error(13)"))
@@ -339,8 +350,9 @@ def test_patterns_become_rules_and_none_is_no_network():
 def test_tls_is_intercepted_only_for_placeholders():
     module = pytest.importorskip("microsandbox")
     assert network.network(module, (), False, ("ca.pem",)).tls is None
-    tls = network.network(module, ("a.example.com", "a.example.com:8443"), True, ("ca.pem",)).tls
-    assert (tls.upstream_ca_certs, tls.intercepted_ports) == (("ca.pem",), (443, 8443))
+    assert network.network(module, (), True, ("ca.pem",)).tls.upstream_ca_certs == ("ca.pem",)
+    # Strict, no TLS goes out where none is intercepted.
+    assert [network.network(module, ("a.example.com",), one, ()).strict for one in (False, True)] == [False, True]
     secrets = [
         ResolvedSecret("A", "v", "env"),
         ResolvedSecret("B", "v", "placeholder", ("api.example.com", "*.example.org")),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from tests.support.microimage import IMAGE, archive, layer_with
-from tests.support.micronet import World
+from tests.support.micronet import ADDRESS, World
 from tests.support.microregistry import Registry
 from tests.support.microvms import console, folder, make, microsandbox_home, permit, run, until
 from tests.support.require import requires
@@ -51,11 +51,12 @@ async def test_egress_is_allowed_and_denied_and_secrets_reach_only_their_hosts(f
     backend = console(folder, ca_certs=[str(world.authority)])
     await load(backend, permit, CURL, layer_with("curl"))
     secret = ResolvedSecret("TOKEN", VALUE, "placeholder", ("api.acme.org",))
+    await tls_goes_through_unread(backend, permit, make, world)
     spec = SandboxSpec("net", image=CURL, memory_mib=192, egress=("api.acme.org", "other.acme.org"), secrets=("TOKEN",))
     ref = await make(backend, spec, (secret,))
 
     async def fetch(url, *options):
-        return (await run(backend, permit, ref, f"curl -s -m 60 -k {' '.join(options)} {url}"))[1]
+        return (await run(backend, permit, ref, f"curl -s -m 60 {' '.join(options)} {url}"))[1]
 
     assert '"host": "api.acme.org"' in await fetch("https://api.acme.org/")
     assert '"host"' not in await fetch("https://evil.example.com/")
@@ -84,6 +85,19 @@ async def test_egress_is_allowed_and_denied_and_secrets_reach_only_their_hosts(f
     for shown in (await backend.list(), await backend.inspect(ref), await backend.raw(ref)):
         assert VALUE not in repr(shown)
     world.stop()
+
+
+async def tls_goes_through_unread(backend, permit, make, world):
+    """Without a secret to substitute: an allowed host is reached over TLS, another one not under its address."""
+    ref = await make(backend, SandboxSpec("plain", image=CURL, memory_mib=192, egress=("api.acme.org",)))
+    evil = "evil.example.com"
+    script = (
+        "curl -sk -m 60 https://api.acme.org/unread; "
+        f"curl -sk -m 20 --resolve {evil}:443:{ADDRESS} https://{evil}/by-name; "
+        f"curl -s -m 20 -H 'Host: {evil}' http://api.acme.org/by-header"
+    )
+    await run(backend, permit, ref, script)
+    assert [one["path"] for one in world.requests] == ["/unread"]
 
 
 async def the_feed_goes_on(backend, fetch, ref, header):

@@ -26,14 +26,11 @@ def network(module: Any, patterns: Sequence[str], placeholders: bool, authoritie
     """The network of a sandbox. TLS is intercepted only where a placeholder has to be substituted.
 
     ``authorities`` are files of certificates that upstream servers are checked by, beside the public ones.
+    Strict, the runtime refuses TLS that it cannot read (0.7.11): all of it where none is intercepted. Then the name
+    that TLS begins with is what the policy is held to, and the address where there is none.
     """
-    tls = None
-    if placeholders:
-        named = {port for pattern in patterns for port in hosts.parse(pattern, allow_ip=True).ports}
-        tls = module.TlsConfig(
-            upstream_ca_certs=tuple(authorities), intercepted_ports=tuple(sorted({443, *named} - {80}))
-        )
-    return module.Network(policy=policy(module, patterns), tls=tls)
+    tls = module.TlsConfig(upstream_ca_certs=tuple(authorities)) if placeholders else None
+    return module.Network(policy=policy(module, patterns), tls=tls, strict=placeholders)
 
 
 def substituted(module: Any, secrets: Sequence[ResolvedSecret]) -> list[Any]:

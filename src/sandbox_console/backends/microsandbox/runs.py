@@ -24,8 +24,8 @@ _KERNEL = re.compile(
     r"^\[ *(\d+\.\d+)\] (?:.*ut of memory: Killed process (\d+) \()?", re.MULTILINE
 )  # a line of the kernel's own
 _REASONS = (
-    ("max_duration", "its max_duration ran out"),
-    ("sandbox idle, requesting guest shutdown", "its idle_timeout ran out"),
+    (re.compile(r"max[_ ]duration", re.IGNORECASE), "its max_duration ran out"),
+    (re.compile(r"sandbox idle, requesting guest shutdown"), "its idle_timeout ran out"),
 )
 
 
@@ -112,5 +112,5 @@ def _boot_file(name: str) -> Path:
 
 
 def _why(log: str) -> str:
-    lines = said(log)
-    return next((meaning for words, meaning in _REASONS if any(words in line for line in lines)), "")
+    lines = [line.partition(" sandbox=")[0] for line in said(log)]  # a name may be anything
+    return next((meaning for words, meaning in _REASONS if any(words.search(line) for line in lines)), "")
