@@ -65,13 +65,13 @@ async def test_the_lists_lines(run_app, sheets):
     async with run_app() as (app, pilot):
         await sampled(app, pilot)
         await pilot.press("9", "escape")
-        await pilot.press("z", "a", "slash", *"exit>3")
+        await pilot.press("z", "Z", "slash", *"exit>3")
         await sheets(app, pilot, "filter-and-faults", ready=says(app, "1 of 6"))
         app.main.fleet.filter_line.input.value = "exit>3 stat=exited"
         await sheets(app, pilot, "filter-not-understood", ready=says(app, "did you mean state?"))
         app.main.fleet.set_filter("nowhere")
         await sheets(app, pilot, "nothing-left", ready=says(app, "Nothing matches"))
-        await pilot.press("escape", "z", "a")
+        await pilot.press("escape", "z", "Z")
         await pilot.press("colon", *"exitd", "enter")
         await sheets(app, pilot, "command-refused", ready=says(app, "did you mean :exited?"))
 
