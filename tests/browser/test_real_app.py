@@ -71,10 +71,13 @@ async def test_a_sandbox_is_seen_stopped_and_on_record_as_the_browsers(page, ser
     await page.keyboard.press("Enter")
     await sees(page, "exited")
     assert eventually(lambda: states(home) == {"seen-in-a-browser": "exited"})
-    rows = [json.loads(line) for line in cli(home, "audit", "ls", "--json").splitlines()]
-    stopped = next(row for row in rows if row["action"] == "stop")
-    assert stopped["actor"].startswith("browser:")
-    assert stopped["outcome"] == "ok"
+
+    def stopped() -> dict[str, str]:
+        rows = map(json.loads, cli(home, "audit", "ls", "--json").splitlines())
+        return next(row for row in rows if row["action"] == "stop")
+
+    assert eventually(lambda: stopped()["outcome"] == "ok")  # seen is not yet recorded
+    assert stopped()["actor"].startswith("browser:")
 
 
 async def test_a_sandbox_made_in_the_browser_outlives_its_session(page, server: Served, home: Path) -> None:
