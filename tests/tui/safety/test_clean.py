@@ -51,6 +51,7 @@ def test_random_hostile_text():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_million_hostile_texts():
     for text in inputs(1_000_000, 7):
         check(text)
