@@ -12,6 +12,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
+from sandbox_console.tui.widgets.table import FleetTable
 
 NOW = 1_700_000_600.0
 CLICK = "[@click=app.pwned]CLICK[/]"
@@ -25,14 +26,14 @@ BULK, RESULTS = "=BulkConfirm", "=BulkScreen"
 STEPS = (
     *(f"{digit} wait escape" for digit in "1234567890"),
     f"space asterisk x {BULK} escape {LIST}", f"ctrl+d {BULK} escape {LIST}",
-    f"p {BULK} y {RESULTS} wait enter {TEXT} escape {RESULTS} escape {LIST}", f"J {RESULTS} escape {LIST}",
+    f"p {BULK} y {RESULTS} rows enter {TEXT} escape {RESULTS} escape {LIST}", f"J {RESULTS} escape {LIST}",
     f"m =MenuScreen escape {LIST}", f"Y =MenuScreen escape {LIST}", "escape",
     f"g equals_sign j equals_sign {TEXT} escape {LIST}", f"u =PulseScreen wait b {TEXT} escape =PulseScreen escape {LIST}",
-    f"h =AuditScreen wait enter {TEXT} escape =AuditScreen escape {LIST}", f"i =EgressScreen wait escape {LIST}",
+    f"h =AuditScreen rows enter {TEXT} escape =AuditScreen escape {LIST}", f"i =EgressScreen wait escape {LIST}",
     f"v {TEXT} escape {LIST}", f"question_mark {TEXT} escape {LIST}", f"n =FormScreen escape {LIST}",
     f"ctrl+k =ConfirmScreen escape {LIST}", "slash a escape", "f wait f", f"ctrl+p =CommandPalette wait escape {LIST}",
 )  # fmt: skip
-"""Keys in turn; ``=Name`` waits for a screen, ``wait`` for what comes later."""
+"""Keys in turn; ``=Name`` waits for a screen, ``rows`` for those of its table, ``wait`` for what comes later."""
 
 
 def fleet():
@@ -64,16 +65,21 @@ class Led(ConsoleApp):
                 await self.until_on(step[1:])
             elif step == "wait":
                 await asyncio.sleep(0.5)
+            elif step == "rows":
+                await self.until(lambda: any(table.rows for table in self.screen.query(FleetTable)), "rows")
             else:
                 await asyncio.sleep(0.08)
                 self.simulate_key(step)
         self.exit(return_code=3 if self.fired else 0, message=f"LED {BAD}")
 
     async def until_on(self, name):
-        deadline = asyncio.get_running_loop().time() + 30
-        while type(self.screen).__name__ != name:
+        await self.until(lambda: type(self.screen).__name__ == name, name)
+
+    async def until(self, check, what):
+        deadline = asyncio.get_running_loop().time() + 60
+        while not check():
             if asyncio.get_running_loop().time() > deadline:
-                self.exit(return_code=4, message=f"STUCK before {name} on {type(self.screen).__name__}")
+                self.exit(return_code=4, message=f"STUCK before {what} on {type(self.screen).__name__}")
                 await asyncio.sleep(60)
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.1)

@@ -23,7 +23,7 @@ from sandbox_console.service.verdict import verdict
 from sandbox_console.tui.arrange import Hidden, Wanted
 from sandbox_console.tui.commanding import views_words
 from sandbox_console.tui.groups import GroupKey, GroupRow
-from sandbox_console.tui.panes import events, files, processes
+from sandbox_console.tui.panes import events, file_words, processes
 from sandbox_console.tui.panes.detail import identity
 from sandbox_console.tui.panes.header import view_line
 from sandbox_console.tui.panes.inspect import fill
@@ -113,12 +113,12 @@ def as_specs(found):
 def as_inside(found):
     for text in found:
         yield "\n".join(
-            map(str, files._row(FileInfo(text, FileKind.LINK, mode=0o7777, modified_at=1e300, target=text)).cells)
+            map(str, file_words.file_row(FileInfo(text, FileKind.LINK, mode=0o7777, modified_at=1e300, target=text)).cells)
         )
         yield "\n".join(map(str, processes._row(GuestProcess(1, user=text, state=text, command=text), 3).cells))
         yield "\n".join(map(str, events._row(0, Happening(1.0, text, text, {text: text})).cells))
-        yield files.file_words(text.encode("utf-8", "surrogatepass"), more=True).plain
-        assert files._local_name(text).isascii()
+        yield file_words.file_words(text.encode("utf-8", "surrogatepass"), more=True).plain
+        assert file_words.local_name(text).isascii()
 
 
 def as_errors(found):
