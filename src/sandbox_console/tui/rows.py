@@ -184,11 +184,12 @@ def _denied(denial: Denial, allowed: str, now: float) -> Cell:
     )
 
 
-def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str, str]:
+def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, str]:
     """Of one that runs well the last denial: narrow screens have no column of egress."""
     words, denial = why(sandbox), state.denied.get(sandbox.ref)
     if words or denial is None:
-        return words, why_style(sandbox)
+        oom = sandbox.exit is not None and sandbox.exit.oom
+        return Cell(words, words.partition(",")[0]) if oom else words, why_style(sandbox)
     return f"✕{denial.count} denied {span(now - denial.at)} ago: {clean(denial.host, cap=60)}", "warn"
 
 
