@@ -74,7 +74,7 @@ def test_only_the_newest_boot_counts(tmp_path, monkeypatch):
 @pytest.mark.parametrize("times", [1, 400])  # 400: the boot itself is no more in what is read of the log
 def test_what_a_guest_brings_into_the_log_is_no_failed_boot(tmp_path, monkeypatch, times):
     monkeypatch.setenv("MSB_HOME", str(tmp_path))
-    asked = VIOLATION.decode().replace("path=/leak", "path=/x?sandbox starting&max_duration&Kernel panic")
+    asked = VIOLATION.decode().replace("path=/leak", "path=/x?sandbox starting&max duration 1s exceeded")
     hostile = f"2026-11-21T08:43:39.000001Z  {asked}" * times
     logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text() + hostile)
     assert boot.failure("one") is None
@@ -87,7 +87,9 @@ def test_a_sandboxs_name_is_no_reason_of_its_end(tmp_path, monkeypatch):
     logs_of(tmp_path, "max_duration", log.replace("sandbox=e1", "sandbox=max_duration"))
     assert runs.ended("max_duration").why == ""
     logs_of(
-        tmp_path, "two", f"{log}2026-11-21T08:44:38Z  INFO microsandbox_runtime::runner::vm: max_duration reached\n"
+        tmp_path,
+        "two",
+        f"{log}2026-11-21T08:44:38Z  INFO microsandbox_runtime::runner::vm: max duration 20s exceeded, triggering exit\n",
     )
     assert runs.ended("two").why == "its max_duration ran out"
 

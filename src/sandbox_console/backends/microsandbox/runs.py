@@ -24,7 +24,7 @@ _KERNEL = re.compile(
     r"^\[ *(\d+\.\d+)\] (?:.*ut of memory: Killed process (\d+) \()?", re.MULTILINE
 )  # a line of the kernel's own
 _REASONS = (
-    (re.compile(r"max[_ ]duration", re.IGNORECASE), "its max_duration ran out"),
+    (re.compile(r"max duration .* exceeded"), "its max_duration ran out"),
     (re.compile(r"sandbox idle, requesting guest shutdown"), "its idle_timeout ran out"),
 )
 
