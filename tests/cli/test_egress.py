@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cli.golden import NOW, Golden
 
+from sandbox_console.errors import BackendError
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
@@ -64,6 +65,14 @@ def test_seeing(golden: Golden) -> None:
     golden("egress ls --backend fake")
     golden.check("egress-seeing")
     assert "\x1b" not in golden.transcript
+
+
+def test_records_that_cannot_be_read(golden: Golden) -> None:
+    [fake] = golden._backends
+    fake.faults.verbs["egress_records"] = BackendError("its records are locked")
+    for line in ("egress ls", "egress feed"):
+        both(golden, line)
+    golden.check("egress-unread")
 
 
 def test_explaining(golden: Golden) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from sandbox_console.errors import ConsoleError, InvalidSpec, UsageError
 from sandbox_console.model import check, hosts
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction
 from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRule
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console, Feed, HostSeen, Replayed, has_gateway, read_draft
 
 _HOSTS_HEAD = ("HOST", "PORTS", "DENIED", "ALLOWED", "FIRST", "LAST", "SANDBOXES", "LAST DECISION")
@@ -67,28 +67,43 @@ async def _show(context: Context, console: Console, found: Sandbox) -> int:
 async def _ls(context: Context, console: Console) -> int:
     since = _since(context)
     feed = Feed()
-    async for sandbox, record in console.egress.feed(since=since):
+    async for sandbox, record in console.egress.feed(since=since, refused=_tell_unread(context)):
         if context.backend[0] in ("", sandbox.ref.backend):
             feed.add(sandbox.ref, sandbox.name, record)
     found = feed.hosts(denied_only=not context.args.all)
     _print_hosts(context, found)
     if feed.forgotten:
         context.say(f"{feed.forgotten} hosts that were not heard of for longest are left out")
-    if not found:
+    if not found and not context.failures:
         context.say("nothing was denied" if not context.args.all else "nothing is on record")
-    return 0
+    return context.code
 
 
 async def _feed(context: Context, console: Console) -> int:
-    since = _since(context)
+    since, refused = _since(context), _tell_unread(context)
     if context.args.follow:
-        async for _, record in console.egress.feed(since=since or context.now(), follow=True):
+        async for _, record in console.egress.feed(since=since or context.now(), follow=True, refused=refused):
             if _wanted(context, record):
                 _print_record(context, record)
-    found = [record async for _, record in console.egress.feed(since=since) if _wanted(context, record)]
+    records = console.egress.feed(since=since, refused=refused)
+    found = [record async for _, record in records if _wanted(context, record)]
     for record in sorted(found, key=lambda record: record.at):
         _print_record(context, record)
-    return 0
+    return context.code
+
+
+def _tell_unread(context: Context) -> Callable[[Sandbox, ConsoleError | None], None]:
+    """Tells once of each sandbox whose records cannot be read: that is no list of nothing."""
+    told: set[SandboxRef] = set()
+
+    def tell(sandbox: Sandbox, error: ConsoleError | None) -> None:
+        if error is None:
+            told.discard(sandbox.ref)
+        elif sandbox.ref not in told:
+            told.add(sandbox.ref)
+            context.fail(error, sandbox.name)
+
+    return tell
 
 
 def _wanted(context: Context, record: EgressRecord) -> bool:
