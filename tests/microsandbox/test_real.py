@@ -20,7 +20,7 @@ from tests.support.microvms import console, folder, make, microsandbox_home, per
 from tests.support.require import requires
 
 from sandbox_console.backends.microsandbox import runs, sdk
-from sandbox_console.errors import Conflict, NotFound, Unsupported
+from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.event import Changed, Listed
 from sandbox_console.model.sandbox import Status
@@ -255,6 +255,33 @@ async def test_a_console_that_comes_later_shuts_down_what_ended_unwatched(folder
     await asyncio.gather(watching, return_exceptions=True)
     found = await backend.inspect(ref)
     assert (found.status, found.exit.code) == (Status.EXITED, 0)
+
+
+async def test_a_start_that_comes_to_nothing_leaves_nothing_running(folder, permit, make):
+    backend = console(folder)
+    spec = SandboxSpec("nothing", image=IMAGE, memory_mib=128, command=("no-such-program",))
+    ref = await backend.create(await permit("create"), spec, (), lambda _: None)
+    make.made.append((backend, ref))
+    before = set(runs.processes())
+    starting = asyncio.ensure_future(backend.start(await permit("start"), ref, ()))
+
+    async def boots():
+        return set(runs.processes()) > before
+
+    await until(boots, "no microVM was begun")
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert (await backend.inspect(ref)).status is Status.CREATED
+    with pytest.raises(BackendError, match="cannot be run"):
+        await backend.start(await permit("start"), ref, ())
+    found = await backend.inspect(ref)
+    assert (found.status, "no-such-program" in found.detail) == (Status.FAILED, True)
+
+    async def gone():
+        return set(runs.processes()) <= before
+
+    await until(gone, "its microVM runs on")
 
 
 async def copied_in_and_out(backend, permit, ref):
