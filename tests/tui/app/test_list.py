@@ -64,7 +64,7 @@ async def test_the_cursor_is_on_top_until_all_have_answered_or_it_is_moved(run_a
         before = app.main.selected.name
         go.set()
         await until(pilot, lambda: names(app)[0] == "newest")
-        await until(pilot, lambda: app.main._ticks > 4)
+        await until(pilot, lambda: app.main.ticks > 4)
         assert app.main.selected.name == (before if moved else "newest")
         await late.tell(Changed(structs.replace(new, ref=ref("8", "late"), name="later", created_at=NOW + 1)))
         await until(pilot, lambda: names(app)[0] == "later")

@@ -31,6 +31,7 @@ from sandbox_console.tui.panes.header import HeaderBar
 from sandbox_console.tui.panes.marks import MarkBar
 from sandbox_console.tui.panes.split import Split
 from sandbox_console.tui.screens.ask_actions import AskActions
+from sandbox_console.tui.screens.cursor_places import CursorPlaces
 from sandbox_console.tui.screens.detail_actions import DetailActions
 from sandbox_console.tui.screens.list_actions import ListActions
 from sandbox_console.tui.screens.text import TextScreen
@@ -38,7 +39,6 @@ from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.marked import MarkedTable
 from sandbox_console.tui.widgets.table import HEADER_ROWS, FleetTable
-from sandbox_console.tui.words import shown_name
 
 if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp
@@ -50,13 +50,12 @@ YOUNG_S = 60.0
 SELDOM = 10
 """Ages are told anew every second while a sandbox is younger than YOUNG_S, else every SELDOM seconds: telling those of
 1,000 costs 30 ms."""
-OPENING_TICKS = 2
 STATS_DELAY_S = 0.2
 LOOK_S = 0.1
 """To show another sandbox from near takes 20 ms: not for each that the cursor passes."""
 
 
-class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
+class MainScreen(CursorPlaces, ListActions, AskActions, DetailActions, Screen[None]):
     """Shows the state that the app gives it, and posts what a person asks."""
 
     DEFAULT_CSS = """
@@ -82,10 +81,6 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self._publish = publish
         self._clock = clock
         self.state = FleetState()
-        self._awaited: SandboxRef | None = None
-        self._opening = True
-        self._top: Hashable | None = None
-        self._on_top_until = OPENING_TICKS
         self._stats_asked = False
         self._look: Timer | None = None
         self._looked_at: Hashable | None = None
@@ -95,7 +90,7 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self.split = Split(folder)
         self.fleet = FleetList(console.config.tui, folder, lambda: self.state)
         self._denials = DenialWatch(console, lambda news: self.app.post_message(Arrived(news)))
-        self._ticks = 0
+        self.ticks = 0
 
     def compose(self) -> ComposeResult:
         yield HeaderBar()
@@ -146,27 +141,9 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         with contextlib.suppress(NoMatches):  # the screen is being taken down, child by child
             self.draw()
 
-    def select(self, ref: SandboxRef) -> None:
-        """Put the cursor on a sandbox, at once or when it comes."""
-        self._awaited = ref
-        self.draw()
-
-    def go_to(self, ref: SandboxRef) -> None:
-        """Put the cursor on a sandbox that a page names, or say that it is not there."""
-        if ref in self.state.sandboxes:
-            self.select(ref)
-        else:
-            self.notify(f"{ref} is not there any more.", severity="warning")
-
-    def select_new(self, ref: SandboxRef, *, in_place: bool) -> None:
-        """Go to a sandbox that an action made, ``in_place`` of another; not while a person works in the detail."""
-        working = self.is_current and self.detail.has_focus_within
-        if in_place or not working:
-            self.select(ref)
-
     def _tick(self) -> None:
-        self._ticks += 1
-        if self._clock() - self.fleet.newest_at < YOUNG_S or self._ticks % SELDOM == 0:
+        self.ticks += 1
+        if self._clock() - self.fleet.newest_at < YOUNG_S or self.ticks % SELDOM == 0:
             self.draw()
 
     def draw(self) -> None:
@@ -183,9 +160,7 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self._stand_alone(not shown and not typing)
         self.table.keep_marks(state.sandboxes)
         self._show_marks()
-        if self._opening:
-            self._stay_on_top(state)
-        self._go_to_awaited(state)
+        self.place_cursor(state)
         header = self.query_one(HeaderBar)
         header.show(state, read_only=self.service.read_only, width=self.size.width)
         header.show_view(wanted, found.hidden, len(state.sandboxes), self.fleet.view_name, typing=typing)
@@ -194,24 +169,6 @@ class MainScreen(ListActions, AskActions, DetailActions, Screen[None]):
         self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown or typing else 0)
         self._look_soon()
         self._ask_stats()
-
-    def _stay_on_top(self, state: FleetState) -> None:
-        """While the backends answer one after the other, until a person moves the cursor."""
-        if state.connecting:
-            self._on_top_until = self._ticks + OPENING_TICKS  # what one that answered holds comes after its answer
-        moved = self._top is not None and self.table.cursor_key != self._top
-        self._opening = not moved and self._ticks < self._on_top_until
-        if self._opening:
-            self.table.action_go(0)
-            self._top = self.table.cursor_key
-
-    def _go_to_awaited(self, state: FleetState) -> None:
-        ref = self._awaited
-        if ref is None or not (self.table.move_to(ref) or ref in state.sandboxes):
-            return
-        self._awaited = None  # a hidden one is not waited for: the cursor would jump when it is shown
-        if self.table.cursor_key != ref:
-            self.notify(f"{shown_name(state.sandboxes[ref])} is hidden in the list.", severity="warning")
 
     @property
     def _covered(self) -> bool:
