@@ -113,7 +113,10 @@ def as_specs(found):
 def as_inside(found):
     for text in found:
         yield "\n".join(
-            map(str, file_words.file_row(FileInfo(text, FileKind.LINK, mode=0o7777, modified_at=1e300, target=text)).cells)
+            map(
+                str,
+                file_words.file_row(FileInfo(text, FileKind.LINK, mode=0o7777, modified_at=1e300, target=text)).cells,
+            )
         )
         yield "\n".join(map(str, processes._row(GuestProcess(1, user=text, state=text, command=text), 3).cells))
         yield "\n".join(map(str, events._row(0, Happening(1.0, text, text, {text: text})).cells))
