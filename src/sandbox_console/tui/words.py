@@ -140,5 +140,5 @@ def many(count: int) -> str:
 
 
 def maker(sandbox: Sandbox) -> str:
-    """Who made it, not cleaned: ``console`` for what this one manages; empty where that is not known."""
-    return "console" if sandbox.managed else sandbox.maker
+    """Who made it, not cleaned: ``ours`` for what this console manages; empty where that is not known."""
+    return "ours" if sandbox.managed else sandbox.maker

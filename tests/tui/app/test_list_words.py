@@ -109,7 +109,7 @@ def test_what_can_be_named_comes_from_the_fleet(tmp_path):
     known = known_of(STATE, Views(tmp_path, {"v": ViewOptions()}), {"a": "all"})
     assert (known.backends, known.hosts, known.views) == (["fake"], ["local"], ["v"])
     assert "team=red" in known.labels
-    assert known.makers == ["console", "compose"]  # as the column names them
+    assert known.makers == ["ours", "compose"]  # as the column names them
 
 
 # --- views and columns, kept
