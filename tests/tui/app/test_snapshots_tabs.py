@@ -135,6 +135,7 @@ async def test_nothing_in_it(run_app, sheets):
 
 async def test_while_it_is_asked(run_app, fake, sheets):
     async with run_app(fake) as (app, pilot):
+        await until(pilot, lambda: len(app.fleet.stats) == 3)
         fake.faults = Faults(dict.fromkeys(ASKED, 3600.0))
         shown = {
             "processes": "Asking",
