@@ -90,10 +90,20 @@ def microsandbox_home() -> Iterator[Path]:
     try:
         with msb_home.at(folder):
             (folder / "image.tar").write_bytes(archive())
-            subprocess.run([sys.executable, "-c", LOAD, str(folder / "image.tar")], check=True, timeout=120)
+            load(folder / "image.tar")
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def load(path: Path) -> None:
+    """Load an image, in a process of its own: on a loaded machine the SDK (0.7.11) may abort as it ends."""
+    for turn in range(3):
+        done = subprocess.run([sys.executable, "-c", LOAD, str(path)], timeout=120)
+        if done.returncode == 0:
+            return
+        sys.stderr.write(f"loading {path.name}, turn {turn}: exit {done.returncode}\n")
+    raise RuntimeError(f"the runtime does not load {path}")
 
 
 def spec_fields() -> dict[str, Any]:
