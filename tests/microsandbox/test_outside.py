@@ -25,7 +25,7 @@ SCRIPT = ("--", "sh", "-c", TICK)
 MADE = {
     "agent-microvm": ("--backend", "microsandbox", "--image", MICRO_IMAGE, "--memory", "128M", *SCRIPT),
     "api-container": ("--backend", "docker", "--image", IMAGE, *SCRIPT),
-    "build-namespace": ("--backend", "bubblewrap", "--image", "host", *SCRIPT),
+    "build-jail": ("--backend", "bubblewrap", "--image", "host", *SCRIPT),
 }
 RUNNING = tuple(MADE)
 PICTURE = os.environ.get("PICTURE")
@@ -90,7 +90,7 @@ async def test_the_browser_stops_a_microvm_on_record(there: Outside, page) -> No
         await page.keyboard.press("y")
         await see(page, "agent-microvm  ■")
     running = {name for name, status in there.states().items() if status == "running"}
-    assert running == {"api-container", "build-namespace"}
+    assert running == {"api-container", "build-jail"}
     code, out, err = there.cli("audit", "ls", "--json")
     assert code == 0, err
     stopped = next(row for row in map(json.loads, out.splitlines()) if row["action"] == "stop")
