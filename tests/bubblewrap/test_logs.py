@@ -79,4 +79,4 @@ async def test_a_line_of_50_mb_comes_in_parts(make: Make, backend) -> None:
         async for batch in backend.logs(box.ref, LogQuery(follow=True)):
             most = max([most, *(len(item.data) for item in batch if isinstance(item, LogRecord))])
     assert 60_000 < most <= 200_000
-    assert (await box.logs(tail=1))[-1].data.endswith(b"x\n")
+    assert (await box.logs(tail=1))[-1].data.endswith(b"\n")  # which may be all of the last part
