@@ -11,6 +11,8 @@ from tests.tui.app.scene import NOW, NS, ref, sandbox, screen_text, until
 from sandbox_console.model.event import Removed
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Status
+from sandbox_console.service import Config
+from sandbox_console.service.config import HighlightRule, LogOptions
 from sandbox_console.tui.panes import log_feed
 from sandbox_console.tui.panes.logs import LogsPane
 
@@ -148,3 +150,31 @@ async def test_saving_says_what_is_not_in_it(run_app, fake, tmp_path, monkeypatc
         assert told.endswith("all: sandbox-console logs agent > FILE")
         [file] = tmp_path.glob("*.log")
         assert file.read_bytes().startswith(b"step 4")
+
+
+async def test_a_rule_of_the_config_colours_what_it_finds(run_app, fake):
+    rules = {"steps": HighlightRule(pattern="step [13]", style="warn")}
+    async with run_app(fake, config=Config(backend="fake", logs=LogOptions(highlight=rules))) as (app, pilot):
+        view = logs_of(app).view
+
+        def coloured():
+            ink = view.get_component_rich_style("log--warn").color
+            runs = [run for _, strip in view.drawn() for run in strip if run.style is not None]
+            return [run.text for run in runs if run.style.color == ink]
+
+        await until(pilot, lambda: view.shown == 9 and coloured() == ["step 1", "step 3"])
+
+
+async def test_list_and_detail_stand_as_they_were_left(run_app):
+    async with run_app() as (app, pilot):
+        shown, detail = app.main.fleet, app.main.detail
+        await pilot.press("vertical_line")
+        await until(pilot, lambda: detail.region.x >= shown.region.right > 0)
+        before = shown.region.width
+        await pilot.press("plus")
+        await until(pilot, lambda: shown.region.width < before)
+        left = shown.region
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: app.main.fleet.region == left)
+        await pilot.press("vertical_line")
+        await until(pilot, lambda: app.main.detail.region.y >= app.main.fleet.region.bottom > 0)
