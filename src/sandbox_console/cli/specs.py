@@ -39,6 +39,7 @@ _READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("memory", "memory_mib", parse_size_mib),
     ("pids", "pids", whole),
     ("egress", "egress", tuple),
+    ("publish", "ports", tuple),
     ("secret", "secrets", tuple),
     ("workspace", "workspace", lambda text: str(Path(os.path.abspath(Path(text).expanduser())))),  # noqa: PTH100 - .. goes too
     ("user", "user", str),

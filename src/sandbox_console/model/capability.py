@@ -41,6 +41,7 @@ class Capability(StrEnum):
     UPDATE_LABELS = "update.labels"
     EGRESS_NONE = "egress.none"  # an empty allowlist is no network at all
     EGRESS_ALLOWLIST = "egress.allowlist"
+    PORTS = "ports"  # published on the backend's host
     SECRET_ENV = "secret.env"
     SECRET_FILE = "secret.file"
     SECRET_PLACEHOLDER = "secret.placeholder"

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 
-from sandbox_console.model import hosts
+from sandbox_console.model import hosts, ports
 from sandbox_console.model.spec import SandboxSpec
 
 NAME_MAX = 63
@@ -33,6 +33,7 @@ def problems(spec: SandboxSpec, *, allow_ip: bool = False) -> dict[str, str]:
         "workdir": _absolute(spec.workdir),
         "workspace": _workspace(spec.workspace),
         "egress": _egress(spec.egress, allow_ip),
+        "ports": _ports(spec.ports),
         "env": _env(spec),
         "labels": _labels(spec),
         "command": _words(spec.command),
@@ -113,6 +114,14 @@ def _egress(patterns: tuple[str, ...], allow_ip: bool) -> str:
             hosts.parse(pattern, allow_ip=allow_ip)
         except ValueError as error:
             return str(error)
+    return ""
+
+
+def _ports(texts: tuple[str, ...]) -> str:
+    try:
+        ports.parse_all(texts)
+    except ValueError as error:
+        return str(error)
     return ""
 
 

@@ -22,7 +22,8 @@ class SandboxSpec(Struct, frozen=True):
 
     ``cpus`` are vCPUs and may be a fraction; ``memory_mib`` is MiB; durations are seconds;
     ``workspace`` is a folder of this host, mounted read-write at /workspace; ``secrets`` are
-    logical names, never values. ``limits = "best-effort"`` accepts a limit that the backend
+    logical names, never values; ``ports`` are published on this host, each as
+    :mod:`sandbox_console.model.ports` reads it. ``limits = "best-effort"`` accepts a limit that the backend
     cannot enforce, and shows it as not enforced.
     """
 
@@ -38,6 +39,7 @@ class SandboxSpec(Struct, frozen=True):
     workspace: str | None = None
     secrets: tuple[str, ...] = ()
     egress: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     max_duration_s: float | None = None
     idle_timeout_s: float | None = None
@@ -140,6 +142,7 @@ _SHAPES: dict[str, Any] = {
     "workspace": _text,
     "secrets": _texts,
     "egress": _texts,
+    "ports": _texts,
     "labels": _table,
     "max_duration_s": _number,
     "idle_timeout_s": _number,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from sandbox_console.model import hosts
+from sandbox_console.model import hosts, ports
 from sandbox_console.model.action import Action, ChangeEgress, Create, Update
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress import Effect
@@ -57,7 +57,22 @@ def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
             return Deny(f"{field} {asked:g} is above the cap of {cap:g}", f"policy.max_{field}")
         if cap is not None and asked is None and rules.require_limits:
             return Deny(f"{field} is not set, and the policy requires it", "policy.require_limits")
-    return _egress_forbidden(spec.egress, rules)
+    return _egress_forbidden(spec.egress, rules) or _ports_forbidden(spec.ports, rules)
+
+
+def _ports_forbidden(texts: Sequence[str], rules: Rules) -> Deny | None:
+    """Whoever reaches the port talks to a guest, and the guest to them."""
+    if texts and rules.publish == "none":
+        return Deny("the policy lets no port be published", "policy.publish")
+    for text in texts if rules.publish == "loopback" else ():
+        try:
+            open_to_others = not ports.parse(text).loopback
+        except ValueError as error:
+            return Deny(str(error), "policy.publish")
+        if open_to_others:
+            hint = 'leave the address out, or set publish = "any" in the policy'
+            return Deny(f"port {text!r} could be reached from other machines", "policy.publish", hint=hint)
+    return None
 
 
 def _egress_forbidden(patterns: Sequence[str], rules: Rules) -> Deny | None:

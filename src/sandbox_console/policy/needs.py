@@ -51,6 +51,7 @@ _FIELDS = {
     "user": Capability.USER,
     "runtime": Capability.RUNTIME,
     "read_only_root": Capability.READ_ONLY_ROOT,
+    "ports": Capability.PORTS,
 }
 _INJECT = {
     "env": Capability.SECRET_ENV,

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 Stance = Literal["allow", "ask", "deny"]
+Publish = Literal["none", "loopback", "any"]
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -14,7 +15,8 @@ class Rules(Struct, frozen=True, kw_only=True):
 
     A sandbox that asks for no egress gets none, whatever stands here; ``egress`` is the ceiling of
     what one may ask for (None: any host). Caps hold for what is asked; None is no cap.
-    ``images`` are shell patterns (``python:*``).
+    ``images`` are shell patterns (``python:*``). ``publish`` is at which addresses of a host the ports of a sandbox may
+    be published: none, those that only the host itself reaches, or any.
     """
 
     read_only: bool = False
@@ -23,6 +25,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
     egress: tuple[str, ...] | None = None
     egress_ip: bool = False
+    publish: Publish = "loopback"
     images: tuple[str, ...] = ("*",)
     max_cpus: float | None = None
     max_memory_mib: int | None = None

@@ -43,6 +43,7 @@ _OPTIONS = {
     "memory_mib": "--memory",
     "pids": "--pids",
     "egress": "--egress",
+    "ports": "--publish",
     "secrets": "--secret",
     "workspace": "--workspace",
     "labels": "--label",

@@ -107,6 +107,7 @@ FIELDS = (
     Field("memory_mib", "Memory", "512M or 2G; empty: no limit", _memory, _size),
     Field("pids", "Processes", "how many at most; empty: no limit of yours", _count, _text),
     Field("egress", "Egress", "hosts, such as acme.org *.github.com; empty: no network", _list, " ".join),
+    Field("ports", "Ports", "8080:80, or 80 for a free one of this host", _list, " ".join),
     Field("secrets", "Secrets", "names from the config", _list, " ".join),
     Field("workspace", "Workspace", "a folder of this host, at /workspace", lambda text: text or None, _text),
     Field("env", "Env", "KEY=value …", _pairs, _joined),

@@ -14,6 +14,7 @@ from sandbox_console.model.spec import SandboxSpec
 
 _NEVER = {
     Capability.EXEC_USER: "a bubblewrap sandbox has a single user; it is chosen when it is created",
+    Capability.PORTS: "no port is published yet",
     Capability.RUNTIME: "bubblewrap has one runtime: the kernel",
     Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",
     Capability.DIFF: "its root is read-only folders and memory, not an image and a layer; list what was written",

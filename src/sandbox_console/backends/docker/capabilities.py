@@ -12,6 +12,7 @@ from sandbox_console.model.spec import SandboxSpec
 
 _TIME = "nothing that outlives the console enforces it yet"
 _MISSING = {
+    Capability.PORTS: "no port is published yet",
     Capability.MAX_DURATION: _TIME,
     Capability.IDLE_TIMEOUT: _TIME,
     Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",

@@ -1,0 +1,85 @@
+"""Published ports: where this host answers for a port of a sandbox.
+
+Written ``[ADDRESS:][HOST_PORT:]PORT``, as ``docker run --publish`` takes it, with an IPv6 address in brackets. Without
+an address it is 127.0.0.1 (docker's own default is every address), without a host port a free one. TCP only.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+LOOPBACK = "127.0.0.1"
+
+_FORM = re.compile(r"(?:(?P<address>\[[^\]]*\]|[^:\[\]]*):)??(?:(?P<host>[^:\[\]]*):)?(?P<port>[^:\[\]]*)\Z")
+_WRITE = "write 8080:80, 80 for a free port of this host, or 0.0.0.0:8080:80"
+
+
+class PublishedPort(Struct, frozen=True):
+    """``port`` of the sandbox is answered for at ``address`` and ``host_port`` of this host; 0 is a free one."""
+
+    address: str
+    host_port: int
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this host can reach it."""
+        return ipaddress.ip_address(self.address).is_loopback
+
+    @property
+    def place(self) -> str:
+        """``address:port`` of this host, an IPv6 address in brackets."""
+        return f"{f'[{self.address}]' if ':' in self.address else self.address}:{self.host_port}"
+
+    def __str__(self) -> str:
+        return f"{self.place}:{self.port}" if self.host_port else f"{self.place.removesuffix('0')}:{self.port}"
+
+
+def parse(text: str) -> PublishedPort:
+    """Read one. Raises ValueError that says what is wrong and what to write instead."""
+    bare, slash, protocol = text.partition("/")
+    if slash and protocol != "tcp":
+        raise ValueError(f"{text!r}: only TCP ports can be published")
+    match = _FORM.match(bare)
+    if match is None:
+        raise ValueError(f"{text!r} is no port; {_WRITE}")
+    host = match["host"]
+    return PublishedPort(
+        address=_address(text, match["address"]),
+        host_port=_number(text, host) if host else 0,
+        port=_number(text, match["port"]),
+    )
+
+
+def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
+    """Read all of a spec. Raises ValueError also where two want one place of this host."""
+    found = tuple(map(parse, texts))
+    taken: set[str] = set()
+    for one in found:
+        if one.host_port and one.place in taken:
+            raise ValueError(f"{one.place} of this host is asked for twice")
+        taken.add(one.place)
+    return found
+
+
+def _address(text: str, given: str | None) -> str:
+    if not given:
+        return LOOPBACK
+    bracketed = given.startswith("[")
+    try:
+        found = ipaddress.ip_address(given.strip("[]"))
+    except ValueError:
+        raise ValueError(f"{text!r}: {given!r} is not an address of this host; {_WRITE}") from None
+    if bracketed != (found.version == 6) or "%" in given:
+        raise ValueError(f"{text!r}: {given!r} is not an address of this host; {_WRITE}")
+    return str(found)
+
+
+def _number(text: str, given: str) -> int:
+    if not (given.isascii() and given.isdigit() and len(given) <= 5 and 0 < int(given) < 65536):
+        raise ValueError(f"{text!r}: {given!r} is not a port from 1 to 65535; {_WRITE}")
+    return int(given)
