@@ -27,6 +27,7 @@ from sandbox_console.testing.conformance.leaving import Leaving
 from sandbox_console.testing.conformance.lifecycle import Lifecycle
 from sandbox_console.testing.conformance.logs import Logs
 from sandbox_console.testing.conformance.looks import Looks
+from sandbox_console.testing.conformance.ports import Ports
 from sandbox_console.testing.conformance.reading import Reading
 from sandbox_console.testing.conformance.rig import Profile, Rig
 from sandbox_console.testing.conformance.shells import Shells
@@ -34,7 +35,7 @@ from sandbox_console.testing.conformance.walls import Walls
 
 
 class BackendConformance(
-    Lifecycle, Commands, Logs, Shells, Files, Looks, Images, Reading, Walls, DenyAll, Errors, Leaving
+    Lifecycle, Commands, Logs, Shells, Files, Looks, Images, Reading, Walls, DenyAll, Ports, Errors, Leaving
 ):
     """All checks."""
 

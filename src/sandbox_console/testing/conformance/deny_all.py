@@ -144,6 +144,20 @@ class DenyAll(Checks):
             await _sees(rig, listener)
             assert listener.reached == 1, f"the guest came through: {script}"
 
+    async def test_a_published_port_is_no_way_out(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.EGRESS_NONE, Capability.PORTS)
+        ref = await rig.make(ports=("7070",))
+        await _needs_tools(rig, ref)
+        async with listening(rig) as listener:
+            places = f"127.0.0.1 169.254.169.254 {' '.join(listener.addresses[:6])} $gateways"
+            # What the network that brings the port in may have: a resolver and routers.
+            found = "gateways=$(awk '/^nameserver/ {print $2}' /etc/resolv.conf; ip route | awk '/via/ {print $3}')"
+            await rig.sh(ref, f"{_REACH}\n{found}\nfor a in {places}; do tcp $a {listener.port}; udp $a 53; done")
+            named = await rig.sh(ref, _WAYS["a_name_by_dns"])
+            assert b"OUT" not in named.out, (named.out, named.err)
+            await _sees(rig, listener)
+            assert listener.reached == 1, "the guest came through"
+
     async def test_a_neighbour_is_out_of_reach(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EGRESS_NONE)
         ref = await rig.idle()
