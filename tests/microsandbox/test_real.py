@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import signal
+import socket
 import stat
 import tarfile
 import time
@@ -21,6 +22,7 @@ from tests.support.require import requires
 
 from sandbox_console.backends.microsandbox import runs, sdk
 from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
+from sandbox_console.model.action import Exec
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.event import Changed, Listed
 from sandbox_console.model.sandbox import Status
@@ -378,3 +380,61 @@ async def test_time_limits_end_it_and_are_its_reason(folder, permit, make):
     for ref, words in ((longest, "max_duration"), (idle, "idle_timeout")):
         shown = await backend.inspect(ref)
         assert (shown.status, words in shown.detail) == (Status.EXITED, True), shown
+
+
+GREETER = ("sh", "-c", "while :; do echo greeting | nc -l -p 7070; done")
+
+
+async def test_published_ports_are_had_or_refused_and_a_copy_has_others(folder, permit, make):
+    backend = console(folder)
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        number = sock.getsockname()[1]
+    spec = SandboxSpec("web", image=IMAGE, memory_mib=128, ports=(f"{number}:7070", "7070"))
+    ref = await make(backend, spec)
+    greeter = await backend.exec(await permit("exec"), Exec(ref, GREETER), ())
+    fixed, free = await places(backend, ref)
+    assert fixed == f"127.0.0.1:{number}"
+    await until(lambda: greets(fixed), "nobody answers at the place that was asked for")
+    await until(lambda: greets(free), "nobody answers at the free one")
+    copy = await backend.fork(await permit("fork"), ref, "copy", ())
+    make.made.append((backend, copy))
+    others = await places(backend, copy)
+    assert len({fixed, free, *others}) == 4
+    await until(lambda: greets(others[0]), "the copy's server, which it has with the memory, does not answer")
+    await backend.remove(await permit("remove"), copy, force=True)
+    make.made.pop()
+    await greeter.kill()
+    await backend.stop(await permit("stop"), ref, 0.2)
+    assert await places(backend, ref) == ["not published"]
+    with listening(fixed), pytest.raises(Conflict, match=f"{number} of this host is taken"):
+        # The runtime itself would boot without a word, and nobody would listen there.
+        await backend.start(await permit("start"), ref, ())
+    assert (await backend.inspect(ref)).status is Status.EXITED
+    with listening(free):
+        await backend.start(await permit("start"), ref, ())
+        again = await places(backend, ref)
+    assert again[0] == fixed
+    assert again[1] not in (fixed, free)
+
+
+async def places(backend, ref):
+    """Where the sandbox's one port is."""
+    [told] = [fact.value for fact in (await backend.inspect(ref)).effective if fact.field == "port 7070/tcp"]
+    return told.split(", ")
+
+
+async def greets(place):
+    address, _, number = place.rpartition(":")
+    try:
+        reader, writer = await asyncio.open_connection(address, int(number))
+        async with asyncio.timeout(10):
+            said = await reader.read(100)
+        writer.close()
+    except (OSError, TimeoutError):
+        return False
+    return said == b"greeting\n"
+
+
+def listening(place):
+    address, _, number = place.rpartition(":")
+    return socket.create_server((address, int(number)))

@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 LOOPBACK = "127.0.0.1"
 
@@ -42,9 +42,9 @@ class PublishedPort(Struct, frozen=True):
 def parse(text: str) -> PublishedPort:
     """Read one. Raises ValueError that says what is wrong and what to write instead."""
     bare, slash, protocol = text.partition("/")
-    if slash and protocol != "tcp":
+    if protocol in ("udp", "sctp"):
         raise ValueError(f"{text!r}: only TCP ports can be published")
-    match = _FORM.match(bare)
+    match = _FORM.match(text if slash and protocol != "tcp" else bare)
     if match is None:
         raise ValueError(f"{text!r} is no port; {_WRITE}")
     host = match["host"]
@@ -64,6 +64,11 @@ def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
             raise ValueError(f"{one.place} of this host is asked for twice")
         taken.add(one.place)
     return found
+
+
+def freed(texts: Sequence[str]) -> tuple[str, ...]:
+    """The ports for a copy of a sandbox: at the same addresses, but free places, as the first one has its own."""
+    return tuple(str(structs.replace(one, host_port=0)) for one in parse_all(texts))
 
 
 def _address(text: str, given: str | None) -> str:

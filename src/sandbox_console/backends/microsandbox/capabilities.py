@@ -5,7 +5,6 @@ from __future__ import annotations
 from sandbox_console.model.capability import Capabilities, Capability
 
 _MISSING = {
-    Capability.PORTS: "no port is published yet",
     Capability.READ_ONLY_ROOT: "a microVM's root is its own disk, which the runtime always mounts to be written",
     Capability.RUNTIME: "there is one runtime: a microVM",
     Capability.LIMIT_PIDS: "the guest's kernel is its own; its memory is what limits its processes",

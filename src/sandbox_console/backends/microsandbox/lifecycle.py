@@ -9,7 +9,7 @@ import signal as signals
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.backends.microsandbox import boot, labels, made, runs, sdk, translate
+from sandbox_console.backends.microsandbox import boot, labels, made, ports, runs, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
@@ -23,12 +23,16 @@ _SHUTDOWN_S = 5.0
 
 _AGAIN_S = (0.5, 2.0, 5.0, 10.0)
 
+_LISTENS_TRIES, _LISTENS_S = 10, 0.2
+"""A microVM that boots listens for its ports before its guest answers."""
+
 Secrets = Sequence[ResolvedSecret]
 
 
 async def boot_new(module: Any, looker: Looker, one: Pending, secrets: Secrets, options: made.Options) -> None:
     """The first start of a sandbox."""
-    arguments = made.arguments(module, one.id, one.spec, secrets, options)
+    places = await asyncio.to_thread(ports.choose, one.spec)
+    arguments = made.arguments(module, one.id, one.spec, secrets, options, places)
     name = one.spec.name
     try:
         await _run(module, name, lambda: module.Sandbox.create(name, **arguments), one.spec, secrets)
@@ -53,6 +57,8 @@ async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets)
         if job is None and (await looker.inspect(seen.ref)).status is Status.STARTING:
             raise Conflict(f"sandbox {seen.shown_name} is being started", hint="wait until it runs, or stop it first")
         await power_off(module, handle)
+    if seen.spec is not None and seen.ports:
+        await _placed(module, handle, seen, seen.spec)
     if fresh := {one.name: {"value": one.value} for one in secrets if one.inject == "placeholder"}:
         what = f"the secrets of {seen.shown_name}"
         await sdk.call(module, what, handle.modify(secrets=fresh, policy=module.ModificationPolicy.NEXT_START))
@@ -72,10 +78,35 @@ async def _run(
     if spec is None:
         return
     try:
+        await published(module, name)
         await launch(module, machine, spec, secrets)
     except ConsoleError:
         await to_the_end(_ended(module, name))
         raise
+
+
+async def published(module: Any, name: str) -> None:
+    """See that a microVM that has booted has its ports. Raises Conflict where something else was quicker."""
+    seen = translate.view(await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
+    pid = (await asyncio.to_thread(runs.processes)).get(seen.id) if seen.ports else None
+    if pid is None:
+        return
+    for turn in range(_LISTENS_TRIES):
+        there = await asyncio.to_thread(ports.listening, pid, seen.ports)
+        if not (lost := [one for one in seen.ports if one.place not in there]):
+            return
+        await asyncio.sleep(_LISTENS_S if turn < _LISTENS_TRIES - 1 else 0)
+    raise ports.taken(seen.shown_name, lost[0])
+
+
+async def _placed(module: Any, handle: Any, seen: translate.View, spec: SandboxSpec) -> None:
+    """Have places for its ports at its next boot: where those that were free ones are taken by now, others."""
+    places = await asyncio.to_thread(ports.choose, spec, seen.ports)
+    if old := tuple(one for one in seen.ports if one not in places):
+        new = tuple(one for one in places if one not in seen.ports)
+        told = ports.bindings(module, new), ports.removals(module, old)
+        asked = handle.modify(ports=told[0], ports_rm=told[1], policy=module.ModificationPolicy.NEXT_START)
+        await sdk.call(module, f"the ports of {seen.shown_name}", asked)
 
 
 async def _ended(module: Any, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.microsandbox import boot, labels, main_process, runs, sdk, translate
+from sandbox_console.backends.microsandbox import boot, labels, main_process, ports, runs, sdk, translate
 from sandbox_console.backends.microsandbox.boot import Cause
 from sandbox_console.backends.microsandbox.main_process import ALL
 from sandbox_console.backends.microsandbox.pending import Pending, PendingStore
@@ -155,6 +155,8 @@ class Looker:
 def _boot_of(seen: View, jobs: Sequence[Any], pid: int | None) -> tuple[Run, Cause | None]:
     over = seen.status in ("stopped", "crashed")
     run = runs.ended(seen.name) if over else runs.running(seen.name, pid)
+    if seen.ports and run.pid is not None:
+        run = structs.replace(run, places=ports.listening(run.pid, seen.ports))
     job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
     if main_process.killed(job):
         run = structs.replace(run, oom=runs.out_of_memory(seen.name))

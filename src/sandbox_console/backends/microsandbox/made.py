@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.microsandbox import labels, network
+from sandbox_console.backends.microsandbox.ports import Ports
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
@@ -22,7 +23,7 @@ HEADROOM = 4
 
 
 def arguments(
-    module: Any, id: str, spec: SandboxSpec, secrets: Sequence[ResolvedSecret], options: Options
+    module: Any, id: str, spec: SandboxSpec, secrets: Sequence[ResolvedSecret], options: Options, ports: Ports = ()
 ) -> dict[str, Any]:
     """The arguments of ``Sandbox.create`` but the name."""
     memory, cpus = spec.memory_mib or DEFAULT_MIB, whole_cpus(spec)
@@ -38,7 +39,7 @@ def arguments(
         "env": dict(spec.env),
         "labels": own_labels(id, spec, secrets),
         "volumes": volumes(module, spec, secrets),
-        "network": network.network(module, spec.egress, bool(placeholders), options.authorities),
+        "network": network.network(module, spec.egress, bool(placeholders), options.authorities, ports),
         "secrets": placeholders or None,
         "max_duration": spec.max_duration_s,
         "idle_timeout": spec.idle_timeout_s,

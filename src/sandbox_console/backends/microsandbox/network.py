@@ -5,24 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sandbox_console.backends.microsandbox import ports as published
+from sandbox_console.backends.microsandbox.ports import Ports
 from sandbox_console.errors import SecretError
 from sandbox_console.model import hosts
 from sandbox_console.model.secret import ResolvedSecret
 
 
-def policy(module: Any, patterns: Sequence[str]) -> Any:
-    """Deny everything, in and out, but what the patterns allow; none of them is no network at all.
+def policy(module: Any, patterns: Sequence[str], ports: Ports = ()) -> Any:
+    """Deny everything, in and out, but what the patterns allow and who comes by a published port.
 
-    Name lookups are answered for any name as soon as one host is allowed: the runtime cannot connect by name without.
+    Without either it is no network at all. Name lookups are answered for any name as soon as one host is allowed: the
+    runtime cannot connect by name without.
     """
     rules = [rule for pattern in patterns for rule in _rules(module, pattern)]
     if rules:
         rules = [*module.Rule.allow_dns(), *rules]
+    rules += [_way_in(module, number) for number in sorted({one.port for one in ports})]
     deny = module.Action.DENY
     return module.NetworkPolicy(default_egress=deny, default_ingress=deny, rules=tuple(rules))
 
 
-def network(module: Any, patterns: Sequence[str], placeholders: bool, authorities: Sequence[str]) -> Any:
+def _way_in(module: Any, port: int) -> Any:
+    return module.Rule.allow(direction=module.Direction.INGRESS, protocol=module.Protocol.TCP, port=str(port))
+
+
+def network(
+    module: Any, patterns: Sequence[str], placeholders: bool, authorities: Sequence[str], ports: Ports = ()
+) -> Any:
     """The network of a sandbox. TLS is intercepted only where a placeholder has to be substituted.
 
     ``authorities`` are files of certificates that upstream servers are checked by, beside the public ones.
@@ -30,7 +40,8 @@ def network(module: Any, patterns: Sequence[str], placeholders: bool, authoritie
     that TLS begins with is what the policy is held to, and the address where there is none.
     """
     tls = module.TlsConfig(upstream_ca_certs=tuple(authorities)) if placeholders else None
-    return module.Network(policy=policy(module, patterns), tls=tls, strict=placeholders)
+    rules, places = policy(module, patterns, ports), published.bindings(module, ports)
+    return module.Network(policy=rules, ports=places, tls=tls, strict=placeholders)
 
 
 def substituted(module: Any, secrets: Sequence[ResolvedSecret]) -> list[Any]:

@@ -38,6 +38,8 @@ class Run(Struct, frozen=True):
     id: str = ""
     oom: frozenset[int] = frozenset()
     """The guest's processes that its kernel killed for memory, where that was looked for."""
+    places: frozenset[str] | None = None
+    """Where its process listens for published ports; None where it does not run, or was not asked."""
 
 
 def processes() -> Mapping[str, int]:

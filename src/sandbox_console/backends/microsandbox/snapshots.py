@@ -7,6 +7,7 @@ network policy, and would give a restored one its default network.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -17,9 +18,10 @@ from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.microsandbox import labels, lifecycle, made, network, sdk, translate
+from sandbox_console.backends.microsandbox import labels, lifecycle, made, network, ports, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
+from sandbox_console.model import ports as published
 from sandbox_console.model.inside import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
@@ -96,8 +98,10 @@ async def _restored(
         )
     if any(one.name == new for one in await looker.list()):
         raise Conflict(f"a sandbox called {new!r} is there already")
+    places = await asyncio.to_thread(ports.choose, spec)
     arguments: dict[str, Any] = {
-        "network_policy": network.policy(module, spec.egress),
+        "network_policy": network.policy(module, spec.egress, places),
+        "ports": ports.bindings(module, places) or None,
         "volumes": made.volumes(module, spec, secrets) or None,
         "security": None if full else module.SecurityProfile.RESTRICTED,
         "max_duration": spec.max_duration_s,
@@ -110,6 +114,7 @@ async def _restored(
         machine = await lifecycle.booted(module, new, lambda: module.Sandbox.restore(reference, name=new, **asked))
         handle = await sdk.call(module, f"sandbox {new}", module.Sandbox.get(new))
         await sdk.call(module, f"sandbox {new}", handle.modify(labels=made.own_labels(identity, spec, secrets)))
+        await lifecycle.published(module, new)
         await lifecycle.launch(module, machine, structs.replace(spec, command=()) if full else spec, secrets)
     except BaseException as error:
         if not (isinstance(error, Conflict) and lifecycle.taken(error)):
@@ -192,8 +197,10 @@ async def _snapshot(module: Any, one: Any) -> Snapshot:
 
 
 def _spec(kept: dict[str, str], name: str) -> SandboxSpec:
+    """The spec of the one it was taken of, at free ports of this host: its own may be in use."""
     try:
-        return structs.replace(SandboxSpec.from_dict(json.loads(kept[labels.SPEC])), name=name)
+        spec = SandboxSpec.from_dict(json.loads(kept[labels.SPEC]))
+        return structs.replace(spec, name=name, ports=published.freed(spec.ports))
     except (KeyError, ValueError, InvalidSpec) as error:
         raise Unsupported(
             "the snapshot was made by another tool, which did not note what the sandbox may reach",

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from sandbox_console.backends.microsandbox import labels as own
-from sandbox_console.backends.microsandbox import main_process
+from sandbox_console.backends.microsandbox import main_process, ports
 from sandbox_console.backends.microsandbox.boot import Cause
 from sandbox_console.backends.microsandbox.runs import Run
 from sandbox_console.errors import InvalidSpec
@@ -53,6 +53,7 @@ class View(Struct, frozen=True):
     updated_at: float | None
     facts: tuple[Fact, ...]
     digest: str
+    ports: ports.Ports
     public: Config
     """The config with the values of variables and secrets taken out."""
 
@@ -87,6 +88,7 @@ def view(handle: Any) -> View:
         updated_at=handle.updated_at / 1000 if handle.updated_at else None,
         facts=tuple(_facts(config)),
         digest=str(config.get("manifest_digest") or ""),
+        ports=ports.of_config(config.get("network") or {}),
         public=_public(config),
     )
 
@@ -109,7 +111,7 @@ def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None) -> 
         managed=seen.managed,
         maker="" if seen.managed else "microsandbox",
         spec=seen.spec,
-        effective=_effective(seen),
+        effective=(*_effective(seen), *ports.facts(seen.ports, run.places)),
         pid=run.pid if status.live else None,
         detail=_detail(status, run, job, failed),
     )
@@ -201,8 +203,6 @@ def _facts(config: Config) -> Iterator[Fact]:
     yield Fact("env", ", ".join(_env_names(config)) or "none", note="names only")
     network = config.get("network") or {}
     yield _egress(network)
-    if ports := [f"{port.get('host_port')}:{port.get('guest_port')}" for port in network.get("ports") or ()]:
-        yield Fact("ports", ", ".join(ports), note="of this host : of the sandbox")
     yield Fact("secrets", ", ".join(_secret_names(config)) or "none", note="of these the sandbox sees placeholders")
     lifecycle = config.get("lifecycle") or {}
     for field, key in (("max_duration_s", "max_duration_secs"), ("idle_timeout_s", "idle_timeout_secs")):
