@@ -90,6 +90,23 @@ def test_what_a_backend_lacks_is_named() -> None:
     golden.check("lacking")
 
 
+def test_publish() -> None:
+    golden = Golden(fleet())
+    golden("create pub --image host -p 8080:80 --publish 443 --json")
+    golden("show pub")
+    golden("update pub -p 9090:80 --dry-run")
+    both(golden, "create open --image host -p 0.0.0.0:80:80")
+    both(golden, "create twice --image host -p 8080:80 -p 127.0.0.1:8080:81 --dry-run")
+    golden("create bad --image host -p 8080:80/udp")
+    golden("create bad --image host -p http://x:80")
+    golden("fork pub copy")
+    golden("show copy --toml")
+    golden.check("publish")
+    shut = Golden(fleet(), Config(backend="fake", policy=Rules(publish="none")))
+    both(shut, "create pub --image host -p 80")
+    shut.check("publish-none")
+
+
 def test_update() -> None:
     golden = Golden(fleet())
     both(golden, "update web --dry-run --cpus 2 --env MODE=prod --unset workspace")

@@ -40,6 +40,13 @@ def create(**fields):
         (create(egress=("a.com",)), Rules(egress=()), Deny, "policy.egress"),
         (create(egress=("https://a.com",)), Rules(egress=("*.com",)), Deny, "policy.egress"),
         (create(), Rules(egress=()), Allow, ""),
+        (create(ports=("8080:80", "[::1]::22")), Rules(), Allow, ""),
+        (create(ports=("8080:80", "0.0.0.0:80:80")), Rules(), Deny, "policy.publish"),
+        (create(ports=("x",)), Rules(), Deny, "policy.publish"),
+        (Update(REF, SandboxSpec("n", ports=("[::]::80",))), Rules(), Deny, "policy.publish"),
+        (create(ports=("0.0.0.0:80:80",)), Rules(publish="any"), Allow, ""),
+        (create(ports=("80",)), Rules(publish="none"), Deny, "policy.publish"),
+        (create(), Rules(publish="none"), Allow, ""),
     ],
 )
 def test_the_rules(action, rules, kind, rule):
@@ -71,6 +78,7 @@ def test_what_others_made(stance, kind):
         (create(workspace="/w"), Capability.WORKSPACE),
         (create(read_only_root=True), Capability.READ_ONLY_ROOT),
         (create(runtime="r"), Capability.RUNTIME),
+        (create(ports=("80",)), Capability.PORTS),
         (Exec(REF, ("a",)), Capability.EXEC),
         (Exec(REF, ("a",), user="u"), Capability.EXEC_USER),
         (OpenShell(REF), Capability.SHELL),

@@ -86,7 +86,8 @@ def _add_spec(parser: argparse.ArgumentParser) -> None:
     add("--memory", metavar="SIZE", help="512M, 2G")
     add("--pids", metavar="N", help="most processes")
     add("--egress", metavar="PATTERN", action="append", help="host, host:port or *.suffix; none is no network")
-    add("-p", "--publish", metavar="PORT", action="append", help="[ADDRESS:][HOST_PORT:]PORT; 127.0.0.1, a free one")
+    add("-p", "--publish", metavar="PORT", action="append",
+        help="[ADDRESS:][HOST_PORT:]PORT (TCP): 8080:80, or 80 for a free port of 127.0.0.1")  # fmt: skip
     add("--secret", metavar="NAME", action="append", help="a secret of the configuration")
     add("--workspace", metavar="DIR", help="a folder of this host, at /workspace")
     add("-l", "--label", metavar="K=V", action="append", help="a label")

@@ -11,6 +11,7 @@ from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.errors import Conflict, NotFound, UsageError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.inside import Image, Prunable, Snapshot
+from sandbox_console.model.ports import freed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.testing.core import FakeCore, Kept, image_id
 from sandbox_console.testing.tree import Tree
@@ -118,7 +119,8 @@ class FakeKeeping(FakeCore):
     async def _copy(self, sandbox: Sandbox, tree: Tree, name: str) -> SandboxRef:
         self._free(name)
         ref = SandboxRef(self.name, self.host, self._ids())
-        spec = structs.replace(sandbox.spec, name=name) if sandbox.spec else None
+        asked = sandbox.spec
+        spec = structs.replace(asked, name=name, ports=freed(asked.ports)) if asked else None
         now = self._clock()
         copy = Sandbox(ref, name, Status.RUNNING, sandbox.image, now, now, labels=dict(sandbox.labels), spec=spec)
         self._trees[ref.id] = tree.copy()

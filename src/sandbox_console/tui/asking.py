@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sandbox_console.model.action import Create
 from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.model.text import clean
+from sandbox_console.tui import ports
 from sandbox_console.tui.choices import KEY_OF, choices
 from sandbox_console.tui.command_lines import bulk_command, command_line
 from sandbox_console.tui.keymap import Keymap
 from sandbox_console.tui.messages import Asked, BulkAsked, FormAsked
 from sandbox_console.tui.offers import NAMINGS, VERBS, Naming, Verb, bulk_pause, toggled_pause, unfit
 from sandbox_console.tui.screens.menu import Choice, MenuScreen
-from sandbox_console.tui.words import many, shown_name
+from sandbox_console.tui.words import LOCAL, many, shown_name
 
 if TYPE_CHECKING:
     from sandbox_console.tui.screens.main import MainScreen
@@ -123,6 +126,23 @@ def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
     ]
 
 
+def copy_address(screen: MainScreen) -> None:
+    """Copy ``http://ADDRESS:PORT`` of the selected sandbox's first port, or say why there is none."""
+    sandbox = screen.selected
+    if sandbox is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+        return
+    name, url = shown_name(sandbox), ports.address(sandbox)
+    if not url:
+        free = "its place is told once it runs" if ports.openings(sandbox) else "it publishes no port"
+        screen.notify(f"{name}: {free}.", title="address", severity="warning")
+        return
+    screen.app.copy_to_clipboard(url)
+    there = "" if sandbox.ref.host in LOCAL else f" (at {clean(sandbox.ref.host, cap=60)})"
+    still = "" if sandbox.status.live else f"; nothing answers there while it is {sandbox.status}"
+    screen.notify(f"Copied {url}{there}{still}")
+
+
 async def copy_command(screen: MainScreen) -> None:
     """Show the commands that do the same as the keys, and copy the one chosen."""
     marked, sandbox = screen.marked, screen.selected
@@ -150,6 +170,9 @@ def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
         for naming in NAMINGS.values():
             command = command_line(naming.make(sandboxes[0], ""))
             yield Choice(command, naming.label, "", told=command)
+        if (spec := sandboxes[0].spec) is not None:
+            command = command_line(Create(spec, sandboxes[0].ref.backend, sandboxes[0].ref.host))
+            yield Choice(command, "Create", "", told=command)
 
 
 _OF_ONE = (

@@ -22,6 +22,7 @@ COLUMNS = (
     Column("memory", "MEM", 6, 17, align="right", priority=1, largest=True),
     Column("net", "NET", 7, 15, align="right", priority=8, largest=True),
     Column("egress", "EGRESS", 7, 40, priority=6, largest=True),
+    Column("ports", "PORTS", 8, 40, priority=7),
     Column("secrets", "SECR", 4, 6, align="right", priority=9, largest=True),
     Column("restarts", "RST", 3, 5, align="right", priority=10, largest=True),
     Column("age", "AGE", 5, 6, align="right", priority=3),
@@ -39,7 +40,8 @@ SORT_KEYS = {
 """Shift and a letter sorts by a column."""
 SAMPLED_COLUMNS = frozenset({"cpu", "memory", "net"})
 """Columns whose values are samples."""
-ALIASES = {"why": "exit", "mem": "memory", "network": "net", "status": "state", "secr": "secrets", "label": "labels"}
+ALIASES = {"why": "exit", "mem": "memory", "network": "net", "status": "state", "secr": "secrets", "label": "labels",
+           "port": "ports"}  # fmt: skip
 
 
 class Chosen(Struct, frozen=True):

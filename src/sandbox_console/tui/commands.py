@@ -39,6 +39,7 @@ _TOLD = {
     "bulk-results": ("Last bulk results", "What became of the last action on several"),
     "fullscreen": ("Detail full size", "The whole screen for the detail, or half of it"),
     "copy": ("Copy its ref", "What the command line calls it"),
+    "copy-address": ("Copy its address", "http://ADDRESS:PORT of the first port that it publishes"),
     "copy-command": ("Copy as command", "The command line that does the same"),
     "backends": ("Backends", "Each one's health, with its reason"),
     "messages": ("Messages", "Everything that was told"),

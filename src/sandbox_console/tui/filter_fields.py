@@ -10,12 +10,13 @@ from fnmatch import translate
 
 from sandbox_console.model.sandbox import Sandbox, Stats, Status
 from sandbox_console.tui.filter_words import FilterError, Word, duration, number, searcher, size, yes
+from sandbox_console.tui.ports import openings
 from sandbox_console.tui.state import FleetState
 from sandbox_console.tui.words import maker, why
 
 Test = Callable[[Sandbox, FleetState, float], bool]
 Value = Callable[[Sandbox, FleetState, float], float | None]
-_FIELD = re.compile(r"(label[.:][^=!<>~]+|[A-Za-z_]+)(!=|!~|>=|<=|=|~|>|<)", re.ASCII)
+_FIELD = re.compile(r"(label[.:][^=!<>~]+|[A-Za-z_]+)(!=|!~|>=|<=|=|~|>|<)|(port)(:)", re.ASCII)
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
 }  # fmt: skip
@@ -64,6 +65,7 @@ NUMBERS: dict[str, tuple[Value, Callable[[str, int], float]]] = {
     "restarts": (lambda sandbox, *_: sandbox.restarts, number),
     "secrets": (lambda sandbox, *_: len(sandbox.spec.secrets) if sandbox.spec else None, number),
     "denied": (_denials, number),
+    "ports": (lambda sandbox, *_: len(openings(sandbox)), number),
 }
 TEXTS: dict[str, Callable[[Sandbox], str]] = {
     "name": lambda sandbox: sandbox.name,
@@ -81,7 +83,7 @@ YES_NO: dict[str, Callable[[Sandbox], bool]] = {
     "live": lambda sandbox: sandbox.status.live,
 }
 ALIASES = {"memory": "mem", "status": "state", "exit_code": "exit", "denials": "denied", "label": "label"}
-NAMES = (*TEXTS, *NUMBERS, *YES_NO, "egress", "label.KEY")
+NAMES = (*TEXTS, *NUMBERS, *YES_NO, "egress", "port", "label.KEY")
 MOVING = frozenset({"cpu", "mem", "pids", "rx", "tx", "age", "up", "ended", "denied"})
 """Fields whose value changes while the sandbox itself does not."""
 SAMPLED = frozenset({"cpu", "mem", "pids", "rx", "tx"})
@@ -93,7 +95,7 @@ def field_test(word: Word) -> tuple[str, Test] | None:
     match = _FIELD.match(word.text)
     if match is None or (word.quoted is not None and word.quoted < match.end()):
         return None
-    name, sign, value = match[1], match[2], word.text[match.end() :]
+    name, sign, value = match[1] or match[3], match[2] or "=", word.text[match.end() :]
     at = word.at + match.end() + (word.quoted == match.end())
     if name.startswith(("label.", "label:")):
         key = name[6:]
@@ -109,6 +111,8 @@ def field_test(word: Word) -> tuple[str, Test] | None:
         return name, _yes_test(YES_NO[name], sign, value, at)
     if name == "egress":
         return name, _egress_test(sign, value, at, word)
+    if name == "port":
+        return name, _port_test(sign, value, at)
     near = difflib.get_close_matches(name, NAMES, n=1)
     known = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
     raise FilterError(f"no field {name!r}: {known}", word.at)
@@ -180,6 +184,20 @@ def _check_states(sign: str, text: str, at: int) -> None:
             near = difflib.get_close_matches(part, _STATES, n=1)
             known = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_STATES))}"
             raise FilterError(f"no state {part!r}: {known}", at + text.find(part))
+
+
+def _port_test(sign: str, text: str, at: int) -> Test:
+    """A port of the sandbox, or where this host answers for one: ``8080``, several with commas."""
+    _needed(text, at)
+    if sign not in ("=", "!="):
+        raise FilterError("port is one of those published: use = or !=; ports counts them", at - len(sign))
+    wanted = {int(number(part, at)) for part in text.split(",") if part}
+    positive = sign == "="
+
+    def holds(sandbox: Sandbox, *_: object) -> bool:
+        return any(one.at.port in wanted or one.at.host_port in wanted for one in openings(sandbox)) is positive
+
+    return holds
 
 
 def _egress_test(sign: str, text: str, at: int, word: Word) -> Test:

@@ -26,7 +26,7 @@ from sandbox_console.tui.screens.ask import AskScreen
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.menu import Choice, MenuScreen
 from sandbox_console.tui.told import refresh_holdings
-from sandbox_console.tui.words import size
+from sandbox_console.tui.words import LOCAL, size
 from sandbox_console.tui.work import Work
 
 _NAMED = 6
@@ -197,7 +197,7 @@ class HostFlow:
 def place_words(place: Place) -> str:
     """A backend, with its host where that is not the usual one."""
     backend, host = place
-    return clean(backend if host in ("local", "default", "") else f"{backend}@{host}")
+    return clean(backend if host in LOCAL else f"{backend}@{host}")
 
 
 def short_image(id: str) -> str:

@@ -49,6 +49,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("remove", "ctrl+d,delete", "verb('remove')", "Remove"),
     _key("fullscreen", "f", "fullscreen", "Detail full size"),
     _key("copy", "c", "copy", "Copy its ref"),
+    _key("copy-address", "at", "copy_address", "Copy its address"),
     _key("copy-command", "Y", "copy_command", "Copy as command"),
     _key("merge-logs", "L", "merge", "Logs of several"),
     _key("compare", "equals_sign", "compare", "Compare two"),

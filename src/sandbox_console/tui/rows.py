@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.text import clean
 from sandbox_console.tui.columns import BY_KEY, USUAL
+from sandbox_console.tui.ports import openings
 from sandbox_console.tui.state import Denial, FleetState
 from sandbox_console.tui.widgets.braille import chart
 from sandbox_console.tui.widgets.table import Paint
@@ -210,6 +211,12 @@ def _labels(sandbox: Sandbox, *_: object) -> tuple[str, str]:
     return clean(" ".join(shown), cap=200) or DASH, "dim"
 
 
+def _ports(sandbox: Sandbox, *_: object) -> tuple[str, str]:
+    """Ports of one that is not up are only asked for."""
+    shown = ", ".join(map(str, openings(sandbox)[:8]))
+    return shown or DASH, "" if shown and sandbox.status.live else "dim"
+
+
 def _host(sandbox: Sandbox, *_: object) -> tuple[str, str]:
     return clean(sandbox.ref.host, cap=60) or DASH, "dim"
 
@@ -229,6 +236,7 @@ LOOKS: dict[str, Look] = {
     "memory": _memory,
     "net": _net,
     "egress": _egress,
+    "ports": _ports,
     "secrets": _secrets,
     "restarts": _restarts,
     "age": _age,
@@ -260,6 +268,7 @@ ORDERS: dict[str, Callable[[Sandbox, FleetState], Any]] = {
     "memory": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.memory_bytes),
     "net": lambda sandbox, state: _of(sandbox.ref, state, _traffic),
     "egress": _refused,
+    "ports": lambda sandbox, _: [(one.at.host_port, one.at.port) for one in openings(sandbox)] or None,
     "secrets": lambda sandbox, _: len(sandbox.spec.secrets) if sandbox.spec else None,
     "restarts": lambda sandbox, _: sandbox.restarts,
     "age": lambda sandbox, _: -sandbox.created_at if sandbox.created_at is not None else None,

@@ -52,6 +52,8 @@ DOING = {
     "fork": "copying",
 }
 SHORT_ID = 12
+LOCAL = ("local", "default", "")
+"""What backends call this machine."""
 
 
 def short_id(sandbox: Sandbox) -> str:
@@ -62,7 +64,7 @@ def short_id(sandbox: Sandbox) -> str:
 def place(sandbox: Sandbox) -> str:
     """The backend, with its host where that is not this machine's own."""
     ref = sandbox.ref
-    return clean(ref.backend if ref.host in ("local", "default", "") else f"{ref.backend}@{ref.host}")
+    return clean(ref.backend if ref.host in LOCAL else f"{ref.backend}@{ref.host}")
 
 
 def shown_name(sandbox: Sandbox) -> str:

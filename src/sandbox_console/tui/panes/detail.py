@@ -21,6 +21,7 @@ from sandbox_console.tui.panes.making import make_pane
 from sandbox_console.tui.panes.shell import ShellPane
 from sandbox_console.tui.panes.tabs import TABS, TabBar
 from sandbox_console.tui.panes.why import WhyBar
+from sandbox_console.tui.ports import openings
 from sandbox_console.tui.showing import say
 from sandbox_console.tui.state import FleetState, News
 from sandbox_console.tui.words import STATUS, STYLES, place, short_id, shown_name, why, why_style
@@ -163,5 +164,7 @@ def identity(sandbox: Sandbox | None, width: int) -> Content:
     left = [(shown_name(sandbox), "bold $primary"), ("  ", ""), (f"{glyph} {sandbox.status}", STYLES[style])]
     if reason := why(sandbox):
         left += [("  ", ""), (reason, STYLES[why_style(sandbox)])]
+    if sandbox.status.live and (told := openings(sandbox)):
+        left += [("  ", ""), (" ".join(map(str, told[:4])), "$text-accent")]
     marks = [] if sandbox.managed else [("◇ not ours  ", "$text-warning")]
     return Content.assemble(*justified(left, [*marks, (f"{place(sandbox)}  {short_id(sandbox)}", "$dim")], width))

@@ -18,7 +18,7 @@ from sandbox_console.tui.groups import LABEL
 from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.showing import say
 from sandbox_console.tui.state import FleetState
-from sandbox_console.tui.words import HEALTH, STATUS, STYLES
+from sandbox_console.tui.words import HEALTH, LOCAL, STATUS, STYLES
 
 Part = tuple[str, str]
 _COUNTED = (
@@ -166,7 +166,7 @@ def _cells(parts: list[Part]) -> int:
 
 def backend_name(health: BackendHealth) -> str:
     """The backend, with its host where that is not this machine's own."""
-    return clean(health.backend if health.host in ("local", "default", "") else f"{health.backend}@{health.host}")
+    return clean(health.backend if health.host in LOCAL else f"{health.backend}@{health.host}")
 
 
 def audit_banner(problem: str) -> Content:

@@ -20,6 +20,7 @@ from sandbox_console.service import Console
 from sandbox_console.tui.formdata import shown_value
 from sandbox_console.tui.hanging import hanging
 from sandbox_console.tui.panes.look import Look
+from sandbox_console.tui.ports import FACT
 from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.showing import put
 from sandbox_console.tui.widgets.table_layout import fit_cell
@@ -117,11 +118,18 @@ def _fields(sandbox: Sandbox) -> Iterator[Part]:
     yield fit_cell("", _LABEL, "left") + fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n", "bold $dim"
     facts = {fact.field: fact for fact in sandbox.effective}
     asked = _asked(sandbox.spec) if sandbox.spec else {}
-    names = dict.fromkeys([*asked, *facts])
+    names = dict.fromkeys(_ports_together([*asked, *facts]))
     for name in names:
         yield from _field(name, asked.get(name, ""), facts.get(name))
     if not names:
         yield "The backend tells nothing about its spec.\n", "$dim"
+
+
+def _ports_together(names: list[str]) -> list[str]:
+    """Where each port is stands under what is asked."""
+    at = names.index("ports") + 1 if "ports" in names else len(names)
+    told = [name for name in names if name.startswith(FACT)]
+    return [*names[:at], *told, *names[at:]]
 
 
 def _asked(spec: SandboxSpec) -> dict[str, str]:

@@ -75,6 +75,10 @@ class AskActions(MessagePump):
             self.app.copy_to_clipboard(str(main.selected.ref))
             main.notify(f"Copied {main.selected.ref}")
 
+    def action_copy_address(self) -> None:
+        """Copy where this host answers for the sandbox's first port."""
+        asking.copy_address(self._asker)
+
     @on(MarkedTable.MenuAsked)
     def action_menu(self) -> None:
         """All that can be done to the marked sandboxes, or to the selected one."""

@@ -1,0 +1,70 @@
+"""Published ports on the screen: where they are now as the backend tells, else as the spec asks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from sandbox_console.model import ports
+from sandbox_console.model.ports import PublishedPort
+from sandbox_console.model.sandbox import Sandbox
+
+FACT = "port "
+"""What the name of a fact about a port begins with; after it stands ``80/tcp``."""
+_EVERY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - read, not bound
+"""At which address this host is asked where it answers at every one."""
+_TLS = 443
+
+
+class Opening(Struct, frozen=True, gc=False):
+    """One port of a sandbox and its place of the host; ``at.host_port`` is 0 where it is not known, or not yet."""
+
+    at: PublishedPort
+    protocol: str = "tcp"
+
+    def __str__(self) -> str:
+        at, host = self.at, str(self.at.host_port or "free")
+        place = host if at.loopback else f"{at.place.rpartition(':')[0]}:{host}"
+        return f"{place}→{at.port}" + ("" if self.protocol == "tcp" else f"/{self.protocol}")
+
+
+def openings(sandbox: Sandbox) -> tuple[Opening, ...]:
+    """Every published port, by the port of the sandbox; those that the backend tells no place for as they are asked."""
+    told = tuple(_told(sandbox)) if sandbox.effective else ()
+    if sandbox.spec is None or not sandbox.spec.ports:
+        return tuple(sorted(told, key=_by_port))
+    known = {one.at.port for one in told}
+    asked = [one for one in _asked(sandbox.spec.ports) if one.port not in known]
+    return tuple(sorted((*told, *map(Opening, asked)), key=_by_port))
+
+
+def address(sandbox: Sandbox) -> str:
+    """``http://ADDRESS:PORT`` of the first TCP port; empty where no place of the host is known."""
+    for one in openings(sandbox):
+        if one.protocol == "tcp" and one.at.host_port:
+            place, _, number = one.at.place.rpartition(":")
+            scheme = "https" if one.at.port == _TLS else "http"
+            return f"{scheme}://{_EVERY.get(one.at.address, place)}:{number}"
+    return ""
+
+
+def _by_port(one: Opening) -> tuple[int, str, int]:
+    return one.at.port, one.protocol, one.at.host_port
+
+
+def _told(sandbox: Sandbox) -> Iterator[Opening]:
+    for fact in sandbox.effective:
+        if fact.field.startswith(FACT):
+            number, _, protocol = fact.field.removeprefix(FACT).partition("/")
+            for place in fact.value.split(", "):
+                yield from (Opening(one, protocol or "tcp") for one in _asked((f"{place}:{number}",)) if one.host_port)
+
+
+def _asked(texts: tuple[str, ...]) -> Iterator[PublishedPort]:
+    """Those that can be read: what a backend tells in words is no place."""
+    for text in texts:
+        try:
+            yield ports.parse(text)
+        except ValueError:
+            continue
