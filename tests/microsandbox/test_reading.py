@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import struct
 import sys
 import time
@@ -20,14 +21,16 @@ from sandbox_console.backends.microsandbox import (
     look,
     main_process,
     network,
+    ports,
     processes,
     runs,
     translate,
 )
 from sandbox_console.backends.microsandbox.logs import PIECE, Last, Lines
 from sandbox_console.backends.microsandbox.runs import Run
-from sandbox_console.errors import InvalidSpec, SecretError
+from sandbox_console.errors import Conflict, InvalidSpec, SecretError
 from sandbox_console.model.log import LogRecord
+from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
@@ -347,6 +350,55 @@ def test_patterns_become_rules_and_none_is_no_network():
         ("domain", "a.example.com", "443"),
         ("domain_suffix", "example.org", "8443"),
     ]
+
+
+def test_a_published_port_lets_in_and_nothing_out():
+    module = pytest.importorskip("microsandbox")
+    wanted = (PublishedPort("127.0.0.1", 8080, 80), PublishedPort("::1", 8081, 80))
+    told = network.network(module, (), False, (), wanted)
+    assert [(one.host_port, one.guest_port, one.bind) for one in told.ports] == [
+        (8080, 80, "127.0.0.1"),
+        (8081, 80, "::1"),
+    ]
+    [rule] = told.policy.rules
+    assert (str(rule.direction), str(rule.action), rule.port) == ("ingress", "allow", "80")
+    assert (str(told.policy.default_egress), str(told.policy.default_ingress)) == ("deny", "deny")
+
+
+def test_ports_are_told_by_what_the_process_listens_at():
+    noted = {"host_port": 8080, "guest_port": 80, "protocol": "tcp", "host_bind": "127.0.0.1"}
+    other = noted | {"host_port": 8081, "host_bind": "0.0.0.0"}
+    found = ports.of_config({"ports": [noted, other, noted | {"protocol": "udp"}]})
+    assert [one.place for one in found] == ["127.0.0.1:8080", "0.0.0.0:8081"]
+    [there] = ports.facts(found, frozenset({"127.0.0.1:8080", "0.0.0.0:8081"}))
+    assert (there.field, there.value, there.enforced) == ("port 80/tcp", "127.0.0.1:8080, 0.0.0.0:8081", True)
+    assert "other machines" in there.note
+    [half] = ports.facts(found, frozenset({"127.0.0.1:8080"}))
+    assert (half.value, half.enforced, half.note) == ("127.0.0.1:8080", False, "nobody listens at 0.0.0.0:8081")
+    [ended] = ports.facts(found, None)
+    assert (ended.value, ended.enforced) == ("not published", True)
+
+
+def test_the_listeners_of_a_process_are_found():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as four,
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as six,
+    ):
+        found = ports.listening(os.getpid(), ())
+        assert {f"127.0.0.1:{four.getsockname()[1]}", f"[::1]:{six.getsockname()[1]}"} <= found
+        assert not ports.listening(os.getppid(), ()) & {f"127.0.0.1:{four.getsockname()[1]}"}
+
+
+def test_places_are_chosen_before_a_boot():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        with pytest.raises(Conflict, match=f"127.0.0.1:{number} of this host is taken"):
+            ports.choose(SandboxSpec("x", ports=(f"{number}:80",)))
+        [kept] = ports.choose(SandboxSpec("x", ports=("80",)), (PublishedPort("127.0.0.1", number, 80),))
+        assert kept.host_port not in (0, number)
+    assert ports.choose(SandboxSpec("x", ports=("80",)), (kept,)) == (kept,)
+    with pytest.raises(InvalidSpec, match=r"192\.0\.2\.1:8080"):
+        ports.choose(SandboxSpec("x", ports=("192.0.2.1:8080:80",)))
 
 
 def test_tls_is_intercepted_only_for_placeholders():
