@@ -7,6 +7,7 @@ import random
 import pytest
 from textual.app import App
 
+from sandbox_console.tui.columns import Chosen
 from sandbox_console.tui.widgets.table import FleetTable, Row
 from sandbox_console.tui.widgets.table_layout import GAP, Column, fit_cell, fit_columns, natural_widths
 
@@ -183,6 +184,16 @@ def test_columns_fit_any_width():
         dropped = [columns[i].priority for i in range(len(columns)) if i not in widths]
         if dropped:
             assert max((columns[i].priority for i in widths), default=0) <= min(dropped)
+
+
+@pytest.mark.parametrize(("width", "longest"), [(120, 15), (130, 15), (130, 24), (160, 30)])
+def test_a_name_is_whole_before_columns_of_little_worth_are_shown(width, longest):
+    columns = Chosen().columns()
+    natural = [column.max_width for column in columns]
+    natural[1] = longest + 2
+    widths = fit_columns(columns, natural, width)
+    assert widths[1] >= longest + 2
+    assert {"cpu", "memory", "egress", "age", "exit"} <= {columns[i].key for i in widths}
 
 
 @pytest.mark.parametrize(

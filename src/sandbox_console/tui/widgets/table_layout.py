@@ -12,6 +12,10 @@ GAP = 2
 """Cells between two columns."""
 
 
+YIELDING = 8
+"""From this priority on a column is left out sooner than one of priority 0 is cut: a name tells more."""
+
+
 GRAPH_LEAST = 3
 """Cells of a graph below which it tells nothing."""
 
@@ -42,7 +46,7 @@ class Column(Struct, frozen=True):
     """One column; widths are in cells.
 
     It is as wide as its content between ``min_width`` and ``max_width``. Where all do not fit, those of the highest
-    ``priority`` go first; 0 is never dropped. What is left over goes to the ``flex`` columns. ``largest`` is for
+    ``priority`` go first; 0 is never dropped, nor cut while one of `YIELDING` is there. What is left over goes to the ``flex`` columns. ``largest`` is for
     figures of which the largest are looked for: the first sort shows those first.
     """
 
@@ -72,12 +76,15 @@ def _length(cell: str | Cell) -> int:
 def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
     """The indexes of the columns that are shown in ``width`` cells, in order, with their widths."""
     kept = list(range(len(columns)))
-    while kept and _needed({i: columns[i].min_width for i in kept}) > width:
+    least = [column.min_width for column in columns]
+    whole = [size if column.priority == 0 else column.min_width for column, size in zip(columns, natural, strict=True)]
+    while kept:
         worst = max(kept, key=lambda i: (columns[i].priority, i))
-        if columns[worst].priority == 0:
+        wanted = whole if columns[worst].priority >= YIELDING else least
+        if columns[worst].priority == 0 or _needed({i: wanted[i] for i in kept}) <= width:
             break
         kept.remove(worst)
-    widths = {i: columns[i].min_width for i in kept}
+    widths = {i: least[i] for i in kept}
     spare = width - _needed(widths)
     for i in sorted(kept, key=lambda i: columns[i].priority):
         more = max(0, min(spare, natural[i] - widths[i]))
