@@ -175,7 +175,7 @@ class BubblewrapBackend(Deeper):
             return
         bwrap = self._working()
         asked = await asyncio.to_thread(self._order, record, secrets, bwrap)
-        await launch.launch(asked, record.spec.name)
+        await launch.launch(asked, record.spec.name, self._store.all)
 
     def _order(self, record: Record, secrets: Secrets, bwrap: binary.Bwrap) -> dict[str, Any]:
         self._check_image(record)

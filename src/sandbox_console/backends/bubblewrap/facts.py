@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sandbox_console.backends.bubblewrap import jail
+from sandbox_console.backends.bubblewrap import jail, ports
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.capability import Capabilities, Capability
@@ -14,7 +14,6 @@ from sandbox_console.model.spec import SandboxSpec
 
 _NEVER = {
     Capability.EXEC_USER: "a bubblewrap sandbox has a single user; it is chosen when it is created",
-    Capability.PORTS: "no port is published yet",
     Capability.RUNTIME: "bubblewrap has one runtime: the kernel",
     Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",
     Capability.DIFF: "its root is read-only folders and memory, not an image and a layer; list what was written",
@@ -63,6 +62,8 @@ def problems(spec: SandboxSpec) -> Mapping[str, str]:
         found["memory_mib"] = f"{spec.memory_mib} MiB is more than the {memory} MiB of this host"
     if spec.workspace and (problem := _workspace(Path(spec.workspace))):
         found["workspace"] = problem
+    if problem := ports.problem(spec):
+        found["ports"] = problem
     return found
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.bubblewrap import egress, jail, limits, state
+from sandbox_console.backends.bubblewrap import egress, jail, limits, ports, state
 from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
@@ -36,6 +36,7 @@ def order(
         "env": jail.environment(spec, secrets),
         "uid": record.uid,
         "egress": egress.prepare(record, options),
+        "ports": ports.order(spec),
         "rlimits": limiter.rlimits(spec, options),
         "limits": limits.wanted(spec, options),
         "max_duration_s": spec.max_duration_s,
@@ -46,8 +47,10 @@ def order(
     }
 
 
-async def launch(asked: dict[str, Any], name: str) -> None:
-    """Start it; returns when the main command runs. Raises BackendError where it cannot.
+async def launch(asked: dict[str, Any], name: str, others: Callable[[], Sequence[state.Record]]) -> None:
+    """Start it; returns when the main command runs. Raises BackendError where it cannot, Conflict for a taken port.
+
+    ``others`` tells whose sandbox has the port.
 
     A cancellation waits for the answer: until it came, nobody could end what is being started.
     """
@@ -63,12 +66,12 @@ async def launch(asked: dict[str, Any], name: str) -> None:
         said = err.decode("utf-8", "replace").strip().splitlines()
         raise BackendError(f"the supervisor of {name} ended at once: {said[-1] if said else 'it said nothing'}")
     answer = json.loads(out)
+    if taken := answer.get("taken"):
+        raise await asyncio.to_thread(ports.taken, taken, answer["hint"], name, others)
     if "error" in answer:
         command = " ".join(asked["command"][:1])
-        raise BackendError(
-            f"{name} cannot start: {answer['error']}",
-            hint=f"check that {command!r} is in the image" if answer["code"] in (126, 127) else "",
-        )
+        missing = f"check that {command!r} is in the image" if answer["code"] in (126, 127) else ""
+        raise BackendError(f"{name} cannot start: {answer['error']}", hint=answer.get("hint") or missing)
 
 
 async def _talk(asked: dict[str, Any]) -> tuple[bytes, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox_console.backends.bubblewrap import jail
+from sandbox_console.backends.bubblewrap import jail, ports
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Record
@@ -45,6 +45,7 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
     yield Fact("network", "none", "a network namespace with nothing but its own loopback")
     if spec.egress:
         yield Fact("egress", ", ".join(spec.egress), "the gateway at 127.0.0.1:3128 is the only way out")
+    yield from ports.facts(record)
     try:
         yield Fact("user", _user(record), "no capability, no_new_privs")
         yield Fact("workdir", jail.workdir_of(spec))

@@ -11,74 +11,44 @@ import sys
 import time
 from collections.abc import Callable
 
-from . import enter, kernel, wire
-
-TYPE_CHECKING = False  # the typing module costs 1 MB
-if TYPE_CHECKING:
-    from .main import Supervisor
+from . import enter, wire
+from .kept import Kept, Network
+from .loop import Loop
 
 PORT = 3128
 _BACKLOG = 1024
 _HELPER_S = 10.0
-_AGAIN_S, _AGAIN_MOST_S = 0.1, 5.0
-_STEADY_S = 10.0
 
 
-class Gateway:
-    """Runs from before the sandbox's command until the sandbox ends; a gateway that ends meanwhile is started again."""
+class Gateway(Kept):
+    """Runs from before the sandbox's command until the sandbox ends; while it is away nothing passes."""
 
-    def __init__(self, keeper: "Supervisor", order: dict, uid: int | None, init: int) -> None:  # type: ignore[type-arg]
-        self._keeper, self._order, self._uid = keeper, order, uid
-        self._net = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self._owner = kernel.owner_namespace(self._net)
+    name = "gateway"
+
+    def __init__(self, loop: Loop, order: dict, network: Network) -> None:  # type: ignore[type-arg]
+        super().__init__(loop)
+        self._order, self._network = order, network
         self._listener = self._inside(_listening)
-        self._life = -1
-        self._wait = _AGAIN_S
-        self._stopped = False
-        self.pid = 0
         self.start()
 
-    def start(self) -> None:
-        """Start the process; its end is told by :meth:`ended`."""
-        if self._stopped:
-            return
-        life, self._life = os.pipe()
-        self._began = time.monotonic()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                self._become(life)
-            finally:
-                os._exit(125)
-        os.close(life)
-
-    def _become(self, life: int) -> None:
+    def _become(self, line: socket.socket) -> None:
         signal.set_wakeup_fd(-1)
         enter.plain_signals()
         log = os.open(f"{self._order['folder']}/gateway.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(log, 2)
         words = [sys.executable, "-I", "-S", "-X", "utf8", self._order["program"], "serve"]
-        words += ["--folder", self._order["folder"], "--fd", str(self._listener.fileno()), "--life", str(life)]
+        words += ["--folder", self._order["folder"], "--fd", str(self._listener.fileno())]
+        words += ["--life", str(line.fileno())]
         if self._order["uid"] is not None:
             words += ["--uid", str(self._order["uid"])]
-        for fd in (self._listener.fileno(), life):
+        for fd in (self._listener.fileno(), line.fileno()):
             os.set_inheritable(fd, True)
-        enter.close_all_but([0, 1, 2, self._listener.fileno(), life])
+        enter.close_all_but([0, 1, 2, self._listener.fileno(), line.fileno()])
         os.execve(sys.executable, words, {})
-
-    def ended(self) -> None:
-        """It was killed or failed: nothing passes until it is back, soon at first and less often if it fails again."""
-        os.close(self._life)
-        self._life, self.pid = -1, 0
-        self._wait = _AGAIN_S if time.monotonic() - self._began > _STEADY_S else min(self._wait * 2, _AGAIN_MOST_S)
-        self._keeper.loop.after("gateway", self._wait, self.start)
 
     def stop(self) -> None:
         """End it with the sandbox; it also ends by itself when this process does."""
-        self._stopped = True
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.close(self._life)
+        super().stop()
         self._listener.close()
 
     def door(self) -> socket.socket:
@@ -91,7 +61,7 @@ class Gateway:
         pid = os.fork()
         if pid == 0:
             try:
-                self._join()
+                self._network.join()
                 made = make()
                 wire.send(theirs, {"ok": True}, (made.fileno(),))
             except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's loop
@@ -107,13 +77,6 @@ class Gateway:
         if not message or not fds:
             raise OSError(f"the sandbox's network cannot be joined: {(message or {}).get('error', 'no answer')}")
         return socket.socket(fileno=fds[0])
-
-    def _join(self) -> None:
-        signal.set_wakeup_fd(-1)
-        enter.become(self._uid)
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        kernel.setns(self._owner)
-        kernel.setns(self._net)
 
 
 def _listening() -> socket.socket:

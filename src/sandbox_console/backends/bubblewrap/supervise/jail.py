@@ -13,11 +13,14 @@ _LATE = "RLIMIT_NPROC"
 
 
 class StartFailed(Exception):
-    """The sandbox cannot run; ``code`` as a shell would have it, 125 for what is not the command's fault."""
+    """The sandbox cannot run; ``code`` as a shell would have it, 125 for what is not the command's fault.
 
-    def __init__(self, reason: str, code: int = 125) -> None:
+    ``taken`` is a place of this host that another has.
+    """
+
+    def __init__(self, reason: str, code: int = 125, *, hint: str = "", taken: str = "") -> None:
         super().__init__(reason)
-        self.code = code
+        self.code, self.hint, self.taken = code, hint, taken
 
 
 def _program(path: str) -> int:

@@ -1,7 +1,6 @@
 """The supervisor's loop: one sandbox's main command, its output, its time limits, and who asks at its socket."""
 
 import errno
-import fcntl
 import json
 import os
 import select
@@ -11,11 +10,14 @@ import sys
 import time
 from functools import partial
 
-from . import cgroup, enter, gateway, happened, kernel, segments, status, tree, wire
+from . import cgroup, ending, enter, happened, kernel, lock, segments, status, tree, wire
+from .gateway import Gateway
 from .guests import Guest
 from .jail import Jail, StartFailed
+from .kept import Kept, Network
 from .loop import Loop
 from .pausing import Pausing
+from .ports import Ports
 from .requests import Requests
 
 _READ = 65536
@@ -57,7 +59,8 @@ class Supervisor:
         self._main_status: int | None = None
         self._use(cgroup.Group(1, {}))
         self._began = False
-        self._gateway: gateway.Gateway | None = None
+        self._gateway: Gateway | None = None
+        self._ports: Ports | None = None
         os.chdir(order["dir"])
 
     def _use(self, group: cgroup.Group) -> None:
@@ -68,7 +71,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Start, loop, clean up. Every way out leaves a status on disk."""
-        if not self._lock():
+        if not lock.take():
             self._say({"running": True})
             return
         try:
@@ -113,27 +116,6 @@ class Supervisor:
         else:
             self.loop.after("home", _HOME_S, self._check_home)
 
-    def _lock(self) -> bool:
-        fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        for turn in range(100):  # a console that looks whether it is held, holds it for an instant
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            except BlockingIOError:
-                if turn > 5 and self._runs():
-                    return False
-                time.sleep(0.01)
-        return False
-
-    @staticmethod
-    def _runs() -> bool:
-        """Whether another supervisor has this sandbox running."""
-        try:
-            with open("status.json") as file:
-                return bool(json.load(file)["status"] in ("running", "paused"))
-        except FileNotFoundError:
-            return False
-
     def _start(self) -> None:
         self._use(cgroup.Group.make(cgroup.find(), self.order["id"]))
         limits = self.order["limits"]
@@ -142,10 +124,11 @@ class Supervisor:
         self._ooms = self.group.oom_kills()
         self._write_status(status="starting", supervisor=os.getpid(), supervisor_start=tree.started(os.getpid()))
         self.requests = Requests(self)
+        if asked := self.order["ports"]:
+            self._ports = Ports(self.loop, asked)
         self._jail = Jail(self.order, self._joiners)
         self._began = True
-        if order := self.order.get("egress"):
-            self._gateway = gateway.Gateway(self, order, self.order["uid"], self._jail.init)
+        self._open_network()
         self._jail.release()
         self._init_fd = self._pidfd(self._jail.init)
         if not self._jail.main and (failure := self._jail.failed()):
@@ -163,11 +146,27 @@ class Supervisor:
             init=self._jail.init,
             cgroups=self.group.folders,
             cgroup_version=self.group.version,
+            ports=self._ports.bound if self._ports else [],
         )
         happened.note(".", "start")
         self.touch()
         if self.order["max_duration_s"]:
             self.loop.after("duration", self.order["max_duration_s"], lambda: self._end("max_duration_s ran out"))
+
+    def _open_network(self) -> None:
+        """The one way out of it, and the ways in, before the command runs."""
+        egress = self.order.get("egress")
+        if not egress and not self._ports:
+            return
+        network = Network(self._jail.init, self.order["uid"])
+        if egress:
+            self._gateway = Gateway(self.loop, egress, network)
+        if self._ports:
+            self._ports.open(network)
+
+    @property
+    def _kept(self) -> list[Kept]:
+        return [one for one in (self._gateway, self._ports) if one is not None]
 
     @staticmethod
     def _pidfd(pid: int) -> int:
@@ -177,11 +176,14 @@ class Supervisor:
             return -1
 
     def _fail(self, error: Exception) -> None:
-        code = error.code if isinstance(error, StartFailed) else 125
+        if not isinstance(error, StartFailed):
+            error = StartFailed(str(error))
+        code = error.code
         if self._began:
             self._kill(self._jail.init, signal.SIGKILL)
             self._kill(self._jail.pid, signal.SIGKILL)
-        self._stop_gateway()
+        for one in self._kept:
+            one.stop()
         self.group.remove()
         self._log.write(segments.STDERR, f"{error}\n".encode())
         Requests.close()
@@ -189,11 +191,7 @@ class Supervisor:
             status="failed", finished_at=time.time(), detail=str(error), exit={"code": code, "reason": str(error)}
         )
         happened.note(".", "die", str(error), exitCode=str(code))
-        self._say({"error": str(error), "code": code})
-
-    def _stop_gateway(self) -> None:
-        if self._gateway is not None:
-            self._gateway.stop()
+        self._say({"error": str(error), "code": code, "hint": error.hint, "taken": error.taken})
 
     def _say(self, message: dict[str, object]) -> None:
         try:
@@ -212,6 +210,8 @@ class Supervisor:
 
     def _check_idle(self) -> None:
         limit = self.order["idle_timeout_s"]
+        if self._ports:
+            self._active_at = max(self._active_at, self._ports.used_at)
         if any(not guest.ended for guest in self._guests) or self.pausing.paused:
             self._active_at = time.monotonic()
         left = self._active_at + limit - time.monotonic()
@@ -248,8 +248,8 @@ class Supervisor:
                 self._kill(pid, signal.SIGCONT)
             elif pid == self._jail.pid:
                 self._main_status = status
-            elif self._gateway is not None and pid == self._gateway.pid:
-                self._gateway.ended()
+            elif kept := next((one for one in self._kept if one.pid == pid), None):
+                kept.ended()
 
     # -- requests
 
@@ -347,8 +347,9 @@ class Supervisor:
 
     def _finish(self) -> None:
         self._kill(self._jail.init, signal.SIGKILL)
-        self._stop_gateway()
         self._await_init()
+        for one in self._kept:
+            one.stop()
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             while self._output(fd, kind):
                 pass
@@ -375,22 +376,9 @@ class Supervisor:
             self._wait_children()
 
     def _result(self) -> dict[str, object]:
-        monitor = os.waitstatus_to_exitcode(self._main_status or 0)
-        exact = self._jail.true_status()
-        code = monitor if exact is None else os.waitstatus_to_exitcode(exact)
-        number = -code if code < 0 else None
-        if exact is None and code - 128 in signal.valid_signals():
-            number = code - 128
-        if self._asked is not None and monitor == -signal.SIGKILL:
-            number = signal.SIGKILL
         kills = self.group.oom_kills()
-        oom = None if kills is None or self._ooms is None else kills > self._ooms and number in (None, signal.SIGKILL)
-        return {
-            "code": 128 + number if number else code,
-            "signal": int(number) if number else None,
-            "oom": oom,
-            "reason": self._reason,
-        }
+        killed = None if kills is None or self._ooms is None else kills > self._ooms
+        return ending.result(self._main_status or 0, self._jail.true_status(), self._asked, killed, self._reason)
 
     def _write_status(self, **changes: object) -> None:
         self._status.update(changes)

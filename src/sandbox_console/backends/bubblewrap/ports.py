@@ -1,0 +1,79 @@
+"""Published ports as a sandbox's supervisor is told of them, and as they are."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from sandbox_console.backends.bubblewrap.state import Record
+from sandbox_console.errors import Conflict
+from sandbox_console.model.ports import PublishedPort, parse_all
+from sandbox_console.model.sandbox import Fact, Status
+from sandbox_console.model.spec import SandboxSpec
+
+_ANSWERING = (Status.RUNNING, Status.PAUSED, Status.STOPPING)
+_EVERY = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+_ROOTS = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+
+
+def order(spec: SandboxSpec) -> list[tuple[str, int, int]]:
+    """Address, port of the host (0 for a free one), port of the sandbox."""
+    return [(one.address, one.host_port, one.port) for one in parse_all(spec.ports)]
+
+
+def facts(record: Record) -> Iterator[Fact]:
+    """Where each port of the sandbox is answered for now."""
+    bound = list(_bound(record))
+    for port in sorted({one.port for one in parse_all(record.spec.ports)}):
+        at = [one for one in bound if one.port == port]
+        note = "" if all(one.loopback for one in at) else "other machines can reach it"
+        if record.status is Status.PAUSED:
+            note = "; ".join(filter(None, [note, "who connects waits until it is resumed"]))
+        places = ", ".join(one.place for one in at)
+        yield Fact(f"port {port}/tcp", places or "not published", note if at else "only while it runs")
+
+
+def _bound(record: Record) -> Iterator[PublishedPort]:
+    if record.status in _ANSWERING:
+        for address, number, port in record.raw.get("ports") or ():
+            yield PublishedPort(address, number, port)
+
+
+def problem(spec: SandboxSpec) -> str:
+    """Why a place of this host cannot be had by this user; empty where it can, or another has it now."""
+    try:
+        asked = parse_all(spec.ports)
+    except ValueError:
+        return ""  # what the spec's own check says
+    for one in asked:
+        if os.geteuid() != 0 and 0 < one.host_port < (least := int(_ROOTS.read_text())):
+            return f"{one.place}: only root may take a port of this host below {least}"
+        if not _is_here(one.address):
+            return f"{one.address} is not an address of this host"
+    return ""
+
+
+def _is_here(address: str) -> bool:
+    with suppress(OSError), socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
+        sock.bind((address, 0))
+        return True
+    return False
+
+
+def taken(place: str, hint: str, name: str, others: Callable[[], Sequence[Record]]) -> Conflict:
+    """The error for a place that another has, by the sandbox's name where it is one of ours. Blocks."""
+    holder = next((one.spec.name for one in others() for at in _bound(one) if _excludes(at, place)), "")
+    if holder:
+        hint = f"{hint}, or stop {holder} first"
+    who = f"the sandbox {holder} has it" if holder else "another program listens there"
+    return Conflict(f"{name} cannot start: {place} of this host is taken: {who}", hint=hint)
+
+
+def _excludes(at: PublishedPort, place: str) -> bool:
+    """Whether who listens at one place keeps another from listening at the other; an address for all takes each."""
+    address, _, number = place.rpartition(":")
+    same = at.place.rpartition(":")[0] == address
+    return str(at.host_port) == number and (same or _EVERY & {at.address, address.strip("[]")} != set())

@@ -1,0 +1,124 @@
+"""The keeper of a sandbox's published ports: the places of this host that are held for it, and who answers there.
+
+The places are bound before anything of the sandbox is made, and held here until it has ended. So one that is taken
+fails the start with nothing to clear away, and where the process behind them ends, who comes waits for the next.
+"""
+
+import errno
+import gc
+import mmap
+import os
+import select
+import socket
+import struct
+
+from . import enter, kernel
+from .jail import StartFailed
+from .kept import Kept, Network
+from .loop import Loop
+from .relay import Relay
+
+_BACKLOG = 1024
+_JOIN_S = 10.0
+_READY, _WHY_MOST = "ready", 1024
+_END_S = 2.0  # more than a relay takes for the last bytes
+
+
+class Place:
+    """``port`` of the sandbox is answered for at ``address`` and ``number`` of this host. Raises StartFailed."""
+
+    def __init__(self, address: str, number: int, port: int) -> None:
+        self.address, self.port = address, port
+        self.sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        try:
+            self._listen(number)
+        except OSError as error:
+            self.sock.close()
+            raise _refusal(error, address, number) from error
+        self.number: int = self.sock.getsockname()[1]
+
+    def _listen(self, number: int) -> None:
+        if self.sock.family == socket.AF_INET6:
+            self.sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a start again waits for no old connection
+        self.sock.bind((self.address, number))
+        self.sock.listen(_BACKLOG)
+        self.sock.setblocking(False)
+
+
+def _refusal(error: OSError, address: str, number: int) -> StartFailed:
+    place = f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
+    other = "choose another port of this host, or leave it out for a free one"
+    if error.errno == errno.EADDRINUSE:
+        return StartFailed(f"{place} of this host is taken", hint=other, taken=place)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return StartFailed(f"{place} of this host is root's to take", hint=other)
+    if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+        return StartFailed(f"{address} is not an address of this host", hint="leave it out for 127.0.0.1")
+    return StartFailed(f"{place} of this host cannot be listened at: {os.strerror(error.errno or 0)}")
+
+
+class Ports(Kept):
+    """All places of a sandbox; :meth:`open` starts the process that answers, before the sandbox's command."""
+
+    name = "ports"
+
+    def __init__(self, loop: Loop, asked: list[tuple[str, int, int]]) -> None:
+        super().__init__(loop)
+        self._used = mmap.mmap(-1, 8)  # shared with the relay: it tells when a byte last passed
+        self._places: list[Place] = []
+        try:
+            for one in asked:
+                self._places.append(Place(*one))
+        except StartFailed:
+            self._close()
+            raise
+
+    @property
+    def bound(self) -> list[tuple[str, int, int]]:
+        """Address, port of the host, port of the sandbox, as it really is."""
+        return [(one.address, one.number, one.port) for one in self._places]
+
+    @property
+    def used_at(self) -> float:
+        """When a byte last passed, by the monotonic clock; 0 for never."""
+        return float(struct.unpack("d", self._used)[0])
+
+    def open(self, network: Network) -> None:
+        """Answer. Raises StartFailed where the sandbox's network cannot be joined."""
+        self._network = network
+        self.start()
+        self.line.settimeout(_JOIN_S)
+        try:
+            why = self.line.recv(_WHY_MOST).decode(errors="replace")
+        except TimeoutError:
+            why = f"no answer in {_JOIN_S:.0f} s"
+        if why != _READY:
+            raise StartFailed(f"its ports cannot be published: {why or 'their process ended'}")
+
+    def _become(self, line: socket.socket) -> None:
+        gc.freeze()  # a socket of the supervisor's that is let go of late would close one that has its number here
+        places = {one.sock: one.port for one in self._places}
+        try:
+            self._network.join()
+            kernel.drop_privileges()
+            enter.close_all_but([0, 1, 2, line.fileno(), *(sock.fileno() for sock in places)])
+        except OSError as error:
+            line.send(str(error).encode())
+            return
+        line.send(_READY.encode())
+        Relay(places, line, lambda now: struct.pack_into("d", self._used, 0, now)).run()
+
+    def stop(self) -> None:
+        """Close all, when the guest has ended: what it said last still goes to who asked, for a second."""
+        self._close()
+        if self.pid:
+            self.line.shutdown(socket.SHUT_WR)
+            poll = select.poll()
+            poll.register(self.line, select.POLLHUP)
+            poll.poll(_END_S * 1000)
+        super().stop()
+
+    def _close(self) -> None:
+        for one in self._places:
+            one.sock.close()

@@ -1,0 +1,223 @@
+"""The process behind a sandbox's published ports: what comes to a place of this host goes on to the guest's loopback.
+
+It was forked from the supervisor and is in the sandbox's network for good, without any privilege: a socket that it
+makes reaches nothing but the guest. The places it listens at were bound before. It looks at no byte.
+"""
+
+import errno
+import math
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+CONNECTIONS_MOST = 256
+_CHUNK = 65536
+_LAST_S = 1.0  # for what an ended guest said last
+_REST_S = 0.1  # where a resource has run out
+_LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 3))
+_PASSING = (errno.EAGAIN, errno.EINTR, errno.ECONNABORTED)
+_IN, _OUT = select.EPOLLIN, select.EPOLLOUT
+
+
+class End:
+    """One of the two sockets of a connection. ``left`` is still to be sent to it; no more comes of one ``ended``."""
+
+    __slots__ = ("client", "connects", "ended", "fd", "left", "looks", "other", "shut", "sock")
+
+    def __init__(self, sock: socket.socket, *, client: bool) -> None:
+        self.sock, self.fd, self.client = sock, sock.fileno(), client
+        self.other = self
+        self.left = b""
+        self.ended = self.shut = False
+        self.connects = 0  # the port of the guest's that it is about to reach
+        self.looks = 0
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def wants(self) -> int:
+        """For what it is waited: its bytes, while the other takes them, and room for those that are left."""
+        if self.connects:
+            return _OUT
+        if self.other.connects:
+            return 0
+        return (0 if self.ended or self.other.left else _IN) | (_OUT if self.left else 0)
+
+
+class Relay:
+    """``places`` are listening sockets with the guest's port of each; ``line`` ends with the sandbox."""
+
+    def __init__(self, places: dict[socket.socket, int], line: socket.socket, used: Callable[[float], object]) -> None:
+        self._places = {sock.fileno(): (sock, port) for sock, port in places.items()}
+        self._line, self._used = line, used
+        self._poll = select.epoll()
+        self._poll.register(line, _IN)
+        self._ends: dict[int, End] = {}
+        self._gone: list[socket.socket] = []  # closed after a turn: till then no other has its number
+        self._listens = False
+        self._rest = 0.0
+        self._until = math.inf
+
+    def run(self) -> None:
+        """Carry until the line has ended and what was left is passed on, or a second has gone by."""
+        while time.monotonic() < self._until and (self._ends or self._until == math.inf):
+            self._turn()
+
+    def _turn(self) -> None:
+        self._listen()
+        for fd, event in self._poll.poll(self._wait()):
+            if end := self._ends.get(fd):
+                self._serve(end, event)
+            elif fd in self._places:
+                self._accept(*self._places[fd])
+            elif fd == self._line.fileno():
+                self._finish()
+        for sock in self._gone:
+            sock.close()
+        self._gone.clear()
+
+    def _wait(self) -> float:
+        now = time.monotonic()
+        until = min(self._until, self._rest if self._rest > now else math.inf)
+        return -1 if until == math.inf else max(0.0, until - now)
+
+    def _listen(self) -> None:
+        """Take connections while there is room for one more; the others wait in the kernel's queue."""
+        room = len(self._ends) < 2 * CONNECTIONS_MOST
+        listens = room and self._rest <= time.monotonic() and self._until == math.inf
+        if listens != self._listens:
+            for fd in self._places:
+                self._poll.register(fd, _IN) if listens else self._poll.unregister(fd)
+            self._listens = listens
+
+    def _finish(self) -> None:
+        """The sandbox has ended: nobody is let in, and an answer that is on its way may arrive."""
+        self._poll.unregister(self._line)
+        self._until = time.monotonic() + _LAST_S
+        self._listen()
+        for sock, _port in self._places.values():
+            sock.close()
+        for end in list(self._ends.values()):
+            if self._answered(end):
+                self._forget(end.other)
+                self._forget(end)
+
+    # -- a connection
+
+    def _accept(self, sock: socket.socket, port: int) -> None:
+        try:
+            client = End(sock.accept()[0], client=True)
+        except OSError as error:
+            if error.errno not in _PASSING:
+                self._rest = time.monotonic() + _REST_S
+            return
+        for option, value in _KEEPALIVE:
+            client.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._ends[client.fd] = client
+        self._connect(client, port, _LOOPBACKS[0])
+
+    def _connect(self, client: End, port: int, to: tuple[int, str]) -> None:
+        family, address = to
+        try:
+            guest = End(socket.socket(family), client=False)
+        except OSError:
+            self._drop(client)
+            return
+        guest.connects, guest.other, client.other = port, client, guest
+        self._ends[guest.fd] = guest
+        code = guest.sock.connect_ex((address, port))
+        if code in (0, errno.EINPROGRESS):
+            self._settle(guest)
+        else:
+            self._refused(guest, code)
+
+    def _refused(self, guest: End, code: int) -> None:
+        client, port = guest.other, guest.connects
+        if code == errno.ECONNREFUSED and guest.sock.family == socket.AF_INET:
+            self._forget(guest)
+            client.other = client
+            self._connect(client, port, _LOOPBACKS[1])
+        else:
+            self._drop(guest)
+
+    def _serve(self, end: End, event: int) -> None:
+        try:
+            if end.connects:
+                if code := end.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    self._refused(end, code)
+                    return
+                end.connects = 0
+            else:
+                self._used(time.monotonic())
+                self._carry(end, event)
+            self._settle(end)
+        except OSError:
+            self._drop(end)
+
+    def _carry(self, end: End, event: int) -> None:
+        """Errors and hang-ups are told with either: reading or writing then says which."""
+        looks = end.looks
+        if looks & _OUT and event & ~_IN:
+            self._send(end)
+        if looks & _IN and event & ~_OUT:
+            try:
+                data = end.sock.recv(_CHUNK)
+            except BlockingIOError:
+                return
+            end.ended = not data
+            if data:
+                end.other.left = data
+                self._send(end.other)
+
+    @staticmethod
+    def _send(end: End) -> None:
+        try:
+            end.left = end.left[end.sock.send(end.left) :]
+        except BlockingIOError:
+            pass
+
+    def _settle(self, end: End) -> None:
+        """Pass an end of the stream on when all before it is sent; let go where both have ended. Raises OSError."""
+        other = end.other
+        for one in (end, other):
+            if one.other.ended and not one.left and not one.shut:
+                one.sock.shutdown(socket.SHUT_WR)
+                one.shut = True
+        if (end.shut and other.shut) or self._answered(end) or self._answered(other):
+            self._forget(end)
+            self._forget(other)
+            return
+        for one in (end, other):
+            self._look(one, one.wants)
+
+    def _answered(self, end: End) -> bool:
+        """Whether a client has all that the guest said, who has ended."""
+        return end.client and end.shut and self._until < math.inf
+
+    def _look(self, end: End, wants: int) -> None:
+        """An end that waits for nothing is not in the poll: its hang-up would be told again and again."""
+        if wants == end.looks:
+            return
+        if not end.looks:
+            self._poll.register(end.fd, wants)
+        elif wants:
+            self._poll.modify(end.fd, wants)
+        else:
+            self._poll.unregister(end.fd)
+        end.looks = wants
+
+    def _forget(self, end: End) -> None:
+        self._look(end, 0)
+        del self._ends[end.fd]
+        self._gone.append(end.sock)
+
+    def _drop(self, end: End) -> None:
+        """An end failed, or was never reached: the other is told by a reset, as it would be without us between."""
+        for one in {end, end.other}:
+            one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self._forget(one)
