@@ -78,3 +78,23 @@ def test_what_did_not_end_it_is_not_blamed(one):
 
 def test_out_of_memory_counts_more_than_a_stop_that_came_late():
     assert verdict(ended(Exit(137, 9, oom=True)), [entry("stop", 999.0)]).headline.startswith("out of memory")
+
+
+@pytest.mark.parametrize(
+    ("status", "end", "once"),
+    [
+        (Status.EXITED, Exit(137, 9, oom=True, reason="out of memory"), "memory: yes"),
+        (Status.FAILED, Exit(126, reason="exec format error"), "exec format"),
+        (Status.EXITED, Exit(137, 9, reason="Idle"), "idle"),
+    ],
+)
+def test_nothing_is_said_twice(status, end, once):
+    found = verdict(ended(end, status), ())
+    said = [found.headline, *found.evidence]
+    assert sum(once in text.casefold() for text in said) == 1, said
+    assert said.count(end.reason) == 0
+
+
+def test_a_reason_that_says_more_stands_there():
+    found = verdict(ended(Exit(137, 9, oom=True, reason="memory.max of 64 MiB was reached")), ())
+    assert "memory.max of 64 MiB was reached" in found.evidence

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sandbox_console.model.audit import AuditEntry, Outcome
 from sandbox_console.model.sandbox import Exit, Sandbox, Status
@@ -29,6 +29,14 @@ def verdict(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> Verdict | None:
     """Why a sandbox is not running; None while it is, or before it ever was. Texts in it are not cleaned."""
     if sandbox.status not in (Status.EXITED, Status.FAILED, Status.LOST):
         return None
+    found = _found(sandbox, entries)
+    reason = sandbox.exit.reason if sandbox.exit else ""
+    if reason and reason.casefold() in found.headline.casefold():
+        return structs.replace(found, evidence=tuple(text for text in found.evidence if text != reason))
+    return found
+
+
+def _found(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> Verdict:
     evidence = tuple(_evidence(sandbox))
     if sandbox.status is Status.LOST:
         return Verdict(
@@ -117,7 +125,7 @@ def _evidence(sandbox: Sandbox) -> list[str]:
     found = [f"exit {'unknown' if end.code is None else end.code}"]
     found.append(f"signal {_name(end.signal)}" if end.signal else "no signal told")
     found.append({True: "out of memory: yes", False: "out of memory: no", None: "out of memory: unknown"}[end.oom])
-    if end.reason:
+    if end.reason and not any(end.reason.casefold() in text.casefold() for text in found):
         found.append(end.reason)
     if sandbox.finished_at is not None:
         found.append(f"ended {datetime.fromtimestamp(sandbox.finished_at).astimezone():%Y-%m-%d %H:%M:%S}")
