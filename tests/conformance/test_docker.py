@@ -3,21 +3,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.egress import image
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
 from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.backends.docker.egress import Options
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 
 pytestmark = requires("docker")
+OUTSIDE = "conformance-outside"  # an engine of ours has no bridge of its own
 
 
-def leftovers(engine) -> set[str]:
-    """Containers, networks and volumes of the engine, and its mounts and links of each."""
+def leftovers(engine, state) -> set[str]:
+    """Containers, networks and volumes of the engine, its mounts and links of each, and gateways' folders."""
+    folders = {str(path) for path in (state / "egress").glob("*") if path.suffix != ".pyz"}
     found = {f"{kind} {one}" for kind in ("container", "network", "volume") for one in names(engine, kind)}
     mounts = Path(f"/proc/{engine.pid}/mountinfo").read_text().splitlines()
-    return found | {line.split()[4] for line in mounts if "/containers/" in line or "/merged" in line}
+    return found | folders | {line.split()[4] for line in mounts if "/containers/" in line or "/merged" in line}
 
 
 def names(engine, kind: str) -> list[str]:
@@ -29,12 +33,21 @@ class TestDocker(BackendConformance):
         "test_a_last_line_without_its_end_is_there": "Docker's json-file log driver ends every line, the last one too",
     }
 
+    @pytest.fixture(scope="class", autouse=True)
+    def gateways(self, docker_engine):
+        """What gateways are made from, and where they are let in."""
+        docker_engine.docker("import", "-c", 'CMD ["/bin/sh"]', "-", image.NAME, stdin=image.tree())
+        docker_engine.docker("network", "create", OUTSIDE)
+        yield
+        docker_engine.docker("network", "rm", OUTSIDE)
+
     @pytest.fixture
-    def another(self, docker_engine, monkeypatch):
+    def another(self, docker_engine, monkeypatch, tmp_path):
         monkeypatch.setenv("DOCKER_HOST", docker_engine.url)
 
         async def open_one():
-            backend = DockerBackend("default")
+            options = Options(egress_image=image.NAME, egress_network=OUTSIDE)
+            backend = DockerBackend("default", tmp_path / "state", options)
             await backend.open()
             return backend
 
@@ -47,7 +60,7 @@ class TestDocker(BackendConformance):
         await backend.close()
 
     @pytest.fixture
-    def profile(self, another, docker_engine):
+    def profile(self, another, docker_engine, tmp_path):
         return Profile(
             "docker",
             lambda name: SandboxSpec(name, image=IMAGE, command=("sleep", "1000")),
@@ -55,5 +68,5 @@ class TestDocker(BackendConformance):
             scratch="/home/user",  # /tmp is in memory and has 64 MB
             host_command=("nsenter", f"--net=/proc/{docker_engine.pid}/ns/net"),
             disk=(docker_engine.data / "containers",),
-            leftovers=lambda: leftovers(docker_engine),
+            leftovers=lambda: leftovers(docker_engine, tmp_path / "state"),
         )

@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sandbox_console.egress.ask import ask
+from sandbox_console.egress.publish import Publisher
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.server import Gateway
 
@@ -34,18 +35,22 @@ _BIND_S = 20.0
 
 def main(argv: list[str] | None = None) -> int:
     """Run. The exit code is 0 after SIGTERM."""
-    words = _parser().parse_args(argv)
+    parser = _parser()
+    words = parser.parse_args(argv)
     if words.verb == "ask":
-        sys.stdout.write(json.dumps(asdict(ask(_address(words.at), words.host, words.port))) + "\n")
+        sys.stdout.write(json.dumps(asdict(ask(words.at, words.host, words.port))) + "\n")
         return 0
-    listener = socket.socket(fileno=words.fd) if words.fd is not None else _bound(_address(words.listen))
+    if words.fd is None and not (words.listen or words.publish):
+        parser.error("--fd, --listen or --publish is needed")
+    listener = socket.socket(fileno=words.fd) if words.fd is not None else words.listen and _bound(words.listen)
+    published = [_bound(("0.0.0.0", port)) for port, _ in words.publish]  # noqa: S104 - outside it is the engine's to say
     os.chdir(words.folder)
     _confine(words.uid)
-    listener.listen(1024)
-    gateway = Gateway(Path("policy"), Recorder(Path("records")), most=words.most, peers=words.peers)
+    for one in (*published, *filter(None, [listener])):
+        one.listen(1024)
     with suppress(OSError):
         Path("records/ready").touch()
-    asyncio.run(_serve(gateway, listener, words.life))
+    asyncio.run(_serve(words, listener, published))
     return 0
 
 
@@ -54,15 +59,19 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     serve = verbs.add_parser("serve")
     serve.add_argument("--folder", required=True, help="has policy/policy.json, and records/ to write to")
-    door = serve.add_mutually_exclusive_group(required=True)
+    door = serve.add_mutually_exclusive_group()
     door.add_argument("--fd", type=int, help="a descriptor of a bound socket")
-    door.add_argument("--listen", help="ADDRESS:PORT")
+    door.add_argument("--listen", type=_address, help="ADDRESS:PORT")
+    serve.add_argument(
+        "--publish", type=_published, action="append", default=[], metavar="PORT=ADDRESS:PORT",
+        help="relay what comes to a port, but not from the network of --peers",
+    )  # fmt: skip
     serve.add_argument("--uid", type=int, help="become this user once everything is open")
     serve.add_argument("--most", type=int, default=4096, help="connections at once")
     serve.add_argument("--peers", type=ipaddress.ip_network, help="the network whose connections are taken")
     serve.add_argument("--life", type=int, help="a descriptor that ends when the gateway has to")
     asks = verbs.add_parser("ask")
-    asks.add_argument("--at", required=True, help="ADDRESS:PORT of the gateway")
+    asks.add_argument("--at", required=True, type=_address, help="ADDRESS:PORT of the gateway")
     asks.add_argument("host")
     asks.add_argument("port", type=int)
     return parser
@@ -71,6 +80,11 @@ def _parser() -> argparse.ArgumentParser:
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     return host, int(port)
+
+
+def _published(text: str) -> tuple[int, tuple[str, int]]:
+    port, _, target = text.partition("=")
+    return int(port), _address(target)
 
 
 def _bound(address: tuple[str, int]) -> socket.socket:
@@ -103,13 +117,21 @@ def _confine(uid: int | None) -> None:
         os.setresuid(uid, uid, uid)
 
 
-async def _serve(gateway: Gateway, listener: socket.socket, life: int | None) -> None:
+async def _serve(words: argparse.Namespace, listener: socket.socket | None, published: list[socket.socket]) -> None:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, "resolve"))
-    serving = asyncio.ensure_future(gateway.serve(listener))
+    both = []
+    if listener is not None:
+        gateway = Gateway(Path("policy"), Recorder(Path("records")), most=words.most, peers=words.peers)
+        both.append(gateway.serve(listener))
+    if published:
+        both.append(Publisher(dict(words.publish), words.peers).serve(published))
+    serving = asyncio.gather(*both)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)
-    if life is not None:
-        loop.add_reader(life, os._exit, 0)  # its keeper is gone: whoever waits in a thread for a name is not waited for
+    if words.life is not None:
+        loop.add_reader(
+            words.life, os._exit, 0
+        )  # its keeper is gone: whoever waits in a thread for a name is not waited for
     with suppress(asyncio.CancelledError):
         await serving

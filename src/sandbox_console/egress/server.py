@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import time
 from contextlib import suppress
@@ -11,8 +10,10 @@ from pathlib import Path
 from typing import cast
 
 from sandbox_console.egress import answers, tunnel
+from sandbox_console.egress.addresses import Address
 from sandbox_console.egress.decide import address_verdict, verdict
 from sandbox_console.egress.dial import dial
+from sandbox_console.egress.door import Door
 from sandbox_console.egress.flow import Books, Flow, Refused
 from sandbox_console.egress.forward import HALF_OPEN_S, forward
 from sandbox_console.egress.policy import in_force, next_expiry
@@ -28,9 +29,6 @@ HEAD_S = 20.0
 LOOK_S = 0.25
 """How often the rules are looked at while something is open; every new connection looks by itself."""
 MOST = 4096
-_SPARE = 256  # connections above MOST that are still told so; more wait in the kernel
-_ACCEPTS = 64
-_PAUSE_S = 0.05
 
 
 class Gateway:
@@ -51,49 +49,23 @@ class Gateway:
     ) -> None:
         self._rules = Rules(folder)
         self._books = Books(recorder.write)
-        self._most, self._peers, self._resolver = most, peers, resolver
+        self._peers, self._resolver = peers, resolver
         self._budget = Budget()
-        self._clients: set[asyncio.Task[None]] = set()
+        self._door = Door(self._client, most, self._admits)
         self._flows: set[Flow] = set()
         self._watch: asyncio.Task[None] | None = None
 
     async def serve(self, listener: socket.socket) -> None:
         """Serve until cancelled; then every connection is cut."""
-        loop = asyncio.get_running_loop()
-        listener.setblocking(False)
-        loop.add_reader(listener, self._accept, listener)
         try:
-            await loop.create_future()
+            await self._door.keep([listener])
         finally:
-            loop.remove_reader(listener)
-            tasks = [*self._clients, *([self._watch] if self._watch else [])]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._watch is not None:
+                self._watch.cancel()
+                await asyncio.gather(self._watch, return_exceptions=True)
 
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_ACCEPTS):
-            try:
-                if len(self._clients) >= self._most + _SPARE:
-                    raise OSError  # noqa: TRY301 - the same as no descriptor left
-                sock, peer = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError:  # what waits is taken when others have closed
-                loop = asyncio.get_running_loop()
-                loop.remove_reader(listener)
-                loop.call_later(_PAUSE_S, self._again, listener)
-                return
-            if self._peers is not None and ipaddress.ip_address(peer[0]) not in self._peers:
-                sock.close()
-                continue
-            task = asyncio.ensure_future(self._client(sock))
-            self._clients.add(task)
-            task.add_done_callback(self._clients.discard)
-
-    def _again(self, listener: socket.socket) -> None:
-        if listener.fileno() >= 0:
-            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+    def _admits(self, peer: Address) -> bool:
+        return self._peers is None or peer in self._peers
 
     async def _client(self, sock: socket.socket) -> None:
         try:
@@ -125,7 +97,7 @@ class Gateway:
             await self._refuse(client, host, port, method, refused)
 
     async def _request(self, client: Stream) -> Request:
-        if len(self._clients) > self._most:
+        if self._door.full:
             raise Refused("too_many")
         try:
             async with asyncio.timeout(HEAD_S):

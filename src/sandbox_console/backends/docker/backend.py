@@ -19,7 +19,7 @@ from sandbox_console.backends.docker import diagnosis, executor, hardening, life
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.deeper import need
-from sandbox_console.backends.docker.egress import Gates, Options
+from sandbox_console.backends.docker.egress import Gates, Options, token_of
 from sandbox_console.backends.docker.egress_ability import Gated
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.labels import GATEWAY
@@ -32,6 +32,7 @@ from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import to_the_end
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine, Params
@@ -86,12 +87,14 @@ class DockerBackend(Gated):
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         engine = await self._engine()
-        with about(_name(ref)):
-            data = await engine.call("GET", container_path(ref.id, "json"))
-        image = await self._connection.history.image(engine, str(data.get("Image", "")))
+        data = await self._inspected(ref)
+        history = self._connection.history
+        image = await history.image(engine, str(data.get("Image", "")))
+        published = await self._gates.published(engine, data)
         return translate.from_inspect(
-            self.host, data, self._connection.info, image=image, oom_at=self._connection.history.ooms.get(data["Id"])
-        )
+            self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
+            published=published,
+        )  # fmt: skip
 
     def watch(self) -> AsyncIterator[BackendEvent]:
         return events.watch(self._connection, self._lists, self.inspect)
@@ -116,7 +119,7 @@ class DockerBackend(Gated):
         engine = await self._engine()
         if not self._connection.info:
             await self._connection.refresh()
-        if spec.egress:
+        if spec.egress or spec.ports:
             await self._gates.look()
         abilities.refuse_unsupported(spec, self.capabilities())
         if problems := await asyncio.to_thread(self.validate, spec):
@@ -126,7 +129,7 @@ class DockerBackend(Gated):
 
     async def _made(self, engine: Engine, spec: SandboxSpec, secrets: Secrets) -> str:
         info = self._connection.info
-        if not spec.egress:
+        if not (spec.egress or spec.ports):
             return await lifecycle.create(engine, info, spec, secrets, kept=self._kept)
         gate = await self._gates.make(engine, info, spec)
         try:
@@ -138,9 +141,22 @@ class DockerBackend(Gated):
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
         need(permit)
         engine = await self._engine()
-        if token := await self._token(ref):
-            await self._gates.start(engine, token, _name(ref))
-        await lifecycle.start(engine, ref.id, _name(ref), secrets)
+        data = await self._inspected(ref)
+        token = token_of(data)
+        if token:
+            await self._gates.start(engine, token, data)
+        try:
+            await lifecycle.start(engine, ref.id, _name(ref), secrets)
+        except BaseException:
+            if token:
+                await to_the_end(self._not_alone(ref, token))
+            raise
+
+    async def _not_alone(self, ref: SandboxRef, token: str) -> None:
+        """Stop a gateway whose sandbox did not start: it would keep its places of the host."""
+        with suppress(ConsoleError):
+            if not (await self._inspected(ref))["State"]["Running"]:
+                await self._gates.stop(await self._engine(), token)
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
         need(permit)
@@ -193,13 +209,12 @@ class DockerBackend(Gated):
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         need(permit)
         engine = await self._engine()
-        with about(_name(ref)):
-            data = await engine.call("GET", container_path(ref.id, "json"))
+        data = await self._inspected(ref)
         now = translate.from_inspect(self.host, data, self._connection.info).spec
         for field in ("memory_mib", "cpus"):
             if now is not None and getattr(spec, field) is None and getattr(now, field) is not None:
                 raise Unsupported(f"docker cannot lift the limit {field} while it lives", hint="recreate the sandbox")
-        abilities.refuse_unsupported(structs.replace(spec, egress=()), self.capabilities())
+        abilities.refuse_unsupported(structs.replace(spec, egress=(), ports=()), self.capabilities())
         limits = hardening.limits(spec, self._connection.info)
         if now is None:
             limits = hardening.asked_anew(limits, spec, data["HostConfig"])

@@ -12,7 +12,6 @@ from sandbox_console.model.spec import SandboxSpec
 
 _TIME = "nothing that outlives the console enforces it yet"
 _MISSING = {
-    Capability.PORTS: "no port is published yet",
     Capability.MAX_DURATION: _TIME,
     Capability.IDLE_TIMEOUT: _TIME,
     Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",
@@ -34,7 +33,7 @@ def capabilities(info: Mapping[str, Any], no_gateway: str = "") -> Capabilities:
     """As /info tells; before it was read everything that an engine usually has. ``no_gateway``: why there is none."""
     reasons = dict(_MISSING)
     if no_gateway:
-        reasons[Capability.EGRESS_ALLOWLIST] = no_gateway
+        reasons[Capability.EGRESS_ALLOWLIST] = reasons[Capability.PORTS] = no_gateway
     reasons |= {capability: why for capability, (key, why) in _LIMITS.items() if not info.get(key, True)}
     return Capabilities(frozenset(Capability) - reasons.keys(), reasons)
 
@@ -44,6 +43,7 @@ def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
     strict = spec.limits == "strict"
     asked = (
         (bool(spec.egress), "egress", Capability.EGRESS_ALLOWLIST, "leave the list empty"),
+        (bool(spec.ports), "ports", Capability.PORTS, "leave them out"),
         (spec.max_duration_s is not None, "max_duration_s", Capability.MAX_DURATION, "leave it out"),
         (spec.idle_timeout_s is not None, "idle_timeout_s", Capability.IDLE_TIMEOUT, "leave it out"),
         (strict and spec.cpus is not None, "cpus", Capability.LIMIT_CPU, 'or set limits = "best-effort"'),
@@ -57,7 +57,8 @@ def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
     )
     for wanted, field, capability, hint in asked:
         if wanted and not able.has(capability):
-            raise Unsupported(f"docker cannot enforce {field}: {able.reason(capability)}", hint=hint)
+            verb = "publish" if field == "ports" else "enforce"
+            raise Unsupported(f"docker cannot {verb} {field}: {able.reason(capability)}", hint=hint)
 
 
 def value_problems(spec: SandboxSpec, info: Mapping[str, Any], *, local: bool) -> dict[str, str]:

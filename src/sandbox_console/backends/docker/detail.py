@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -39,18 +39,23 @@ def image_facts(data: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[F
         yield Fact("image.made", made[0], note=made[1])
 
 
-def network_facts(data: Mapping[str, Any]) -> Iterator[Fact]:
-    """Each network with its address, each port and where the host answers for it."""
+def network_facts(data: Mapping[str, Any], published: Container[str] = ()) -> Iterator[Fact]:
+    """Each network with its address, each port and where the host answers for it; not what is told as ``published``."""
     settings = data.get("NetworkSettings") or {}
     for name, one in sorted((settings.get("Networks") or {}).items()):
         if name != "none":
             address = one.get("IPAddress") or one.get("GlobalIPv6Address") or "no address now"
             yield Fact(f"network {name}", str(address), note=f"gateway {one['Gateway']}" if one.get("Gateway") else "")
-    for port, bound in sorted((settings.get("Ports") or {}).items()):
-        places = ", ".join(_place(one) for one in bound or ())
-        yield Fact(
-            f"port {port}", places or "not published", note="open to every network" if "0.0.0.0:" in places else ""
-        )
+    found = (port_fact(port, bound or ()) for port, bound in sorted((settings.get("Ports") or {}).items()))
+    yield from (fact for fact in found if fact.field not in published)
+
+
+def port_fact(port: str, bound: Sequence[Mapping[str, str]], note: str = "") -> Fact:
+    """One port, ``80/tcp``, and the places of the host that the engine has bound for it."""
+    places = [_place(one) for one in bound]
+    if any(place.startswith(("0.0.0.0:", "[::]:")) for place in places):
+        note = "open to every network"
+    return Fact(f"port {port}", ", ".join(places) or "not published", note=note)
 
 
 def variable_facts(config: Mapping[str, Any]) -> Iterator[Fact]:

@@ -1,4 +1,4 @@
-"""Gates: what lets a container out, by its rules and nothing else; made, started and taken away with it."""
+"""Gates: what lets a container out by its rules, and its ports in; made, started and taken away with it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +19,24 @@ from msgspec import Struct
 
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.docker import egress_bodies as bodies
+from sandbox_console.backends.docker import egress_running as running
+from sandbox_console.backends.docker import ports
 from sandbox_console.backends.docker.egress_bodies import Gate
 from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.frames import Demuxer
 from sandbox_console.backends.docker.labels import EGRESS, GATEWAY
 from sandbox_console.backends.docker.paths import container_path, image_path
-from sandbox_console.backends.docker.translate import seconds
+from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
 from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
+from sandbox_console.model.ports import PublishedPort, parse_all
+from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
     from sandbox_console.backends.docker.engine import Engine
 
-READY_S = 30.0
+_GONE = "its gateway's container was removed"
 _TRIES = 16
 _ORPHAN_S = 120.0
 _PREFIX = 29  # an address each for the bridge, the gateway and the sandbox
@@ -124,7 +128,8 @@ class Gates:
     async def _furnish(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec, gate: Gate) -> None:
         folder = await asyncio.to_thread(self._prepare, gate, spec)
         program = await asyncio.to_thread(self._program)
-        body = bodies.gateway(gate, self._options.egress_image, self._options.egress_network, folder, program, info)
+        image, outside = self._options.egress_image, self._options.egress_network
+        body = bodies.gateway(gate, spec, image, outside, folder, program, info)
         made = await engine.call("POST", "containers/create", params={"name": gate.gateway_name}, body=body)
         await engine.call("POST", f"networks/{gate.name}/connect", body=bodies.joined(made["Id"], gate))
 
@@ -191,34 +196,37 @@ class Gates:
             raise NotFound("the sandbox's gateway was made by a console with another state folder")
         return self._folder / token
 
-    async def start(self, engine: Engine, token: str, name: str) -> None:
-        """Start a gateway and wait until it listens. Raises BackendError with its last words."""
-        gateway = f"sandbox-console-gateway-{token}"
+    async def start(self, engine: Engine, token: str, data: Mapping[str, Any]) -> None:
+        """Start the gateway of a sandbox, as inspected, and wait until it listens.
+
+        Raises Conflict where another has the place of a port, BackendError with the gateway's last words.
+        """
+        name = str(data["Name"]).lstrip("/")
+        hint = f"egress_image needs Python 3.11 or newer; it is {self._options.egress_image}"
         ready = self.folder(token) / "records" / "ready"
-        data = await _state(engine, gateway)
-        if data.get("Running") and ready.exists():
-            return
-        ready.unlink(missing_ok=True)
-        try:
-            await engine.call("POST", container_path(gateway, "start"), timeout_s=60)
-        except Refused as error:
-            raise BackendError(
-                f"the egress gateway of {name} cannot start: {error.message}", hint=error.hint
-            ) from error
-        deadline = time.monotonic() + READY_S
-        while not ready.exists():
-            data = await _state(engine, gateway)
-            if time.monotonic() > deadline or data.get("Status") == "exited" or data.get("Restarting"):
-                raise BackendError(
-                    f"the egress gateway of {name} does not come up: {await _last_words(engine, gateway)}",
-                    hint=f"egress_image needs Python 3.11 or newer; it is {self._options.egress_image}",
-                )
-            await asyncio.sleep(0.02)
+        free = partial(self._free, engine)
+        await running.start(engine, token, name, ready, ports_of(data), free, hint=hint)
+
+    async def _free(self, engine: Engine, idle: str) -> None:
+        await running.stop(engine, idle)
+        await self.sweep(engine)
 
     async def stop(self, engine: Engine, token: str) -> None:
         """Stop a gateway whose sandbox has stopped."""
-        with suppress(ConsoleError):
-            await engine.call("POST", container_path(f"sandbox-console-gateway-{token}", "stop"), params={"t": 2})
+        await running.stop(engine, token)
+
+    async def published(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
+        """Where the engine answers for the ports of a sandbox, as inspected."""
+        token, asked = token_of(data), ports_of(data)
+        if not token or not asked:
+            return ()
+        if not data["State"].get("Running"):
+            return tuple(ports.facts(asked, None, "it does not run"))
+        try:
+            gateway = await running.inspected(engine, token)
+        except NotFound:
+            return tuple(ports.facts(asked, None, _GONE))
+        return tuple(ports.facts(asked, gateway, running.why_down(gateway["State"])))
 
     async def discard(self, engine: Engine, token: str) -> None:
         """Take away all of a gate; what is gone already is passed over."""
@@ -246,14 +254,9 @@ class Gates:
     async def state(self, engine: Engine, token: str) -> str:
         """Why a gateway does not answer; empty while it runs."""
         try:
-            data = await _state(engine, f"sandbox-console-gateway-{token}")
+            return running.why_down((await running.inspected(engine, token))["State"])
         except NotFound:
-            return "its gateway's container was removed"
-        if data.get("Restarting"):
-            return "its gateway fails and is started again"
-        if not data.get("Running"):
-            return f"its gateway does not run: it is {data.get('Status')}"
-        return ""
+            return _GONE
 
 
 def token_of(data: Mapping[str, Any]) -> str:
@@ -262,25 +265,16 @@ def token_of(data: Mapping[str, Any]) -> str:
     return "" if GATEWAY in labels else str(labels.get(EGRESS, ""))
 
 
-async def _state(engine: Engine, container: str) -> dict[str, Any]:
-    try:
-        data = await engine.call("GET", container_path(container, "json"))
-    except Refused as error:
-        if error.status == 404:
-            raise NotFound(f"the egress gateway {container} is not on this engine (any more)") from error
-        raise
-    state: dict[str, Any] = data["State"]
-    return state
+def proxy_of(data: Mapping[str, Any]) -> str:
+    """The token of its gate where that lets something out; empty for one that only brings ports in."""
+    spec = spec_of(data)
+    return token_of(data) if spec is None or spec.egress else ""
 
 
-async def _last_words(engine: Engine, container: str) -> str:
-    reader, said = Demuxer(), b""
-    params = {"stdout": 1, "stderr": 1, "timestamps": 1, "tail": 1}
-    with suppress(ConsoleError):
-        async with engine.stream(container_path(container, "logs"), params) as chunks:
-            async for chunk in chunks:
-                said += b"".join(record.data for record in reader.feed(chunk))
-    return said.decode("utf-8", "replace").strip()[-300:] or "it said nothing"
+def ports_of(data: Mapping[str, Any]) -> tuple[PublishedPort, ...]:
+    """The ports that a sandbox, as inspected, was asked to publish."""
+    spec = spec_of(data) if token_of(data) else None
+    return parse_all(spec.ports) if spec is not None else ()
 
 
 def _age(created: str) -> float:

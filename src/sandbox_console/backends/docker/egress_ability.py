@@ -6,13 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.docker import executor
 from sandbox_console.backends.docker.deeper import Deeper, need
-from sandbox_console.backends.docker.egress import token_of
+from sandbox_console.backends.docker.egress import proxy_of, token_of
 from sandbox_console.backends.docker.egress_bodies import PORT, RUN
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.paths import container_path, described
@@ -36,7 +36,7 @@ class Gated(Deeper):
     _gates: Gates
 
     async def egress(self, ref: SandboxRef) -> EgressState:
-        token = await self._token(ref)
+        token = await self._proxy(ref)
         if not token:
             return EgressState()
         why = await self._gates.state(await self._engine(), token)
@@ -72,7 +72,7 @@ class Gated(Deeper):
     async def egress_records(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
-        token = await self._token(ref)
+        token = await self._proxy(ref)
         if token:
             async with aclosing(following(self._gates.folder(token) / "records", since, follow)) as found:
                 async for record in found:
@@ -84,12 +84,19 @@ class Gated(Deeper):
         return pulled
 
     async def _token(self, ref: SandboxRef) -> str:
+        return token_of(await self._inspected(ref))
+
+    async def _proxy(self, ref: SandboxRef) -> str:
+        return proxy_of(await self._inspected(ref))
+
+    async def _inspected(self, ref: SandboxRef) -> dict[str, Any]:
         engine = await self._engine()
         with about(described(ref.id)):
-            return token_of(await engine.call("GET", container_path(ref.id, "json")))
+            data: dict[str, Any] = await engine.call("GET", container_path(ref.id, "json"))
+        return data
 
     async def _needed(self, ref: SandboxRef) -> str:
-        if token := await self._token(ref):
+        if token := await self._proxy(ref):
             return token
         raise gateway_rules.needless(described(ref.id))
 

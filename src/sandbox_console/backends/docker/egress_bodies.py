@@ -1,4 +1,4 @@
-"""What the engine is asked to make for a sandbox with egress: a network of its own, and the gateway's container.
+"""What the engine is asked to make for a sandbox with egress or ports: a network, and the gateway's container.
 
 The network is internal and its bridge has no address, so neither the host nor its resolver can be reached over it;
 ``internal`` alone leaves both open (tried on 20.10 and 28.5). The gateway has a leg outside and forwards nothing.
@@ -14,9 +14,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from sandbox_console.backends.docker import ports
 from sandbox_console.backends.docker.labels import EGRESS, GATEWAY
 from sandbox_console.backends.docker.translate import MIB
 from sandbox_console.egress.policy import variables
+from sandbox_console.model.ports import parse_all
+from sandbox_console.model.spec import SandboxSpec
 
 PORT = 3128
 INSIDE = "/gateway"
@@ -29,7 +32,7 @@ _IPV6_OFF = {"net.ipv6.conf.all.disable_ipv6": "1"}
 
 
 class Gate(Struct, frozen=True):
-    """One sandbox's way out. ``token`` names its network, its gateway and its folder."""
+    """One sandbox's way out and in. ``token`` names its network, its gateway and its folder."""
 
     token: str
     subnet: ipaddress.IPv4Network
@@ -69,20 +72,28 @@ def network(gate: Gate) -> dict[str, Any]:
 
 
 def gateway(
-    gate: Gate, image: str, outside: str, folder: Path, program: Path, info: Mapping[str, Any]
+    gate: Gate, spec: SandboxSpec, image: str, outside: str, folder: Path, program: Path, info: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The body of containers/create for the gateway; it joins the sandbox's network afterwards."""
-    words = ["serve", "--folder", INSIDE, "--listen", f"{gate.address}:{PORT}", "--peers", str(gate.subnet)]
+    """The body of containers/create for the gateway; it joins the sandbox's network afterwards.
+
+    It listens for the sandbox where the spec lets something out, and for others where it publishes ports.
+    """
+    asked = parse_all(spec.ports)
+    words = ["serve", "--folder", INSIDE, "--peers", str(gate.subnet), *ports.words(asked, gate.sandbox_address)]
     return {
         "Image": image,
         "Entrypoint": RUN,
-        "Cmd": words,
+        "Cmd": [*words, *(("--listen", f"{gate.address}:{PORT}") if spec.egress else ())],
+        "ExposedPorts": ports.exposed(asked),
         "User": _user(),
         "Labels": {GATEWAY: gate.token},
         "WorkingDir": "/",
         "HostConfig": {
             "NetworkMode": outside,
-            "RestartPolicy": {"Name": "unless-stopped"},  # it outlives the console and the engine's restarts
+            # It outlives the console and the engine's restarts; with ports not an end of the engine, as the sandbox
+            # ends then, and would leave its places of the host taken.
+            "RestartPolicy": {"Name": "on-failure" if asked else "unless-stopped"},
+            "PortBindings": ports.bindings(asked),
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges:true"],
             "ReadonlyRootfs": True,
@@ -107,11 +118,11 @@ def joined(container: str, gate: Gate) -> dict[str, Any]:
     return {"Container": container, "EndpointConfig": {"IPAMConfig": {"IPv4Address": gate.address}}}
 
 
-def dress(body: dict[str, Any], gate: Gate) -> None:
-    """Put a sandbox's body for containers/create behind its gate."""
+def dress(body: dict[str, Any], gate: Gate, *, out: bool) -> None:
+    """Put a sandbox's body for containers/create behind its gate; with ``out`` it is told of the way out."""
     body["Labels"][EGRESS] = gate.token
     own = {entry.partition("=")[0] for entry in body["Env"]}
-    told = variables(f"http://{gate.address}:{PORT}")
+    told = variables(f"http://{gate.address}:{PORT}") if out else {}
     body["Env"] = [f"{name}={value}" for name, value in told.items() if name not in own] + body["Env"]
     # 0.0.0.0 is the sandbox itself, where nobody answers: the engine's resolver would carry questions out.
     body["HostConfig"] |= {"NetworkMode": gate.name, "Dns": ["0.0.0.0"], "Sysctls": _no_ipv6()}  # noqa: S104

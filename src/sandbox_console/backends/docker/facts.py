@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sandbox_console.backends.docker.detail import image_facts, network_facts, state_facts, variable_facts
@@ -14,16 +14,24 @@ _MIB = 1024 * 1024
 
 
 def facts(
-    data: Mapping[str, Any], info: Mapping[str, Any], spec: SandboxSpec | None, image: Mapping[str, Any]
+    data: Mapping[str, Any],
+    info: Mapping[str, Any],
+    spec: SandboxSpec | None,
+    image: Mapping[str, Any],
+    published: Sequence[Fact] = (),
 ) -> tuple[Fact, ...]:
-    """One line a control, the ones a person asks for first. ``image`` as inspected, empty where it is gone."""
+    """One line a control, the ones a person asks for first.
+
+    ``image`` as inspected, empty where it is gone; ``published`` are the ports that its gateway answers for.
+    """
     host, config = data["HostConfig"], data["Config"]
     return (
         *state_facts(data),
         *image_facts(data, image),
         *_identity(config),
-        _network(host, config),
-        *network_facts(data),
+        _network(host, config, spec),
+        *published,
+        *network_facts(data, {fact.field for fact in published}),
         *_limits(host, spec),
         *_walls(host),
         *_storage(data),
@@ -49,10 +57,12 @@ def _identity(config: Mapping[str, Any]) -> Iterator[Fact]:
         yield Fact("workdir", str(config["WorkingDir"]))
 
 
-def _network(host: Mapping[str, Any], config: Mapping[str, Any]) -> Fact:
+def _network(host: Mapping[str, Any], config: Mapping[str, Any], spec: SandboxSpec | None) -> Fact:
     mode = str(host.get("NetworkMode", ""))
     token = (config.get("Labels") or {}).get(EGRESS)
     if token and mode == f"sandbox-console-{token}":
+        if spec is not None and not spec.egress:
+            return Fact("egress", "none", note="a network of its own with no way out; its ports are let in")
         return Fact("egress", "its gateway", note="a network of its own with no other way out")
     if mode == "none":
         return Fact("egress", "none", note="no network at all")

@@ -21,7 +21,7 @@ HELPER = "sandbox-console-helper"
 """The name ($0) of a shell that the console runs for itself; tells its commands apart in the engine's events."""
 
 EGRESS = "sandbox-console.egress"
-"""On a sandbox with egress and on its network: the token that names its gateway."""
+"""On a sandbox with egress or ports and on its network: the token that names its gateway."""
 
 GATEWAY = "sandbox-console.gateway"
 """On a gateway's container: the same token."""

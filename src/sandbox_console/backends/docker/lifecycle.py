@@ -38,7 +38,7 @@ async def create(
     body = await asyncio.to_thread(hardening.body, spec, image, info, secrets)
     body["HostConfig"]["CapAdd"] = list(kept)
     if gate is not None:
-        dress(body, gate)
+        dress(body, gate, out=bool(spec.egress))
     container = await _created(engine, spec, body)
     if secrets:
         await _needs_shell(engine, container, spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from msgspec import structs
 from sandbox_console.backends.docker.facts import command, facts
 from sandbox_console.backends.docker.labels import MANAGED, SPEC
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Status
+from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 
 DEFAULT_PIDS = 256
@@ -76,15 +76,17 @@ def from_inspect(
     *,
     image: Mapping[str, Any] | None = None,
     oom_at: float | None = None,
+    published: Sequence[Fact] = (),
 ) -> Sandbox:
     """A container as inspected, with the facts that hold for it.
 
-    ``image`` is its image as inspected, ``oom_at`` when an event told of an OOM kill in it.
+    ``image`` is its image as inspected, ``oom_at`` when an event told of an OOM kill in it, ``published`` what holds
+    for the ports that its gateway answers for.
     """
     state, config = data["State"], data["Config"]
     labels = config.get("Labels") or {}
     name = str(data["Name"]).lstrip("/")
-    spec = _spec(labels, name)
+    spec = spec_of(data)
     status = _inspected_status(state)
     ended = status in (Status.EXITED, Status.FAILED, Status.LOST)
     started = seconds(state.get("StartedAt"))
@@ -102,11 +104,16 @@ def from_inspect(
         managed=spec is not None,
         maker="" if spec else maker(name, " ".join(command(config)), labels),
         spec=_as_it_is(spec, data["HostConfig"]),
-        effective=facts(data, info, spec, image or {}),
+        effective=facts(data, info, spec, image or {}, published),
         pid=state.get("Pid") or None,
         restarts=data.get("RestartCount"),
         detail=_detail(state, oom=oom),
     )
+
+
+def spec_of(data: Mapping[str, Any]) -> SandboxSpec | None:
+    """What an inspected container was asked for as; None where it is not ours."""
+    return _spec(data["Config"].get("Labels") or {}, str(data["Name"]).lstrip("/"))
 
 
 def maker(name: str, command: str, labels: Mapping[str, str]) -> str:

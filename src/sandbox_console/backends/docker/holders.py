@@ -1,0 +1,54 @@
+"""Who has a place of the engine's host that a sandbox wants: another container, or a gateway that nobody needs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.docker.labels import EGRESS, GATEWAY
+from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.backends.docker.translate import seconds
+from sandbox_console.errors import NotFound
+from sandbox_console.model.ports import PublishedPort
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+_IDLE_S = 120.0
+_LIVE = ("running", "paused", "restarting")
+
+
+async def holder(engine: Engine, place: PublishedPort) -> tuple[str, str]:
+    """(its name, the token of its gateway where that is idle); empty for a program that is no container."""
+    for row in await engine.call("GET", "containers/json"):
+        if any(bound.get("PublicPort") == place.host_port for bound in row.get("Ports") or ()):
+            if token := (row.get("Labels") or {}).get(GATEWAY, ""):
+                return await _behind(engine, row, token)
+            return _name(row), ""
+    return "", ""
+
+
+async def _behind(engine: Engine, gateway: Mapping[str, Any], token: str) -> tuple[str, str]:
+    """A sandbox that ended by itself leaves its gateway; so does a console that was killed as it started one."""
+    filters = json.dumps({"label": [f"{EGRESS}={token}"]})
+    rows = await engine.call("GET", "containers/json", params={"all": 1, "filters": filters})
+    if not rows:
+        return "a sandbox that was removed", token
+    try:
+        idle = rows[0].get("State") not in _LIVE and await _left(engine, rows[0]["Id"], gateway["Id"])
+    except NotFound:
+        idle = False
+    return _name(rows[0]), token if idle else ""
+
+
+async def _left(engine: Engine, sandbox: str, gateway: str) -> bool:
+    """Whether the gateway is from before the sandbox's end, and not of a start that is under way."""
+    ended = seconds((await engine.call("GET", container_path(sandbox, "json")))["State"].get("FinishedAt"))
+    began = seconds((await engine.call("GET", container_path(gateway, "json")))["State"].get("StartedAt"))
+    return began is None or time.time() - began > _IDLE_S or (ended is not None and began < ended)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return next((str(name).lstrip("/") for name in row.get("Names") or ()), str(row["Id"])[:12])

@@ -1,0 +1,83 @@
+"""Published ports of a sandbox: its gateway's container publishes them, and relays each to the sandbox.
+
+An engine publishes nothing on an internal network. The gateway has a listener for each port, in the order of the spec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sandbox_console.backends.docker.detail import port_fact
+from sandbox_console.backends.docker.failures import plain
+from sandbox_console.errors import BackendError
+from sandbox_console.model.ports import PublishedPort
+from sandbox_console.model.sandbox import Fact
+
+FIRST = 20000
+"""The first listener's number: above the proxy's 3128, below those that Linux gives to clients (32768)."""
+
+_ENDPOINT = re.compile(r".*external connectivity on endpoint \S+ \([0-9a-f]*\): ", re.DOTALL)
+_ELSEWHERE = "publish at 127.0.0.1, at 0.0.0.0, or at another address of that host"
+
+
+def words(asked: Sequence[PublishedPort], target: str) -> list[str]:
+    """The gateway's arguments that relay its listeners to an address."""
+    found = (("--publish", f"{number}={target}:{one.port}") for number, one in enumerate(asked, FIRST))
+    return [word for pair in found for word in pair]
+
+
+def exposed(asked: Sequence[PublishedPort]) -> dict[str, Any]:
+    """``ExposedPorts`` of the gateway."""
+    return {_listener(number): {} for number, _ in enumerate(asked, FIRST)}
+
+
+def bindings(asked: Sequence[PublishedPort]) -> dict[str, Any]:
+    """``PortBindings`` of the gateway; an empty port is a free one."""
+    return {
+        _listener(number): [{"HostIp": one.address, "HostPort": str(one.host_port or "")}]
+        for number, one in enumerate(asked, FIRST)
+    }
+
+
+def facts(asked: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, why: str) -> Iterator[Fact]:
+    """Where the engine answers for each port; ``why`` it does not where ``gateway``, as inspected, has no place."""
+    found: dict[int, list[Mapping[str, str]]] = {}
+    for one, places in zip(asked, _bound(asked, gateway), strict=True):
+        found.setdefault(one.port, []).extend(places)
+    for port, places in found.items():
+        yield port_fact(f"{port}/tcp", places, "" if places else why)
+
+
+def unbound(asked: Sequence[PublishedPort], gateway: Mapping[str, Any]) -> str:
+    """The first place that an engine was asked for and has not bound; empty where it has all."""
+    return next((one.place for one, places in zip(asked, _bound(asked, gateway), strict=True) if not places), "")
+
+
+def wanted(asked: Sequence[PublishedPort], message: str) -> PublishedPort | None:
+    """Which place an engine means that says "in use"; None where it means something else."""
+    if "already in use" not in message and "already allocated" not in message:
+        return None
+    named = [one for one in asked if one.host_port and re.search(rf":{one.host_port}(?!\d)", message)]
+    return next((one for one in named if one.address in message), next(iter(named), None))
+
+
+def failure(asked: Sequence[PublishedPort], name: str, message: str) -> BackendError | None:
+    """Why the ports cannot be published in the engine's words; None where that is not what it refuses."""
+    text = plain(message)
+    why = _ENDPOINT.sub("", text)
+    if not asked or (why == text and "host port" not in text and "userland proxy" not in text):
+        return None
+    hint = _ELSEWHERE if "assign requested address" in why else "sandbox-console show tells what it was made with"
+    return BackendError(f"the ports of {name} cannot be published: {why}", hint=hint)
+
+
+def _listener(number: int) -> str:
+    return f"{number}/tcp"
+
+
+def _bound(asked: Sequence[PublishedPort], gateway: Mapping[str, Any] | None) -> Iterator[Sequence[Mapping[str, str]]]:
+    bound = ((gateway or {}).get("NetworkSettings") or {}).get("Ports") or {}
+    for number, _ in enumerate(asked, FIRST):
+        yield bound.get(_listener(number)) or ()
