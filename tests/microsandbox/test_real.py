@@ -438,3 +438,20 @@ async def greets(place):
 def listening(place):
     address, _, number = place.rpartition(":")
     return socket.create_server((address, int(number)))
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="it takes a host of two processors")
+async def test_cpus_are_added_and_taken_while_it_runs(folder, permit, make):
+    backend = console(folder)
+    spec = SandboxSpec("web", image=IMAGE, memory_mib=128, cpus=1)
+    ref = await make(backend, spec)
+
+    async def has(number):
+        return (await run(backend, permit, ref, "nproc"))[1] == f"{number}\n"
+
+    for number in (2, 1):
+        assert await backend.out_of_bounds(ref, structs.replace(spec, cpus=number)) == {}
+        await backend.update(await permit("update"), ref, structs.replace(spec, cpus=number))
+        await until(lambda number=number: has(number), f"the guest does not have {number} CPUs")
+        shown = await backend.inspect(ref)
+        assert (shown.spec.cpus, shown.status) == (number, Status.RUNNING)

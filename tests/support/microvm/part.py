@@ -24,6 +24,13 @@ _PLUGINS = tuple(
 )
 OPTIONS = ("--tb=native", "-v", "--timeout=400", "--durations=12", "-o", "junit_family=xunit1")
 """For every place."""
+PYTEST = (sys.executable, "-m", "pytest", *_PLUGINS, *OPTIONS)
+ENVIRONMENT = {
+    "REQUIRE": "microsandbox",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",  # it would go to the scratch disk, and be gone
+}
+"""In a machine."""
 _ENDED = re.compile(r"^(tests/\S+::.+?) (PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b")
 
 
@@ -79,18 +86,9 @@ class Part:
 
     def _pytest(self, options: Sequence[str], deadline: float) -> int:
         return self.machine.run(
-            [sys.executable, "-m", "pytest", *_PLUGINS, *OPTIONS, "--junitxml=/share/junit.xml", *options, *self._tests],
-            env=self._environment(), cwd=str(ROOT), timeout_s=deadline - time.monotonic(), sink=self._say,
+            [*PYTEST, "--junitxml=/share/junit.xml", *options, *self._tests],
+            env=ENVIRONMENT | {"SHARD": self._shard, "CONFORMANCE_RESULTS": "/share/conformance.json"}, cwd=str(ROOT), timeout_s=deadline - time.monotonic(), sink=self._say,
         )  # fmt: skip
-
-    def _environment(self) -> dict[str, str]:
-        return {
-            "REQUIRE": "microsandbox",
-            "SHARD": self._shard,
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",  # it would go to the scratch disk, and be gone
-            "CONFORMANCE_RESULTS": "/share/conformance.json",
-        }
 
     def _say(self, kind: bytes, data: bytes) -> None:
         """Pass whole lines on, and keep which test ended how."""

@@ -27,7 +27,7 @@ from sandbox_console.backends.microsandbox import kvm
 from sandbox_console.testing.conformance.table import Results
 
 TESTS = ("tests/conformance/test_microsandbox.py", *map(str, sorted(Path("tests/microsandbox").glob("test_real*.py"))))
-OUTSIDE = "tests/microsandbox/test_outside.py"
+OUTSIDE = ("tests/microsandbox/test_outside.py", "tests/microsandbox/test_outside_processors.py")
 LIMIT_S = float(os.environ.get("LIMIT_S") or 20 * 60)
 """For all of it: building, booting, twice if it must be, and the tests. LIMIT_S is for a machine that others load."""
 
@@ -55,7 +55,7 @@ def _here(tests: Sequence[str], deadline: float) -> int:
 
 def _outside(words: Sequence[str], deadline: float) -> int:
     """The tests that drive a machine's consoles from this host; what fails is tried once more, in another machine."""
-    options = [*OPTIONS, "-rs", *words, OUTSIDE]
+    options = [*OPTIONS, "-rs", *words, *OUTSIDE]
     code = _pytest(options, deadline)
     if code not in (0, DEAD):
         sys.stderr.write("those that failed run once more\n")
