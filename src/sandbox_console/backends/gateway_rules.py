@@ -49,7 +49,7 @@ def state(folder: Path, patterns: Iterable[str], gateway: str) -> EgressState:
 def needless(name: str) -> Unsupported:
     """For a sandbox that was made without a gateway."""
     return Unsupported(
-        f"{name} was made without egress: it has no network and no gateway",
+        f"{name} was made without egress: nothing leaves it, and no gateway could let something out",
         hint=f"sandbox-console update {name} --egress HOST makes it anew with a gateway",
     )
 

@@ -50,7 +50,7 @@ async def _show(context: Context, console: Console, found: Sandbox) -> int:
         rows = ((rule.pattern, str(rule.effect), _left(rule, now), rule.source) for rule in state.rules)
         context.table(("RULE", "EFFECT", "LEFT", "SOURCE"), rows)
     if not has_gateway(found):
-        context.say("it was made without egress: it has no network and no gateway")
+        context.say("it was made without egress: nothing leaves it")
     elif state.gateway:
         context.say(f"warning: the gateway does not answer: {state.gateway}")
     feed = Feed()
