@@ -12,6 +12,9 @@ from sandbox_console.model import check
 from sandbox_console.model.secret import shown_env
 from sandbox_console.model.spec import SandboxSpec
 
+BREAK = "␊"
+"""What stands for the break of a line in a text of the form, whose fields have one line."""
+
 
 class Field(Struct, frozen=True):
     """One line of the form: the spec's field, what stands before it, and what a person may write."""
@@ -26,15 +29,17 @@ class Field(Struct, frozen=True):
 def parse(texts: Mapping[str, str], base: SandboxSpec | None = None) -> tuple[SandboxSpec, dict[str, str]]:
     """The spec that the texts mean and the problems of those that mean nothing, by field.
 
-    What the form does not show is taken from ``base``. A field with a problem keeps base's value in the spec.
+    What the form does not show is taken from ``base``, and what was not changed in it, whatever it would be read as.
+    A field with a problem keeps base's value in the spec.
     """
     values: dict[str, Any] = {}
+    before = texts_of(base) if base else {}
     problems: dict[str, str] = {}
     for field in FIELDS:
-        if field.name not in texts:
+        if field.name not in texts or texts[field.name] == before.get(field.name):
             continue
         try:
-            values[field.name] = field.read(texts[field.name].strip())
+            values[field.name] = field.read(texts[field.name].replace(BREAK, "\n").strip())
         except ValueError as error:
             problems[field.name] = str(error)
     return structs.replace(base or SandboxSpec(name=""), **values), problems
@@ -42,7 +47,7 @@ def parse(texts: Mapping[str, str], base: SandboxSpec | None = None) -> tuple[Sa
 
 def texts_of(spec: SandboxSpec) -> dict[str, str]:
     """What the form shows for a spec."""
-    return {field.name: field.write(getattr(spec, field.name)) for field in FIELDS}
+    return {field.name: field.write(getattr(spec, field.name)).replace("\n", BREAK) for field in FIELDS}
 
 
 def _number(text: str) -> float | None:

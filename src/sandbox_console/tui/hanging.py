@@ -7,8 +7,17 @@ from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len, set_cell_size
 
+from sandbox_console.model.text import LINE_CAP, clean
+
 Part = tuple[str, str]
 _WORD = re.compile(r"\s+|\S+")
+
+
+def set_in(text: str, indent: int) -> str:
+    """A text of one line or several, cleaned, each line after the first set in by ``indent`` cells."""
+    over = len(text) - LINE_CAP
+    lines = text[:LINE_CAP].split("\n")
+    return f"\n{' ' * indent}".join(map(clean, lines)) + (f"…[+{over}]" if over > 0 else "")
 
 
 def hanging(parts: Iterable[Part], width: int, indent: int) -> Iterator[Part]:

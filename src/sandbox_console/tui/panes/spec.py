@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -18,7 +20,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
 from sandbox_console.tui.formdata import shown_value
-from sandbox_console.tui.hanging import hanging
+from sandbox_console.tui.hanging import hanging, set_in
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.ports import FACT
 from sandbox_console.tui.scopes import scoped
@@ -28,6 +30,8 @@ from sandbox_console.tui.words import DASH
 
 Part = tuple[str, str]
 _LABEL, _ASKED = 14, 26
+_TOLD = _LABEL + _ASKED + 2
+"""Where the column of what holds begins."""
 
 
 class SpecPane(VerticalScroll, can_focus=True):
@@ -87,7 +91,7 @@ def spec_words(sandbox: Sandbox, capabilities: Capabilities | None, width: int =
     """All of it, as lines; ``width`` cells a row, 0 for as many as there are."""
     width = width or 10_000
     parts = [*hanging(_identity(sandbox), width, _LABEL), ("\n", "")]
-    parts += hanging(_fields(sandbox), width, _LABEL + _ASKED + 2)
+    parts += _fields(sandbox, width)
     parts += hanging(_labels(sandbox), width, 4)
     if capabilities is not None:
         parts += hanging(_missing(capabilities), width, 24)
@@ -114,13 +118,13 @@ def _identity(sandbox: Sandbox) -> Iterator[Part]:
         yield f"{value}\n", ""
 
 
-def _fields(sandbox: Sandbox) -> Iterator[Part]:
+def _fields(sandbox: Sandbox, width: int) -> Iterator[Part]:
     yield fit_cell("", _LABEL, "left") + fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n", "bold $dim"
     facts = {fact.field: fact for fact in sandbox.effective}
     asked = _asked(sandbox.spec) if sandbox.spec else {}
     names = dict.fromkeys(_ports_together([*asked, *facts]))
     for name in names:
-        yield from _field(name, asked.get(name, ""), facts.get(name))
+        yield from _field(name, asked.get(name, ""), facts.get(name), width)
     if not names:
         yield "The backend tells nothing about its spec.\n", "$dim"
 
@@ -141,24 +145,37 @@ def _asked(spec: SandboxSpec) -> dict[str, str]:
         if name in ("name", "labels", "limits") or (not value and name not in always):
             continue
         empty = "deny all" if name == "egress" else DASH
-        found[name] = clean(shown_value(name, value)) if value else empty
+        found[name] = shown_value(name, value) if value else empty
     return found
 
 
-def _field(name: str, asked: str, fact: Fact | None) -> Iterator[Part]:
-    yield fit_cell(clean(name), _LABEL, "left"), "$dim"
-    wide = len(asked) > _ASKED
-    yield (asked if wide else fit_cell(asked, _ASKED, "left")), ""
-    if fact is None:
-        yield "\n", ""
+def _field(name: str, asked: str, fact: Fact | None, width: int) -> Iterator[Part]:
+    """What does not fit beside what holds has lines of its own, and so has a name longer than its column."""
+    room = _LABEL if asked else _TOLD - 2
+    label = fit_cell(clean(name), room, "left"), "$dim"
+    told = [*_told(fact), ("\n", "")] if fact is not None else [("\n", "")]
+    if cell_len(asked) <= _ASKED and "\n" not in asked:
+        yield from hanging([label, (fit_cell(clean(asked), _TOLD - room, "left"), ""), *told], width, _TOLD)
         return
-    yield ("\n" + " " * (_LABEL + _ASKED) if wide else ""), ""
-    yield "  " + clean(fact.value), "" if fact.enforced else "$text-warning"
+    yield from hanging([label, (f"{set_in(asked, _LABEL)}\n", "")], width, _LABEL)
+    if fact is not None and fact.value != _unquoted(asked):
+        yield from hanging([(" " * _TOLD, ""), *told], width, _TOLD)
+
+
+def _told(fact: Fact) -> Iterator[Part]:
+    yield set_in(fact.value, _TOLD), "" if fact.enforced else "$text-warning"
     if not fact.enforced:
         yield "  ⚠ not enforced", "bold $text-warning"
     if fact.note:
         yield f"  {clean(fact.note)}", "$dim"
-    yield "\n", ""
+
+
+def _unquoted(words: str) -> str:
+    """A command as backends tell it: its words without quotes."""
+    try:
+        return " ".join(shlex.split(words))
+    except ValueError:
+        return words
 
 
 def _labels(sandbox: Sandbox) -> Iterator[Part]:

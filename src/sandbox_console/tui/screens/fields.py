@@ -5,11 +5,14 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.events import Paste
 from textual.widgets import Checkbox, Input, Static
 
-from sandbox_console.tui.formdata import Field
+from sandbox_console.tui.formdata import BREAK, Field
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put
+
+_OF_LINES = ("field-command", "field-env")
 
 
 class FormRow(Vertical):
@@ -25,7 +28,7 @@ class FormRow(Vertical):
     def compose(self) -> ComposeResult:
         with Horizontal():
             yield Static(Content(self.field.label), classes="label")
-            yield Input(self._value, placeholder=self._hint, id=f"field-{self.field.name}", compact=True,
+            yield FormInput(self._value, placeholder=self._hint, id=f"field-{self.field.name}", compact=True,
                         disabled=bool(self._fixed))  # fmt: skip
         yield Static(classes="problem", markup=False)
 
@@ -33,6 +36,15 @@ class FormRow(Vertical):
         """Show what is wrong, or with an empty text that nothing is."""
         self.set_class(bool(problem), "-wrong")
         put(self, ".problem", plain(f"✕ {problem}" if problem else ""))
+
+
+class FormInput(Input):
+    """One line; where a script may stand, a paste of several lines keeps their breaks, each as a sign."""
+
+    def _on_paste(self, event: Paste) -> None:
+        if self.id in _OF_LINES and event.text:
+            event.prevent_default().stop()
+            self.replace(BREAK.join(event.text.splitlines()), *self.selection)
 
 
 class TickBox(Checkbox):

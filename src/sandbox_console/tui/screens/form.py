@@ -31,6 +31,8 @@ from sandbox_console.tui.words import shown_name
 from sandbox_console.tui.work import Work
 
 CHECK_S = 0.25
+_PLAN_WIDTH, _PLAN_MARGIN = 108, 7
+"""Cells of a row of the plan at most, and those of the screen beside it: padding and a scroll bar."""
 
 
 class FormScreen(Screen[None]):
@@ -158,7 +160,7 @@ class FormScreen(Screen[None]):
             plan = await self._service.plan(self._sandbox, spec)
         except ConsoleError as error:
             return {"backend": error.message}
-        put(self, "#plan", plan_words(plan))
+        put(self, "#plan", plan_words(plan, min(_PLAN_WIDTH, self.size.width - _PLAN_MARGIN)))
         return {
             change.field: change.reason or "unsupported" for change in plan.changes if change.how is How.UNSUPPORTED
         }

@@ -14,9 +14,15 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from sandbox_console.model.text import clean
+from sandbox_console.tui.hanging import hanging, set_in
 from sandbox_console.tui.keynames import short_key
 from sandbox_console.tui.widgets.table_layout import fit_cell
+
+_BLANKS = 2
+"""Cells that each line has beside it."""
+_INSET = 18
+"""Where what is told begins: behind the key and the label."""
+_TOLD_MOST = 600
 
 
 class Choice(Struct, frozen=True):
@@ -46,6 +52,7 @@ class MenuScreen(ModalScreen[str]):
         border: round $primary;
         border-title-color: $primary;
     }
+    MenuScreen.-told > Vertical { width: 100; }
     MenuScreen OptionList { height: auto; max-height: 100%; border: none; background: $surface; padding: 0 1; }
     MenuScreen OptionList:focus { background-tint: $foreground 0%; }
     MenuScreen OptionList > .option-list--option-disabled { color: $dim; }
@@ -53,7 +60,7 @@ class MenuScreen(ModalScreen[str]):
     BINDINGS: ClassVar[list[BindingType]] = [("escape,q,m", "close", "Close"), ("j", "down", "Down"), ("k", "up", "Up")]
 
     def __init__(self, title: str, choices: list[Choice]) -> None:
-        super().__init__()
+        super().__init__(classes="-told" if any(choice.told for choice in choices) else "")
         self._title = title
         self._choices = choices
 
@@ -64,6 +71,15 @@ class MenuScreen(ModalScreen[str]):
                 *[Option(choice_line(one), id=one.action, disabled=bool(one.unfit)) for one in self._choices],
                 compact=True,
             )
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        for options in self.query(OptionList):
+            width = options.scrollable_content_region.width - _BLANKS
+            for at, choice in enumerate(self._choices if width > 0 else ()):
+                options.replace_option_prompt_at_index(at, choice_line(choice, width))
 
     def on_key(self, event: Key) -> None:
         for choice in self._choices:
@@ -88,11 +104,12 @@ class MenuScreen(ModalScreen[str]):
         self.query_one(OptionList).action_cursor_up()
 
 
-def choice_line(choice: Choice) -> Content:
-    """Key, label, and the reason where it cannot be done."""
-    more = clean(choice.unfit or choice.told, cap=200)
-    return Content.assemble(
+def choice_line(choice: Choice, width: int = 0) -> Content:
+    """Key, label, and why it cannot be done, or what is told of it; ``width`` cells a row, 0 for no limit."""
+    more = set_in((choice.unfit or choice.told)[:_TOLD_MOST], _INSET)
+    parts = [
         (fit_cell(short_key(choice.key), 4, "left"), "$primary" if not choice.unfit else ""),
-        fit_cell(choice.label, 12, "left"),
+        (fit_cell(choice.label, 12, "left"), ""),
         (f"  {more}" if more else "", "italic" if choice.unfit else "$text-muted"),
-    )  # fmt: skip
+    ]
+    return Content.assemble(*hanging(parts, width or 10_000, _INSET))

@@ -1,0 +1,79 @@
+"""What has several lines keeps them: commands in the spec, the form, the plan and the menu of commands."""
+
+from __future__ import annotations
+
+import shlex
+
+from msgspec import structs
+from tests.tui.app.scene import ref, sandbox, screen_text, until
+from textual.events import Paste
+from textual.widgets import Input
+
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.sandbox import Fact
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service.plan import make_plan
+from sandbox_console.tui.formdata import BREAK, parse, texts_of
+from sandbox_console.tui.panes.plan import plan_words
+from sandbox_console.tui.panes.spec import spec_words
+from sandbox_console.tui.screens.menu import Choice, choice_line
+
+SCRIPT = "while :; do\n  date\ndone"
+SPEC = SandboxSpec("loop", image="host", command=("sh", "-c", SCRIPT), env={"PEM": "a\nb", "SIGN": BREAK})
+
+
+def test_the_spec_shows_the_lines_of_a_command_and_none_under_what_holds():
+    facts = (Fact("command", f"sh -c {SCRIPT}"), Fact("image", "host"), Fact("env A_VERY_LONG_NAME_OF_ONE", "1"))
+    told = spec_words(sandbox("1", "loop", spec=SPEC, effective=facts), None, 80).plain.splitlines()
+    at = told.index("command       sh -c 'while :; do")
+    assert told[at + 1 : at + 3] == ["                date", "              done'"]
+    assert told[at + 3].startswith("env "), "a command that holds as it was asked is not told twice"
+    assert "env A_VERY_LONG_NAME_OF_ONE               1" in told, "a name has the room that nothing else takes"
+    other = structs.replace(SPEC, command=("sh", "-c", "x" * 90))
+    told = spec_words(sandbox("1", "loop", spec=other, effective=(Fact("command", "tini\nsh"),)), None, 80).plain
+    lines = told.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("command"))
+    assert [line.rstrip() for line in lines[at : at + 5]] == [
+        "command       sh -c", f"{' ' * 14}{'x' * 66}", f"{' ' * 14}{'x' * 24}", f"{' ' * 42}tini", f"{' ' * 42}sh",
+    ]  # fmt: skip
+
+
+def test_the_form_has_a_sign_for_a_break_and_gives_back_what_was_not_changed():
+    texts = texts_of(SPEC)
+    assert "\n" not in "".join(texts.values())
+    assert parse(texts, SPEC) == (SPEC, {}), "a sign that was there before stays what it is"
+    changed, problems = parse(texts | {"command": texts["command"].replace("date", "uptime")}, SPEC)
+    assert (changed.command[2], problems) == (SCRIPT.replace("date", "uptime"), {})
+
+
+def test_the_plan_shows_a_script_before_and_after():
+    new = structs.replace(SPEC, command=("sh", "-c", "echo 1\necho 2"), image="host2")
+    told = plan_words(make_plan(SPEC, new, Capabilities(frozenset(Capability)), {}), 80).plain.splitlines()
+    assert told[0].split() == "↻ recreate image host → host2 it is set when a sandbox is made".split()
+    assert told[1].startswith("↻ recreate     command")
+    assert told[2:7] == ["    sh -c 'while :; do", "      date", "    done'", "  → sh -c 'echo 1", "    echo 2'"]
+    wide = structs.replace(SPEC, command=("z" * 99,))
+    told = plan_words(make_plan(SPEC, wide, Capabilities(frozenset(Capability)), {}), 60).plain.splitlines()
+    assert told[-3:-1] == [f"  → {'z' * 56}", f"    {'z' * 43}"], "each row after the first is set in"
+
+
+def test_a_command_that_is_too_long_for_the_menu_hangs_under_its_first_word():
+    words = f"sandbox-console create web {shlex.quote(SCRIPT)} {'y' * 40}"
+    lines = choice_line(Choice(words, "Create", "", told=words), 50).plain.splitlines()
+    assert lines[0].startswith("    Create        sandbox-console")
+    assert len(lines) > 3
+    assert all(line.startswith(" " * 18) and len(line) <= 50 for line in lines[1:])
+
+
+async def test_a_script_that_is_pasted_keeps_its_lines(run_app, fake):
+    async with run_app() as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen.query("#field-command"))
+        line = app.screen.query_one("#field-command", Input)
+        line.focus()
+        await until(pilot, lambda: line.has_focus)
+        app.post_message(Paste(f"sh -c '{SCRIPT}'\n"))
+        await until(pilot, lambda: line.value == f"sh -c '{SCRIPT}'".replace("\n", BREAK))
+        await pilot.press("escape", "Y")
+        await until(pilot, lambda: "sandbox-console create agent --backend fake/local" in screen_text(app))
+        assert app.main.selected.ref == ref("aaaaaaaaaaaa")
