@@ -49,7 +49,7 @@ def test_the_form_has_a_sign_for_a_break_and_gives_back_what_was_not_changed():
 def test_the_plan_shows_a_script_before_and_after():
     new = structs.replace(SPEC, command=("sh", "-c", "echo 1\necho 2"), image="host2")
     told = plan_words(make_plan(SPEC, new, Capabilities(frozenset(Capability)), {}), 80).plain.splitlines()
-    assert told[0].split() == "↻ recreate image host → host2 it is set when a sandbox is made".split()
+    assert " ".join(told[0].split()) == "↻ recreate image host → host2 it is set when a sandbox is made"
     assert told[1].startswith("↻ recreate     command")
     assert told[2:7] == ["    sh -c 'while :; do", "      date", "    done'", "  → sh -c 'echo 1", "    echo 2'"]
     wide = structs.replace(SPEC, command=("z" * 99,))

@@ -46,3 +46,29 @@ async def test_what_the_list_does_not_know_is_asked_for_before_two_are_compared(
         await until(pilot, lambda: "Differs" in screen_text(app))
         await pilot.press("G")
         await until(pilot, lambda: "→ pids        256" in screen_text(app))
+
+
+async def test_inspect_stays_where_it_is_read_when_its_sandbox_changes(run_app, fake):
+    many = {f"label{at:03}": "x" for at in range(99)}
+    agent = structs.replace(fake.sandboxes["aaaaaaaaaaaa"], labels=many)
+    async with run_app() as (app, pilot):
+        await fake._put(agent)
+        await pilot.press("0", "r")
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "inspect-raw")
+        area = app.focused
+        await until(pilot, lambda: "label098" in area.text)
+        await pilot.press("pagedown", "pagedown")
+        await until(pilot, lambda: area.scroll_offset.y > 20)
+        at, cursor = area.scroll_offset, area.cursor_location
+        await fake._put(structs.replace(agent, status=Status.PAUSED))
+        await until(pilot, lambda: '"paused"' in area.text)
+        await until(pilot, lambda: (area.scroll_offset, area.cursor_location) == (at, cursor))
+        await pilot.press("r", "slash", *"label090", "enter")
+        tree = app.main.query_one("#inspect-tree")
+        await until(pilot, lambda: tree.cursor_node is not None and "label090" in tree.cursor_node.data.text)
+        await until(pilot, lambda: tree.scroll_offset.y > 50)
+        at = tree.scroll_offset
+        await fake._put(structs.replace(agent, status=Status.RUNNING, labels=many | {"another": "y"}))
+        await until(pilot, lambda: '"another"' in area.text)
+        await until(pilot, lambda: tree.cursor_node is not None and "label090" in tree.cursor_node.data.text)
+        assert abs(tree.scroll_offset.y - at.y) <= 1

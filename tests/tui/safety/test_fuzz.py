@@ -26,7 +26,7 @@ from sandbox_console.tui.groups import GroupKey, GroupRow
 from sandbox_console.tui.panes import events, file_words, processes
 from sandbox_console.tui.panes.detail import identity
 from sandbox_console.tui.panes.header import view_line
-from sandbox_console.tui.panes.inspect import fill
+from sandbox_console.tui.panes.inspect_tree import fill
 from sandbox_console.tui.panes.spec import spec_words
 from sandbox_console.tui.panes.together import compare_words
 from sandbox_console.tui.panes.why import why_words

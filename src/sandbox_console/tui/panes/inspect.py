@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,17 +16,15 @@ from textual.widgets import ContentSwitcher, Input, Static, TextArea, Tree
 from textual.widgets.tree import TreeNode
 
 from sandbox_console.errors import ConsoleError, Unsupported
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.keymap import hint, key_of
+from sandbox_console.tui.panes.inspect_tree import Line, Standing, fill, nodes
 from sandbox_console.tui.panes.look import Look
-from sandbox_console.tui.safety import plain, plain_text
+from sandbox_console.tui.safety import plain
 from sandbox_console.tui.scopes import scoped
 from sandbox_console.tui.showing import put_note
-
-MOST = 20_000
-"""Nodes that are shown: a guest's labels may be without end."""
 
 
 class InspectPane(Vertical):
@@ -60,13 +58,15 @@ class InspectPane(Vertical):
         super().__init__(id=id)
         self._service = console
         self._shown: Sandbox | None = None
-        self._matches: list[TreeNode[str]] = []
+        self._told: tuple[SandboxRef, Mapping[str, Any]] | None = None
+        self._wanted = ""
+        self._matches: list[TreeNode[Line]] = []
         self._at = -1
 
     def compose(self) -> ComposeResult:
         yield Static(id="inspect-note")
         with ContentSwitcher(initial="inspect-tree"):
-            yield Tree[str](Text(""), id="inspect-tree")
+            yield Tree[Line](Text(""), id="inspect-tree")
             yield TextArea(read_only=True, show_line_numbers=False, soft_wrap=False, id="inspect-raw")
         search = Input(id="inspect-search", placeholder="text of a key or a value")
         search.border_title = "Search"
@@ -91,16 +91,33 @@ class InspectPane(Vertical):
             data = msgspec.to_builtins(sandbox, enc_hook=str)
         except ConsoleError as error:
             note = f"✕ {error.message}"
+            if self._told is not None and self._told[0] == sandbox.ref:
+                data = self._told[1]  # as it was said last
         put_note(self, "#inspect-note", plain(note))
-        for tree in self.query("#inspect-tree").results(Tree):
-            fill(tree, data, hint(self, "inspect-raw-or-tree", "shows all"))
-        text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
-        for area in self.query(TextArea):
-            area.text = "\n".join(clean(line) for line in text.split("\n"))
-        self._matches, self._at = [], -1
+        told, self._told = self._told, (sandbox.ref, data)
+        if told != self._told and self.is_attached:
+            self._draw(data, stay=told is not None and told[0] == sandbox.ref)
+
+    def _draw(self, data: Mapping[str, Any], *, stay: bool) -> None:
+        """``stay``: it is the same sandbox, changed: what is open, looked at and searched stays so."""
+        stood = Standing.of(self._tree) if stay else None
+        fill(self._tree, data, hint(self, "inspect-raw-or-tree", "shows all"))
+        if stood is not None:
+            stood.restore(self._tree)
+        self._wanted = self._wanted if stay else ""
+        self._matches, self._at = self._found(), self._at if stay else -1
+        self._write(json.dumps(data, indent=2, ensure_ascii=False, default=str), stay=stay)
+
+    def _write(self, text: str, *, stay: bool) -> None:
+        area = self.query_one(TextArea)
+        at, cursor = area.scroll_offset, area.cursor_location
+        area.text = "\n".join(map(clean, text.split("\n")))
+        if stay:
+            area.move_cursor(cursor)
+            area.call_after_refresh(area.scroll_to, *at, animate=False)
 
     @property
-    def _tree(self) -> Tree[str]:
+    def _tree(self) -> Tree[Line]:
         return self.query_one("#inspect-tree", Tree)
 
     def focus_inside(self) -> None:
@@ -129,16 +146,19 @@ class InspectPane(Vertical):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        wanted = event.value.casefold()
-        self._matches = [node for node in _nodes(self._tree.root) if wanted and wanted in (node.data or "").casefold()]
-        self._at = -1
+        self._wanted = event.value.casefold()
+        self._matches, self._at = self._found(), -1
         if self._matches:
             self._close()
             self.action_next(1)
             onward = [key_of(self, f"inspect-{to}-match") for to in ("next", "previous")]
             self.notify(f"{len(self._matches)} found; {' and '.join(filter(None, onward)) or 'no key'} go on.")
-        elif wanted:
+        elif self._wanted:
             event.input.border_subtitle = "not found"
+
+    def _found(self) -> list[TreeNode[Line]]:
+        wanted = self._wanted
+        return [node for node in nodes(self._tree.root) if wanted and node.data and wanted in node.data.text.casefold()]
 
     def on_key(self, event: Key) -> None:
         if event.key == "escape" and self.query_one(Input).has_focus:
@@ -160,44 +180,3 @@ class InspectPane(Vertical):
             parent.expand()
             parent = parent.parent
         self.call_after_refresh(self._tree.move_cursor, node)
-
-
-def fill(tree: Tree[str], data: Mapping[str, Any], shows_all: str = "") -> None:
-    """Put nested data into a tree; each label is cleaned text without markup. ``shows_all``: the hint of what does."""
-    tree.clear()
-    tree.show_root = False
-    left = [MOST]
-    for key, value in data.items():
-        _add(tree.root, str(key), value, left)
-    if left[0] <= 0:
-        tree.root.add_leaf(plain_text(f"… more than {MOST:,} lines{f'; {shows_all}' if shows_all else ''}"), data="")
-    tree.root.expand()
-
-
-def _add(parent: TreeNode[str], key: str, value: object, left: list[int]) -> None:
-    left[0] -= 1
-    if left[0] <= 0:
-        return
-    if isinstance(value, Mapping) and value:
-        inner = [(str(name), item) for name, item in value.items()]
-    elif isinstance(value, (list, tuple)) and value:
-        inner = [(str(at), item) for at, item in enumerate(value)]
-    else:
-        shown = value if isinstance(value, str) else json.dumps(value, default=str)
-        parent.add_leaf(_label(key, shown), data=f"{key} {shown}")
-        return
-    sign = f"{{{len(inner)}}}" if isinstance(value, Mapping) else f"[{len(inner)}]"
-    node = parent.add(_label(key, sign), data=key, expand=len(inner) <= 8)
-    for name, item in inner:
-        _add(node, name, item, left)
-
-
-def _label(key: str, value: str) -> Text:
-    text = plain_text(clean(key, cap=200), "bold")
-    return text.append("  ").append(clean(value.replace("\n", "⏎"), cap=1000), "not bold")
-
-
-def _nodes(node: TreeNode[str]) -> Iterator[TreeNode[str]]:
-    for child in node.children:
-        yield child
-        yield from _nodes(child)
