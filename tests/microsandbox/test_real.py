@@ -168,6 +168,11 @@ async def test_it_grows_live_is_found_by_the_next_console_and_a_crash_is_shown(f
         return int(total) > 160 * 1024
 
     await until(grown, "the guest did not get more memory")
+    below = structs.replace(spec, memory_mib=64)
+    [why] = (await backend.out_of_bounds(ref, below)).values()
+    assert why == "it booted with 128 MiB, and gives nothing of that back while it runs: stop it first"
+    with pytest.raises(Conflict, match="booted with 128 MiB"):
+        await backend.update(await permit("update"), ref, below)
     with pytest.raises(Conflict, match="memory requires restart"):
         await backend.update(await permit("update"), ref, structs.replace(spec, memory_mib=8192))
     with pytest.raises(Conflict, match="main process runs"):

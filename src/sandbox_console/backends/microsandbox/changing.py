@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.microsandbox import labels, made, sdk, translate
+from sandbox_console.backends.microsandbox import labels, made, runs, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.translate import View
 from sandbox_console.errors import BackendError, Conflict, UsageError
@@ -57,6 +57,8 @@ async def out_of_bounds(module: Any, looker: Looker, ref: SandboxRef, spec: Sand
         return dict.fromkeys(("name", "labels", "cpus", "memory_mib"), "it is paused: resume it first")
     if not (changes := _sizes(translate.view(handle), spec)):
         return {}
+    if below := await _below_boot(handle, changes):
+        return {"memory_mib": f"{below}: stop it first"}
     asked = handle.modify(policy=module.ModificationPolicy.NO_RESTART, dry_run=True, **changes)
     plan = await sdk.call(module, f"sandbox {handle.name}", asked)
     held = {one["field"]: one.get("before", "") for one in plan["changes"] if one["disposition"] == _RESTART}
@@ -76,9 +78,20 @@ def _sizes(seen: View, spec: SandboxSpec) -> dict[str, int]:
     return changes
 
 
+async def _below_boot(handle: Any, changes: Mapping[str, int]) -> str:
+    """Why a running microVM cannot have so little memory; empty where it can. The runtime would note it nonetheless."""
+    pids = await asyncio.to_thread(runs.processes) if "memory" in changes else {}
+    booted = await asyncio.to_thread(runs.booted_mib, pids.get(str(handle.id)))
+    if booted is None or changes["memory"] >= booted:
+        return ""
+    return f"it booted with {booted} MiB, and gives nothing of that back while it runs"
+
+
 async def _resize(module: Any, handle: Any, seen: View, spec: SandboxSpec) -> None:
     if changes := _sizes(seen, spec):
         live = str(handle.status) in ("running", "paused")
+        if live and (below := await _below_boot(handle, changes)):
+            raise _refused(handle, below)
         room = {} if live or "memory" not in changes else {"max_memory": changes["memory"] * made.HEADROOM}
         await _modify(module, handle, **changes, **room)
 

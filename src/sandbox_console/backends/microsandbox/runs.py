@@ -63,6 +63,13 @@ def running(name: str, pid: int | None) -> Run:
     return Run(pid, _booted_at(name), id=boot_id(name))
 
 
+def booted_mib(pid: int | None) -> int | None:
+    """The memory that a microVM's process was started with; None where that cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(_option((_PROC / str(pid) / "cmdline").read_bytes().split(b"\0"), b"--memory-mib"))
+    return None
+
+
 def boot_id(name: str) -> str:
     """The runtime's id of the newest boot of a sandbox; empty where it cannot be read."""
     try:
