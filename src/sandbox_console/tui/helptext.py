@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from textual.binding import Binding
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widgets import Input, TextArea
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.tui.choices import choices
+from sandbox_console.tui.hanging import hanging
 from sandbox_console.tui.keymap import NO_KEY
 from sandbox_console.tui.widgets.table_layout import fit_cell
 from sandbox_console.tui.words import place, shown_name
@@ -69,6 +73,23 @@ HIDDEN = {
     "page_left",
     "page_right",
 }
+_WITH_OTHERS = ("super+", "alt+")
+"""Keys that few terminals pass on; what they do has another key."""
+_EDITING = {
+    "cursor_left_word": "Word back", "cursor_right_word": "Word on", "home": "Begin", "end": "End",
+    "cursor_left(True)": "Select back", "cursor_right(True)": "Select on", "select_all": "Select all",
+    "delete_left_word": "Delete word before", "delete_right_word": "Delete word behind",
+    "delete_left_all": "Delete all before", "delete_right_all": "Delete all behind",
+    "cut": "Cut", "copy": "Copy", "paste": "Paste", "submit": "Done",
+    "cursor_word_left": "Word back", "cursor_word_right": "Word on", "cursor_line_start": "Begin of line",
+    "cursor_line_end": "End of line", "cursor_page_up": "Page up", "cursor_page_down": "Page down",
+    "cursor_up(True)": "Select up", "cursor_down(True)": "Select down", "delete_word_left": "Delete word before",
+    "delete_to_start_of_line": "Delete all before", "delete_to_end_of_line_or_delete_line": "Delete all behind",
+    "undo": "Undo", "redo": "Redo",
+}  # fmt: skip
+"""What is told of Textual's own keys of editing, by action: what everybody knows is left out, as arrows are."""
+_KEYS, _WHAT = 11, 20
+_ENDLESS = 10_000
 _MORE = (
     ("Terminal", "every key goes to the sandbox; Ctrl+] leaves, Shift+PgUp scrolls"),
     ("Filter", "text or regular expression, !inverse, -l key=value, -f fuzzy; Enter keeps it, Esc clears it"),
@@ -79,26 +100,57 @@ _MORE = (
 )
 
 
-def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Content:
-    """Sections of keys, nearest first; ``here`` is what does not work on what is selected, from `unavailable`."""
+def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Callable[[int], Content]:
+    """Sections of keys as they are now, nearest first, by the cells of a row, 0 for as many as there are.
+
+    ``here`` is what does not work on what is selected, from `unavailable`.
+    """
     sections: dict[str, dict[str, list[str]]] = {}
     for active in screen.active_bindings.values():
         binding = active.binding
-        if not binding.description or binding.action in HIDDEN or binding.key == NO_KEY:
+        what = _told(active.node, binding)
+        if not what or binding.action in HIDDEN or binding.key == NO_KEY:
             continue
         title = place_of(active.node)
-        keys = sections.setdefault(title, {}).setdefault(binding.description, [])
+        keys = sections.setdefault(title, {}).setdefault(what, [])
         if (words := key_words(screen.app.get_key_display(binding))) not in keys:
             keys.append(words)
+    return partial(_laid_out, sections, here)
+
+
+def _laid_out(sections: Mapping[str, Mapping[str, Sequence[str]]], here: Sequence[Part], width: int) -> Content:
     parts: list[Part] = []
     for title, lines in sections.items():
         parts.append((f"{title}\n", "bold $primary"))
-        parts += _columns([(" ".join(keys), what) for what, keys in lines.items()])
+        parts += _columns([(_fitting(keys), what) for what, keys in lines.items()])
         parts.append(("\n", ""))
-    parts += here
+    parts += hanging(here, width or _ENDLESS, 19)
     for what, text in _MORE:
-        parts += [(fit_cell(what, 10, "left"), "bold"), (f"{text}\n", "$dim")]
+        parts += hanging([(fit_cell(what, 10, "left"), "bold"), (f"{text}\n", "$dim")], width or _ENDLESS, 10)
     return Content.assemble(*parts)
+
+
+def _told(node: DOMNode, binding: Binding) -> str:
+    """What a key does; empty for what is not told, as of editing what everybody knows."""
+    if (binding.action, binding.description) not in _own(type(node)):
+        return binding.description
+    return "" if binding.key.startswith(_WITH_OTHERS) else _EDITING.get(binding.action, "")
+
+
+@cache
+def _own(kind: type[DOMNode]) -> frozenset[tuple[str, str]]:
+    """The actions of editing that a widget has from Textual."""
+    of = next((one for one in (Input, TextArea) if issubclass(kind, one)), None)
+    known = [one for one in of.BINDINGS if isinstance(one, Binding)] if of else []
+    return frozenset((one.action, one.description) for one in known)
+
+
+def _fitting(keys: Sequence[str]) -> str:
+    """As many of an action's keys as there is room for, the first at least."""
+    found = keys[0]
+    for key in keys[1:]:
+        found = f"{found} {key}" if len(found) + 1 + len(key) <= _KEYS else found
+    return found
 
 
 def place_of(node: DOMNode) -> str:
@@ -136,7 +188,7 @@ def _columns(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
     parts: list[tuple[str, str]] = []
     for row in range(half):
         for keys, what in lines[row::half]:
-            parts += [(fit_cell(keys, 11, "left"), "$text-accent"), (" " + fit_cell(what, 20, "left"), "")]
+            parts += [(fit_cell(keys, _KEYS, "left"), "$text-accent"), (" " + fit_cell(what, _WHAT, "left"), "")]
         parts.append(("\n", ""))
     return parts
 

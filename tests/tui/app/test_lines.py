@@ -77,3 +77,31 @@ async def test_a_script_that_is_pasted_keeps_its_lines(run_app, fake):
         await pilot.press("escape", "Y")
         await until(pilot, lambda: "sandbox-console create agent --backend fake/local" in screen_text(app))
         assert app.main.selected.ref == ref("aaaaaaaaaaaa")
+
+
+async def test_a_foot_that_is_too_narrow_leaves_keys_out_but_never_the_help(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await pilot.press("h")
+        await until(pilot, lambda: "esc" not in foot(app) and "? Help" in foot(app))
+        assert foot(app).split("? Help")[0].rstrip().endswith("o Older")
+        assert foot(app).rstrip().endswith("^p palette")
+        await pilot.resize_terminal(120, 30)
+        await until(pilot, lambda: "esc Back ? Help" in foot(app))
+
+
+async def test_the_help_of_a_line_is_short_and_its_rows_are_set_in(run_app):
+    async with run_app(size=(80, 40)) as (app, pilot):
+        await pilot.press("h", "slash", "f1")
+        await until(pilot, lambda: "In the line" in screen_text(app))
+        told = screen_text(app).split("In the line")[1].split("In the audit log")[0]
+        assert "Ctrl+w      Delete word before" in told
+        assert "…" not in told
+        assert "super" not in told
+        await pilot.press("G")
+        await until(pilot, lambda: "Terminal  every key" in screen_text(app))
+        after = screen_text(app).split("Terminal  ")[1].splitlines()[1]
+        assert after.split("│")[1].startswith(" " * 11)
+
+
+def foot(app):
+    return screen_text(app).splitlines()[-1]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
+_HELP = "app.help"
+"""What tells all keys, so that it stays where not all have room."""
+_PALETTE = "-command-palette"
+_PALETTE_EDGE = 2
+
 
 class KeyBar(Footer):
-    """Textual's footer, compact, made anew only where what it says changes.
+    """Textual's footer, compact, made anew only where what it says changes. Keys that have no room are left out.
 
     A page's bindings are announced six times while it starts and at every move of the focus; nine widgets made anew
     and styled twice each time were 30 ms of the first paint.
@@ -23,20 +29,46 @@ class KeyBar(Footer):
         self._said: Sequence[object] = ()
 
     def compose(self) -> ComposeResult:
-        for one in super().compose():
+        found = list(super().compose())
+        fitting = self._fitting([one for one in found if isinstance(one, FooterKey)])
+        for one in found:
             if isinstance(one, FooterKey):
+                if one not in fitting:
+                    continue
                 one.set_class(True, "-compact", update=False)  # or each is styled again for it once it is there
             yield one
+
+    def _fitting(self, keys: Sequence[FooterKey]) -> set[FooterKey]:
+        """Those that fit, the last ones left out first, the help never: what is cut off cannot be read."""
+        left = self.app.size.width - sum(_cells(key) for key in keys if key.has_class(_PALETTE) or key.action == _HELP)
+        kept: set[FooterKey] = set()
+        for key in keys:
+            always = key.has_class(_PALETTE) or key.action == _HELP
+            left -= 0 if always else _cells(key)
+            if always or left >= 0:
+                kept.add(key)
+        return kept
+
+    async def on_resize(self) -> None:
+        if self._said:
+            await self.recompose()
 
     async def recompose(self) -> None:
         # Asked here, not when the change is announced: between the two the keys may be others again.
         if not self.is_attached:  # its page was left meanwhile
             return
-        said = [
+        said: list[object] = [
             (binding.key, binding.description, enabled, tooltip)
             for _, binding, enabled, tooltip in self.screen.active_bindings.values()
             if binding.show
         ]
+        said.append(self.app.size.width)
         if said != self._said:
             self._said = said
             await super().recompose()
+
+
+def _cells(key: FooterKey) -> int:
+    """With the blanks between key and words, and behind them."""
+    edge = _PALETTE_EDGE if key.has_class(_PALETTE) else 1
+    return cell_len(key.key_display) + 1 + cell_len(key.description) + edge
