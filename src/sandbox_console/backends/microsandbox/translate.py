@@ -232,6 +232,8 @@ def _egress(network: Config) -> Fact:
     policy = network.get("policy") or {}
     allowed = [_destination(rule) for rule in policy.get("rules") or () if _lets_out(rule)]
     default = str(policy.get("default_egress") or "the runtime's own default")
+    if not allowed and default == "deny":
+        return Fact("egress", "none", note="the runtime refuses all; cannot be changed while it exists")
     return Fact("egress", ", ".join(allowed) or default, note=f"else {default}; cannot be changed while it exists")
 
 
