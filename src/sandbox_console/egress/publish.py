@@ -17,7 +17,7 @@ from sandbox_console.model.hosts import Network
 
 MOST = 2048
 """Connections at once over all ports of a sandbox; with two descriptors each they leave room for egress."""
-CONNECT_S = 10.0
+CONNECT_S = 5.0
 HALF_OPEN_S = 600.0
 """How long one side may say nothing after the other has ended: its client may be gone, which TCP does not tell."""
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from msgspec import structs
 
 from sandbox_console.backends.base import Backend, Progress, Secrets
+from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
@@ -34,8 +35,10 @@ async def recreate(
             progress("starting the new one")
             await backend.start(permit, new, own)
         await to_the_end(_swap(backend, permit, old, new, spec.name))
-    except BaseException:
+    except BaseException as error:
         await to_the_end(_undo(backend, permit, old, new, secrets))
+        if isinstance(error, ConsoleError):  # nobody knows the name that the new one had in between
+            error.message, error.hint = (text.replace(temporary, spec.name) for text in (error.message, error.hint))
         raise
     await to_the_end(backend.remove(permit, old.ref, force=True))
     return new

@@ -96,9 +96,10 @@ class Gated(Deeper):
         return data
 
     async def _needed(self, ref: SandboxRef) -> str:
-        if token := await self._proxy(ref):
+        data = await self._inspected(ref)
+        if token := proxy_of(data):
             return token
-        raise gateway_rules.needless(described(ref.id))
+        raise gateway_rules.needless(str(data["Name"]).lstrip("/"))
 
     async def _door(self, token: str) -> str:
         engine = await self._engine()

@@ -72,7 +72,7 @@ async def _started(
 def _taken(name: str, place: PublishedPort, who: str) -> Conflict:
     return Conflict(
         f"{name}: {place.place} is taken by {who or 'another program of the host'}",
-        hint=f"free it, or take another: sandbox-console update {name} --publish PORT (a free one)",
+        hint=f"free it, or publish elsewhere: --publish {place.port} takes a free place",
     )
 
 
