@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from sandbox_console.logs.pattern import Pattern, has_unseen, seen
-from sandbox_console.logs.store import LineStore
+from sandbox_console.logs.store import Line, LineStore
 
 PIECE = 8192
 """Lines that are looked at in one step: 3 ms where none matches, 15 ms where all do."""
@@ -18,12 +18,13 @@ class LineIndex:
 
     Matching goes piece by piece over raw bytes: ``advance()`` is a generator so that a caller on the event loop can
     pause between pieces. The newest lines are looked at first, as they are what a reader sees first. A match is within
-    one line.
+    one line. Lines that have no end yet are looked at anew by each ``advance()``: those that match are ``open``.
     """
 
     def __init__(self, store: LineStore, pattern: Pattern) -> None:
         self.pattern = pattern
         self.lines = array("q")
+        self.open: list[Line] = []
         self._store = store
         self._low = self._next = store.end
 
@@ -40,6 +41,7 @@ class LineIndex:
     def advance(self) -> Iterator[int]:
         """Look at the lines that are new, a piece a step, then at older ones; yields how many were found so far."""
         self.forget()
+        self.open = [line for line in self._store.partials() if self.pattern.matches(line.data)]
         while self._next < self._store.end:
             start, end, found = self._next, *self._matches(self._next, self._store.end)
             self._low, self._next = min(self._low, start), end
@@ -114,16 +116,29 @@ class LineIndex:
         self._next = max(self._next, first)
         self._low = max(self._low, first)
 
+    def __len__(self) -> int:
+        return len(self.lines) + len(self.open)
+
+    def number_at(self, row: int) -> int:
+        """The number of the match at a place, from 0; negative ones count from the end. Raises IndexError."""
+        row = row if row >= 0 else len(self) + row
+        return self.lines[row] if row < len(self.lines) else self.open[row - len(self.lines)].number
+
+    def line_at(self, row: int) -> Line:
+        """The match at a place, from 0. Raises IndexError."""
+        return self._store.line(self.lines[row]) if row < len(self.lines) else self.open[row - len(self.lines)]
+
     def after(self, number: int) -> int | None:
         """The first match past a line, or None."""
-        at = bisect_left(self.lines, number + 1)
-        return self.lines[at] if at < len(self.lines) else None
+        at = self.row_of(number + 1)
+        return self.number_at(at) if at < len(self) else None
 
     def before(self, number: int) -> int | None:
         """The last match ahead of a line, or None."""
-        at = bisect_left(self.lines, number)
-        return self.lines[at - 1] if at else None
+        at = self.row_of(number)
+        return self.number_at(at - 1) if at else None
 
     def row_of(self, number: int) -> int:
         """The place of a line among the matches, or of the next match past it."""
-        return bisect_left(self.lines, number)
+        at = bisect_left(self.lines, number)
+        return at if at < len(self.lines) else at + sum(line.number < number for line in self.open)

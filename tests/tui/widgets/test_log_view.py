@@ -179,6 +179,26 @@ async def test_a_filter_shows_only_what_matches_also_of_what_comes(logs):
         view.set_filter("(")
 
 
+async def test_what_has_no_end_yet_is_searched_and_filtered_too(logs):
+    pilot, view = logs
+    view.append([*numbered(0, 50), out("fatal: no"), err("Password: ")])
+    view.search("fatal")
+    await until(pilot, view, lambda shown: "match 1/1" in shown[-1])
+    assert view.look.selected == 50
+    await pilot.press("n", "N")
+    await until(pilot, view, lambda shown: "match 1/1" in shown[-1])
+    await pilot.press("G")
+    view.set_filter("fatal|word|line 7")
+    shown = await until(pilot, view, lambda shown: shown[:3] == ["  line 7", "  fatal: no", "E Password:"])
+    assert "[3/3]  filtered from 52" in shown[-1]
+    assert b"".join(view.lines.raw()()) == b"line 7\nfatal: noPassword: "
+    view.append([out("thing\n"), *numbered(70, 72)])
+    shown = await until(pilot, view, lambda shown: "  line 71" in shown)
+    assert shown[1:5] == ["  fatal: nothing", "  line 70", "  line 71", "E Password:"]
+    view.set_filter("!line|word")
+    await until(pilot, view, lambda shown: shown[0] == "  fatal: nothing" and "[1/1]" in shown[-1])
+
+
 async def test_a_wrong_pattern_keeps_the_input_open(logs):
     pilot, view = logs
     await pilot.press("ampersand")

@@ -170,7 +170,7 @@ class LogCanvas(LineScroll):
         self._redraw()
         if not done:
             self._schedule(0)
-        elif self.lines.search and self._seek:
+        elif self.lines.search is not None and self._seek:
             self._seek = False
             above = self.lines.search.before(self._bottom_line + 1)
             self._go_to_match(self.lines.search.after(self.store.first - 1) if above is None else above)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from time import perf_counter
 
 from sandbox_console.logs.index import LineIndex
@@ -21,8 +22,8 @@ class ShownLines:
     def use(self, store: LineStore) -> None:
         """Show another store by the same filter and search."""
         self.store = store
-        self.filter = self.filter and LineIndex(store, self.filter.pattern)
-        self.search = self.search and LineIndex(store, self.search.pattern)
+        self.filter = None if self.filter is None else LineIndex(store, self.filter.pattern)
+        self.search = None if self.search is None else LineIndex(store, self.search.pattern)
 
     def set_filter(self, pattern: str | None) -> None:
         """Let through only what matches; ``!`` before it turns it round. Raises UsageError."""
@@ -55,7 +56,7 @@ class ShownLines:
     @property
     def shown(self) -> int:
         """How many lines there are to scroll through."""
-        return len(self.filter.lines) if self.filter else self.total
+        return self.total if self.filter is None else len(self.filter)
 
     @property
     def total(self) -> int:
@@ -64,21 +65,21 @@ class ShownLines:
 
     def line_at(self, row: int) -> Line:
         """The line of a row."""
-        if self.filter:
-            return self.store.line(self.filter.lines[row])
+        if self.filter is not None:
+            return self.filter.line_at(row)
         if row < len(self.store):
             return self.store.line(self.store.first + row)
         return self.store.partials()[row - len(self.store)]
 
     def row_of(self, number: int) -> int:
         """The row of a line, or of the next one shown past it."""
-        return self.filter.row_of(number) if self.filter else max(0, number - self.store.first)
+        return max(0, number - self.store.first) if self.filter is None else self.filter.row_of(number)
 
     def raw(self) -> Callable[[], Iterator[bytes]]:
         """Gives, also in a thread, the bytes of what is shown now as the sandbox wrote them; no marks of the reader."""
         store = self.store.frozen()
-        if not self.filter:
+        if self.filter is None:
             return store.raw
-        numbers = self.filter.lines[:]
+        numbers, rest = self.filter.lines[:], self.filter.open
         lines = (store.line(number) for number in numbers if number >= store.first)
-        return lambda: (line.data for line in lines if not line.marked)
+        return lambda: (line.data for line in chain(lines, rest) if not line.marked)

@@ -165,7 +165,7 @@ class LogPage:
 
     def _marked(self, text: Text) -> list[Segment]:
         search = self.lines.search
-        highlight(text, search.pattern.shown if search else None, self.look.rules, self.style_of)
+        highlight(text, search.pattern.shown if search is not None else None, self.look.rules, self.style_of)
         return segments(text, self.base)
 
 

@@ -30,11 +30,11 @@ def status_segments(
     parts = [f" [{last:,}/{lines.shown:,}]"]
     if (share := lines.looked_through) < 1:
         parts.append(f"looking {share:.0%}…")
-    if lines.filter:
+    if lines.filter is not None:
         parts.append(f"filtered from {lines.total:,}")
-    if lines.search:
+    if lines.search is not None:
         at = lines.search.row_of(match) + 1 if match is not None else 0
-        parts.append(f"match {at:,}/{len(lines.search.lines):,}")
+        parts.append(f"match {at:,}/{len(lines.search):,}")
     if older:
         parts.append(older)
     if store.dropped:

@@ -152,10 +152,10 @@ class LogView(LogCanvas, can_focus=True):
     def action_next(self, step: int) -> None:
         """Go to the next match below, or above; round the end to the other side."""
         found = self.lines.search
-        if found and found.lines:
+        if found:
             at = self._match if self._match is not None else self._bottom_line
             number = found.after(at) if step > 0 else found.before(at)
-            self._go_to_match(found.lines[0 if step > 0 else -1] if number is None else number)
+            self._go_to_match(found.number_at(0 if step > 0 else -1) if number is None else number)
 
     # --- looks
 
