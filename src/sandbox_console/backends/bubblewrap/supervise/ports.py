@@ -21,7 +21,7 @@ from .relay import Relay
 _BACKLOG = 1024
 _JOIN_S = 10.0
 _READY, _WHY_MOST = "ready", 1024
-_END_S = 2.0  # more than a relay takes for the last bytes
+_END_S = 4.0  # more than a relay takes for the last bytes
 
 
 class Place:
@@ -110,7 +110,7 @@ class Ports(Kept):
         Relay(places, line, lambda now: struct.pack_into("d", self._used, 0, now)).run()
 
     def stop(self) -> None:
-        """Close all, when the guest has ended: what it said last still goes to who asked, for a second."""
+        """Close all, when the guest has ended: what it said last still goes to who asked, for a moment."""
         self._close()
         if self.pid:
             self.line.shutdown(socket.SHUT_WR)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 CONNECTIONS_MOST = 256
 _CHUNK = 65536
-_LAST_S = 1.0  # for what an ended guest said last
+_LAST_S = 2.0  # for what an ended guest said last
 _REST_S = 0.1  # where a resource has run out
 _LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
@@ -63,7 +63,7 @@ class Relay:
         self._until = math.inf
 
     def run(self) -> None:
-        """Carry until the line has ended and what was left is passed on, or a second has gone by."""
+        """Carry until the line has ended and what was left is passed on, or its time is over."""
         while time.monotonic() < self._until and (self._ends or self._until == math.inf):
             self._turn()
 
@@ -87,6 +87,8 @@ class Relay:
 
     def _listen(self) -> None:
         """Take connections while there is room for one more; the others wait in the kernel's queue."""
+        if len(self._ends) >= 2 * CONNECTIONS_MOST:
+            self._let_go()
         room = len(self._ends) < 2 * CONNECTIONS_MOST
         listens = room and self._rest <= time.monotonic() and self._until == math.inf
         if listens != self._listens:
@@ -101,10 +103,13 @@ class Relay:
         self._listen()
         for sock, _port in self._places.values():
             sock.close()
-        for end in list(self._ends.values()):
-            if self._answered(end):
-                self._forget(end.other)
-                self._forget(end)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close for clients that have all that their guest said, who has ended, and keep their half open."""
+        for end in [one for one in self._ends.values() if one.client and one.shut]:
+            self._forget(end.other)
+            self._forget(end)
 
     # -- a connection
 
@@ -188,16 +193,13 @@ class Relay:
             if one.other.ended and not one.left and not one.shut:
                 one.sock.shutdown(socket.SHUT_WR)
                 one.shut = True
-        if (end.shut and other.shut) or self._answered(end) or self._answered(other):
+        client, guest = (end, other) if end.client else (other, end)
+        if client.shut and (guest.shut or self._until < math.inf):
             self._forget(end)
             self._forget(other)
             return
         for one in (end, other):
             self._look(one, one.wants)
-
-    def _answered(self, end: End) -> bool:
-        """Whether a client has all that the guest said, who has ended."""
-        return end.client and end.shut and self._until < math.inf
 
     def _look(self, end: End, wants: int) -> None:
         """An end that waits for nothing is not in the poll: its hang-up would be told again and again."""
