@@ -14,7 +14,7 @@ from sandbox_console.logs.places import Places, Reading
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
-from sandbox_console.tui.panes.log_feed import Feed
+from sandbox_console.tui.panes.log_feed import AGAIN, Feed
 
 SANDBOX = Sandbox(SandboxRef("bubblewrap", "local", "x"), "x", Status.RUNNING)
 
@@ -80,6 +80,23 @@ async def test_what_rotation_took_is_told_once_and_not_at_each_return(tmp_path):
         await followed.until(text)
     assert followed.text.count(b"lost") <= 1
     assert followed.text.endswith(b"one\ntwo\nthree\n")
+
+
+async def test_of_a_flood_that_nobody_saw_the_newest_is_read_and_the_rest_told(tmp_path):
+    console = Reads(tmp_path)
+    followed = Followed(console)
+    console.writer.write(segments.STDOUT, b"one\ntwo\n")
+    await followed.until(b"two\n")
+    for start in range(0, 6000, 100):
+        console.writer.write(segments.STDOUT, b"".join(b"%d\n" % at for at in range(start, start + 100)))
+    await followed.until(b"5999\n")
+    lines = followed.text.decode().splitlines()
+    assert len(lines) == 2 + 1 + 1000 * AGAIN
+    assert lines[:2] == ["one", "two"]
+    assert "came while nobody looked" in lines[2]
+    assert lines[3] == str(6000 - 1000 * AGAIN)
+    await followed.until(b"5999\n")
+    assert followed.text.count(b"lost") == 1, "what was read is not told as missing at the next return"
 
 
 def test_readings_of_any_pieces_give_every_line_once():

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sandbox_console.errors import BackendUnreachable, ConsoleError
 from sandbox_console.logs.places import Places, Reading
 from sandbox_console.logs.store import LineStore
-from sandbox_console.model.log import LogItem, LogQuery, LogRecord
+from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
@@ -19,6 +19,9 @@ from sandbox_console.service import Console
 RETRY_S = 2.0
 """A backend that is down is asked again so often, while its sandbox is looked at."""
 OLDER_LINES = 5_000
+AGAIN = 5
+"""Times the tail: as much is read at a return. An hour of a flood is millions of lines, and seconds of CPU."""
+_UNREAD = "it came while nobody looked, and was not read"
 _SLACK_NS = 1_000
 """A time as a float of seconds is right to 240 ns in this century."""
 
@@ -103,11 +106,20 @@ class Feed:
         if since_ns is not None and open_ns is not None:
             since_ns = min(since_ns, open_ns)
         since = None if since_ns is None else (since_ns - _SLACK_NS) / 1e9
-        reading = Reading(self.places)
-        query = LogQuery(follow=True, tail=tail if since is None else None, since=since)
+        reading, last_ns = Reading(self.places), self.places.newest_ns
+        query = LogQuery(follow=True, tail=tail if since is None else tail * AGAIN, since=since)
         async for batch in self._console.logs(self.sandbox.ref, query):
+            if since is not None and batch:
+                if _missed(batch, last_ns):
+                    self._sink([LogGap(batch[0].at_ns, _UNREAD)])
+                since = None
             if new := reading.new(batch):
                 self._sink(new)
+
+
+def _missed(batch: Sequence[LogItem], last_ns: int) -> bool:
+    """Whether a reading that was to begin before the last line that was told begins behind it, and does not say so."""
+    return all(isinstance(item, LogRecord) and item.at_ns > last_ns for item in batch)
 
 
 class Older(Struct, frozen=True):
