@@ -111,16 +111,17 @@ def fleet(*, dead: bool = False) -> list[Backend]:
 class Golden:
     """Runs command lines one after another on one fleet and one audit log."""
 
-    def __init__(self, backends: Sequence[Backend], config: Config | None = None, *, tty: bool = False) -> None:
+    def __init__(self, backends: Sequence[Backend], config: Config | None = None, *, tty: bool = False,
+                 err_tty: bool = False) -> None:  # fmt: skip
         self._backends = list(backends)
         self._config = config or Config(backend="fake")
-        self._tty = tty
+        self._tty, self._err_tty = tty, err_tty
         self.transcript = ""
 
     def __call__(self, line: str, *, stdin: int | None = None) -> int:
         """Run one; what it printed is added to the transcript."""
         out, err = io.BytesIO(), io.BytesIO()
-        streams = Streams(Sink(out, tty=self._tty), Sink(err, tty=False), stdin)
+        streams = Streams(Sink(out, tty=self._tty), Sink(err, tty=self._err_tty), stdin)
         code = run(parser.parse(shlex.split(line)), opener=self._open, streams=streams, now=lambda: NOW)
         self.transcript += f"$ {line}\n{_shown(out)}"
         self.transcript += "".join(f"! {text}\n" for text in _shown(err).splitlines())

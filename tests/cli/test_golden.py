@@ -9,7 +9,9 @@ import pytest
 from msgspec import structs
 from tests.cli.golden import Golden, fleet
 
+from sandbox_console.errors import BackendUnreachable
 from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
@@ -45,6 +47,28 @@ def test_ls_names_a_dead_backend() -> None:
     ):
         both(golden, line)
     golden.check("dead")
+
+
+class Absent(FakeBackend):
+    """One that cannot work here, as where an engine is not installed."""
+
+    async def health(self) -> BackendHealth:
+        return BackendHealth(self.name, self.host, HealthState.UNAVAILABLE, "it is not installed", "install it")
+
+    async def list(self) -> list[Sandbox]:  # type: ignore[override]
+        raise BackendUnreachable("it is not installed", hint="install it")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_ls_tells_a_person_shortly_of_what_is_not_there(terminal: bool) -> None:
+    absent = [Absent(name=name) for name in ("engine", "machines")]
+    golden = Golden([*fleet(dead=True), *absent], err_tty=terminal)
+    both(golden, "ls -l team=core")
+    golden("ls --backend engine")
+    golden.check(f"absent-{'terminal' if terminal else 'pipe'}")
+    nothing = Golden(list(absent), err_tty=terminal)
+    nothing("ls")
+    nothing.check(f"absent-alone-{'terminal' if terminal else 'pipe'}")
 
 
 def test_show() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import tomli_w
 
@@ -73,9 +73,13 @@ def exit_text(sandbox: Sandbox) -> str:
     return f"{found.code} oom" if found.oom else str(found.code)
 
 
-def _name_the_dead(context: Context, healths: Iterable[BackendHealth]) -> None:
+def _name_the_dead(context: Context, healths: Sequence[BackendHealth]) -> None:
+    absent = _absent(context, healths)
+    if absent:
+        names = ", ".join(map(_place, absent))
+        context.say(f"note: not available here: {names} (sandbox-console doctor says why)")
     for health in healths:
-        if health.ok:
+        if health.ok or health in absent:
             continue
         error = BackendUnreachable(f"{_place(health)}: {health.state}: {health.reason}", hint=health.hint)
         if context.backend[0]:
@@ -85,6 +89,13 @@ def _name_the_dead(context: Context, healths: Iterable[BackendHealth]) -> None:
             context.streams.err.line(data.line(line))
         else:
             context.say(f"warning: {error.message}" + (f" (hint: {health.hint})" if health.hint else ""))
+
+
+def _absent(context: Context, healths: Sequence[BackendHealth]) -> Sequence[BackendHealth]:
+    """Those that a person at a terminal need not be told all about each time: they cannot work here, others do."""
+    if context.json or context.backend[0] or not context.streams.err.tty or not any(one.ok for one in healths):
+        return ()
+    return [one for one in healths if one.state is HealthState.UNAVAILABLE]
 
 
 def _place(health: BackendHealth) -> str:
