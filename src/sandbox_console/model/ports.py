@@ -86,5 +86,6 @@ def _address(text: str, given: str | None) -> str:
 
 def _number(text: str, given: str) -> int:
     if not (given.isascii() and given.isdigit() and len(given) <= 5 and 0 < int(given) < 65536):
-        raise ValueError(f"{text!r}: {given!r} is not a port from 1 to 65535; {_WRITE}")
+        what = repr(text) if text == given else f"{text!r}: {given!r}"
+        raise ValueError(f"{what} is not a port from 1 to 65535; {_WRITE}")
     return int(given)
