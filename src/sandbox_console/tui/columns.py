@@ -22,7 +22,7 @@ COLUMNS = (
     Column("memory", "MEM", 6, 17, align="right", priority=1, largest=True),
     Column("net", "NET", 7, 15, align="right", priority=8, largest=True),
     Column("egress", "EGRESS", 7, 40, priority=6, largest=True),
-    Column("ports", "PORTS", 8, 40, priority=7),
+    Column("ports", "PORTS", 11, 40, priority=7),
     Column("secrets", "SECR", 4, 6, align="right", priority=9, largest=True),
     Column("restarts", "RST", 3, 5, align="right", priority=10, largest=True),
     Column("age", "AGE", 5, 6, align="right", priority=3),
