@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from msgspec import structs
-from tests.tui.app.scene import ref, sandbox, screen_text, until
+from tests.tui.app.scene import NOW, ref, sandbox, screen_text, until
 from textual.events import Paste
 from textual.widgets import Input
 
+from sandbox_console.model.audit import AuditEntry, AuditRow
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.plan import make_plan
 from sandbox_console.tui.formdata import BREAK, parse, texts_of
+from sandbox_console.tui.panes.audit import entry_words
 from sandbox_console.tui.panes.plan import plan_words
 from sandbox_console.tui.panes.spec import spec_words
 from sandbox_console.tui.screens.menu import Choice, choice_line
@@ -63,6 +66,16 @@ def test_a_command_that_is_too_long_for_the_menu_hangs_under_its_first_word():
     assert lines[0].startswith("    Create        sandbox-console")
     assert len(lines) > 3
     assert all(line.startswith(" " * 18) and len(line) <= 50 for line in lines[1:])
+
+
+def test_an_audit_row_is_set_in_and_its_time_can_be_read():
+    fields = dict.fromkeys(AuditRow.__struct_fields__) | {"at_ns": int(NOW * 1e9), "body": {"path": "/" + "long/" * 30}}
+    told = entry_words(AuditEntry(AuditRow(**fields)), 60).plain.splitlines()
+    moment = rf"at_ns       {int(NOW * 1e9)}  11-1\d \d\d:\d\d:20"
+    assert any(re.fullmatch(moment, line) for line in told)
+    at = next(number for number, line in enumerate(told) if line.startswith("body"))
+    assert len(told) > at + 2
+    assert all(line.startswith(" " * 12) and len(line) <= 60 for line in told[at + 1 :])
 
 
 async def test_a_script_that_is_pasted_keeps_its_lines(run_app, fake):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from textual.app import ComposeResult
@@ -17,6 +17,7 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Outcom
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
+from sandbox_console.tui.hanging import Part, hanging
 from sandbox_console.tui.panes.look import Look
 from sandbox_console.tui.safety import plain
 from sandbox_console.tui.showing import put_note
@@ -24,6 +25,7 @@ from sandbox_console.tui.widgets.table import FleetTable, Row
 from sandbox_console.tui.widgets.table_layout import Column
 
 LIMIT = 200
+_LABEL = 11
 COLUMNS = (
     Column("at", "TIME", 14, 14, priority=0),
     Column("action", "ACTION", 8, 10, priority=0),
@@ -126,29 +128,36 @@ def detail_of(entry: AuditEntry) -> str:
     return ", ".join(f"{key}={body[key]}" for key in ("signal", "grace_s", "force", "shell") if body.get(key))
 
 
-def entry_words(entry: AuditEntry) -> Content:
-    """An attempt with all its rows, for reading."""
+def entry_words(entry: AuditEntry, width: int = 0) -> Content:
+    """An attempt with all its rows, for reading; ``width`` cells a row, 0 for as many as there are."""
     rows = [row for row in (entry.attempt, entry.end, *entry.notes) if row is not None]
-    return Content("\n\n").join([_row_words(row) for row in rows])
+    return Content("\n\n").join(
+        [Content.assemble(*hanging(_row_words(row), width or 10_000, _LABEL + 1)) for row in rows]
+    )
 
 
-def _row_words(row: AuditRow) -> Content:
+def _row_words(row: AuditRow) -> Iterator[Part]:
     data = row.as_dict()
     body = data.pop("body")
-    parts: list[str | tuple[str, str]] = [f"{key:<11} {clean(str(value))}\n" for key, value in data.items()]
+    for key, value in data.items():
+        told = f"{value}  {_moment(row.at_ns)}" if key == "at_ns" else str(value)
+        yield f"{key:<{_LABEL}} {clean(told)}\n", ""
     diff = body.get("diff") if isinstance(body, dict) else None
     for key, change in (diff if isinstance(diff, dict) else {}).items():
-        parts += _change_words(key, change)
-    return Content.assemble(*parts, f"{'body':<11} {clean(json.dumps(body))}")
+        yield from _change_words(key, change)
+    yield f"{'body':<{_LABEL}} {clean(json.dumps(body))}", ""
 
 
-def _change_words(key: str, change: object) -> list[str | tuple[str, str]]:
+def _change_words(key: str, change: object) -> Iterator[Part]:
     """A changed field of the spec, before and after; of env only the names are on record."""
-    title = f"{'change':<11} {clean(key)}"
+    title = f"{'change':<{_LABEL}} {clean(key)}"
     if not isinstance(change, list) or len(change) != 2 or key == "env":
-        return [f"{title}: {clean(json.dumps(change))}\n"]
+        yield f"{title}: {clean(json.dumps(change))}\n", ""
+        return
     before, after = (clean(json.dumps(value)) for value in change)
-    return [f"{title}\n", (f"{'':<11} - {before}\n", "$text-error"), (f"{'':<11} + {after}\n", "$text-success")]
+    yield f"{title}\n", ""
+    yield f"{'':<{_LABEL}} - {before}\n", "$text-error"
+    yield f"{'':<{_LABEL}} + {after}\n", "$text-success"
 
 
 def _moment(at_ns: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -225,7 +226,7 @@ class AuditScreen(Screen[SandboxRef | None]):
         event.stop()
         entry = self._entries.get(self._key())
         if entry is not None:
-            self.app.push_screen(TextScreen(f"Audit row {entry.attempt.seq}", entry_words(entry)))
+            self.app.push_screen(TextScreen(f"Audit row {entry.attempt.seq}", partial(entry_words, entry)))
 
 
 def ref_in(entry: AuditEntry) -> SandboxRef | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -147,7 +148,7 @@ class BulkScreen(Screen[None]):
         except ConsoleError as error:
             self.notify(error.message, severity="error")
             return
-        self.app.push_screen(TextScreen(f"Audit row {item.audit_id}", entry_words(entry)))
+        self.app.push_screen(TextScreen(f"Audit row {item.audit_id}", partial(entry_words, entry)))
 
     def action_stop(self) -> None:
         """Begin no more; what is in flight goes on."""

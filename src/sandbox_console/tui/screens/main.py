@@ -287,7 +287,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions, DetailActions, Screen[No
 
     @on(AuditPane.Opened)
     def _show_entry(self, event: AuditPane.Opened) -> None:
-        self.app.push_screen(TextScreen(f"Audit row {event.entry.attempt.seq}", entry_words(event.entry)))
+        self.app.push_screen(TextScreen(f"Audit row {event.entry.attempt.seq}", partial(entry_words, event.entry)))
 
 
 def _wide(size: Size) -> bool:
