@@ -193,7 +193,7 @@ async def test_a_taken_place_fails_the_start_says_whose_it_is_and_leaves_nothing
     number = _free()
     first = await _serving(make, f"{number}:7000")
     second = await make(start=False, ports=("7001", f"{number}:7000"))
-    with pytest.raises(Conflict, match=f"127.0.0.1:{number} of this host is taken: the sandbox box-0 has it") as caught:
+    with pytest.raises(Conflict, match=f"127.0.0.1:{number} of this host is taken by the sandbox box-0") as caught:
         await second.start()
     assert "stop box-0" in caught.value.hint
     shown = await second.show()
@@ -203,7 +203,7 @@ async def test_a_taken_place_fails_the_start_says_whose_it_is_and_leaves_nothing
     await first.stop(0.2)
     await second.start()
     await second.stop(0.2)
-    with socket.create_server(("127.0.0.1", number)), pytest.raises(Conflict, match="another program listens there"):
+    with socket.create_server(("127.0.0.1", number)), pytest.raises(Conflict, match="taken by another program"):
         await first.start()
 
 
@@ -213,7 +213,7 @@ async def test_places_that_cannot_be_had_are_told_before_a_sandbox_is_made(make:
 
     assert told("192.0.2.7:8080:80") == "192.0.2.7 is not an address of this host"
     assert told("[::1]:80") == told("0.0.0.0:80") == told("8080:80") == ""
-    assert ROOT or told("80:80") == "127.0.0.1:80: only root may take a port of this host below 1024"
+    assert ROOT or told("80:80") == "127.0.0.1:80 is root's to take; yours are the ports from 1024 on"
     box = await make(start=False, ports=("192.0.2.7:8080:80",))
     with pytest.raises(BackendError, match=r"box-0 cannot start: 192\.0\.2\.7 is not an address of this host"):
         await box.start()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.state import Record
@@ -48,28 +47,29 @@ def problem(spec: SandboxSpec) -> str:
         asked = parse_all(spec.ports)
     except ValueError:
         return ""  # what the spec's own check says
-    for one in asked:
-        if os.geteuid() != 0 and 0 < one.host_port < (least := int(_ROOTS.read_text())):
-            return f"{one.place}: only root may take a port of this host below {least}"
-        if not _is_here(one.address):
-            return f"{one.address} is not an address of this host"
+    return next(filter(None, map(_refused, asked)), "")
+
+
+def _refused(asked: PublishedPort) -> str:
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in asked.address else socket.AF_INET) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((asked.address, asked.host_port))
+    except PermissionError:
+        return f"{asked.place} is root's to take; yours are the ports from {int(_ROOTS.read_text())} on"
+    except OSError as error:
+        here = error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+        return "" if here else f"{asked.address} is not an address of this host"
     return ""
-
-
-def _is_here(address: str) -> bool:
-    with suppress(OSError), socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
-        sock.bind((address, 0))
-        return True
-    return False
 
 
 def taken(place: str, hint: str, name: str, others: Callable[[], Sequence[Record]]) -> Conflict:
     """The error for a place that another has, by the sandbox's name where it is one of ours. Blocks."""
     holder = next((one.spec.name for one in others() for at in _bound(one) if _excludes(at, place)), "")
-    if holder:
-        hint = f"{hint}, or stop {holder} first"
-    who = f"the sandbox {holder} has it" if holder else "another program listens there"
-    return Conflict(f"{name} cannot start: {place} of this host is taken: {who}", hint=hint)
+    number = place.rpartition(":")[2]
+    hint += f", or stop {holder} first" if holder else f"; whose it is: ss -ltnp sport = :{number}"
+    whose = f"the sandbox {holder}" if holder else "another program"
+    return Conflict(f"{name} cannot start: {place} of this host is taken by {whose}", hint=hint)
 
 
 def _excludes(at: PublishedPort, place: str) -> bool:
