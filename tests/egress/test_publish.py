@@ -23,7 +23,7 @@ Address = tuple[str, int]
 
 
 @contextlib.contextmanager
-def published(guest: Guest | None, **options: Any) -> Iterator[Address]:
+def published(guest: Guest | None, *, loopback: bool = False, **options: Any) -> Iterator[Address]:
     """Where a gateway answers that relays to ``guest``, or to where nobody listens."""
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -33,7 +33,9 @@ def published(guest: Guest | None, **options: Any) -> Iterator[Address]:
         else:
             stack.enter_context(serving(guest, target))
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        stack.enter_context(running(Publisher({listener.getsockname()[1]: address}, **options), listener))
+        port = listener.getsockname()[1]
+        options = {"loopback": [port], **options} if loopback else options
+        stack.enter_context(running(Publisher({port: address}, **options), listener))
         yield listener.getsockname()
 
 
@@ -132,6 +134,11 @@ def test_where_nobody_listens_the_connection_ends():
 
 def test_from_the_sandbox_nothing_is_taken():
     with published(hears, inside=ipaddress.ip_network("127.0.0.0/29")) as address:
+        assert not said(address, b"a word")
+
+
+def test_what_is_for_the_host_alone_takes_nothing_that_comes_past_it():
+    with published(hears, loopback=True) as address:  # this machine is not its own router
         assert not said(address, b"a word")
 
 

@@ -15,10 +15,13 @@ _PAUSE_S = 0.05
 
 
 class Door:
-    """``serve`` has each connection whose peer ``admits``; the others are closed."""
+    """``serve`` has each connection that ``admits`` takes, by its socket and its peer; the others are closed."""
 
     def __init__(
-        self, serve: Callable[[socket.socket], Awaitable[None]], most: int, admits: Callable[[Address], bool]
+        self,
+        serve: Callable[[socket.socket], Awaitable[None]],
+        most: int,
+        admits: Callable[[socket.socket, Address], bool],
     ) -> None:
         self._serve, self._most, self._admits = serve, most, admits
         self._clients: set[asyncio.Task[None]] = set()
@@ -56,7 +59,7 @@ class Door:
                 loop.remove_reader(listener)
                 loop.call_later(_PAUSE_S, self._again, listener)
                 return
-            if not self._admits(ipaddress.ip_address(peer[0])):
+            if not self._admits(sock, ipaddress.ip_address(peer[0])):
                 sock.close()
                 continue
             task = asyncio.ensure_future(self._serve(sock))

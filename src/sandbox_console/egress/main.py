@@ -66,6 +66,10 @@ def _parser() -> argparse.ArgumentParser:
         "--publish", type=_published, action="append", default=[], metavar="PORT=ADDRESS:PORT",
         help="relay what comes to a port, but not from the network of --peers",
     )  # fmt: skip
+    serve.add_argument(
+        "--loopback", type=int, action="append", default=[], metavar="PORT",
+        help="a port of --publish that takes what this network's router sends, and nothing else",
+    )  # fmt: skip
     serve.add_argument("--uid", type=int, help="become this user once everything is open")
     serve.add_argument("--most", type=int, default=4096, help="connections at once")
     serve.add_argument("--peers", type=ipaddress.ip_network, help="the network whose connections are taken")
@@ -125,7 +129,7 @@ async def _serve(words: argparse.Namespace, listener: socket.socket | None, publ
         gateway = Gateway(Path("policy"), Recorder(Path("records")), most=words.most, peers=words.peers)
         both.append(gateway.serve(listener))
     if published:
-        both.append(Publisher(dict(words.publish), words.peers).serve(published))
+        both.append(Publisher(dict(words.publish), words.peers, words.loopback).serve(published))
     serving = asyncio.gather(*both)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)

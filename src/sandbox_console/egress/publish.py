@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from sandbox_console.egress.addresses import Address
@@ -25,12 +25,19 @@ HALF_OPEN_S = 600.0
 class Publisher:
     """Relays each connection to a port of this gateway to the place that ``targets`` has for it.
 
-    Nothing is taken from the network ``inside``, which is the sandbox's, nor from a neighbour: an engine that publishes
-    at its host's loopback address leaves the container's own open to every container beside it.
+    Nothing is taken from the network ``inside``, which is the sandbox's, nor from a neighbour; at the ports of
+    ``loopback`` only what the host sends on. An engine that publishes at its host's loopback address leaves the
+    container's own address open to every container beside it, and up to 27 to who routes to it from other machines.
     """
 
-    def __init__(self, targets: Mapping[int, tuple[str, int]], inside: Network | None = None, most: int = MOST) -> None:
-        self._targets, self._inside = targets, inside
+    def __init__(
+        self,
+        targets: Mapping[int, tuple[str, int]],
+        inside: Network | None = None,
+        loopback: Collection[int] = (),
+        most: int = MOST,
+    ) -> None:
+        self._targets, self._inside, self._loopback = targets, inside, loopback
         self._routers, self._near = surroundings()
         self._door = Door(self._client, most, self._admits)
         self._budget = Budget()
@@ -39,10 +46,12 @@ class Publisher:
         """Serve until cancelled; then every connection is cut."""
         await self._door.keep(listeners)
 
-    def _admits(self, peer: Address) -> bool:
+    def _admits(self, sock: socket.socket, peer: Address) -> bool:
         if self._inside is not None and peer in self._inside:
             return False
-        return peer in self._routers or not any(peer in network for network in self._near)
+        if peer in self._routers:
+            return True
+        return sock.getsockname()[1] not in self._loopback and not any(peer in network for network in self._near)
 
     async def _client(self, client: socket.socket) -> None:
         """One connection; where the sandbox does not listen, or too many are open, it is reset."""

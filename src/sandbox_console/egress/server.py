@@ -64,7 +64,7 @@ class Gateway:
                 self._watch.cancel()
                 await asyncio.gather(self._watch, return_exceptions=True)
 
-    def _admits(self, peer: Address) -> bool:
+    def _admits(self, _sock: socket.socket, peer: Address) -> bool:
         return self._peers is None or peer in self._peers
 
     async def _client(self, sock: socket.socket) -> None:

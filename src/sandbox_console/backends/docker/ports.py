@@ -24,8 +24,10 @@ _ELSEWHERE = "publish at 127.0.0.1, at 0.0.0.0, or at another address of that ho
 
 def words(asked: Sequence[PublishedPort], target: str) -> list[str]:
     """The gateway's arguments that relay its listeners to an address."""
-    found = (("--publish", f"{number}={target}:{one.port}") for number, one in enumerate(asked, FIRST))
-    return [word for pair in found for word in pair]
+    found = []
+    for number, one in enumerate(asked, FIRST):
+        found += ["--publish", f"{number}={target}:{one.port}", *(("--loopback", str(number)) if one.loopback else ())]
+    return found
 
 
 def exposed(asked: Sequence[PublishedPort]) -> dict[str, Any]:
