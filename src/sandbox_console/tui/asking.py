@@ -126,12 +126,15 @@ def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
     ]
 
 
-def copy_address(screen: MainScreen) -> None:
+async def copy_address(screen: MainScreen) -> None:
     """Copy ``http://ADDRESS:PORT`` of the selected sandbox's first port, or say why there is none."""
     sandbox = screen.selected
     if sandbox is None:
         screen.notify("No sandbox is selected.", severity="warning")
         return
+    from sandbox_console.tui.panes.spec import whole
+
+    sandbox = await whole(screen.service, sandbox)
     name, url = shown_name(sandbox), ports.address(sandbox)
     if not url:
         free = "its place is told once it runs" if ports.openings(sandbox) else "it publishes no port"

@@ -110,6 +110,21 @@ async def test_the_address_is_copied_and_shown(run_app, fake):
         await until(pilot, lambda: app.told[-1][2] == "address: builder: it publishes no port.")
 
 
+async def test_what_the_list_does_not_know_of_what_others_made_is_asked_for(run_app, fake, monkeypatch):
+    inspect = fake.inspect
+
+    async def asked(ref):
+        return structs.replace(await inspect(ref), effective=THEIRS.effective)
+
+    async with run_app() as (app, pilot):
+        monkeypatch.setattr(fake, "inspect", asked)
+        app.main.table.move_to(ref("eeeeeeeeeeee"))
+        await pilot.press("at")
+        await until(pilot, lambda: app.clipboard == "http://[::1]:9000")
+        await pilot.press("y")
+        await until(pilot, lambda: "[::]:9000" in screen_text(app))
+
+
 async def test_a_wrong_port_is_told_beside_its_field(run_app):
     async with run_app() as (app, pilot):
         await pilot.press("n")

@@ -54,6 +54,7 @@ class SpecPane(VerticalScroll, can_focus=True):
         super().__init__(id=id)
         self._service = console
         self._shown: Sandbox | None = None
+        self._whole: Sandbox | None = None
         self._capabilities: Capabilities | None = None
 
     def compose(self) -> ComposeResult:
@@ -76,15 +77,26 @@ class SpecPane(VerticalScroll, can_focus=True):
         except ConsoleError:
             capabilities = None
         self._capabilities = capabilities
-        self._draw(sandbox)
+        self._whole = await whole(self._service, sandbox)
+        self._draw(self._whole)
 
     def _draw(self, sandbox: Sandbox) -> None:
         width = self.scrollable_content_region.width
         put(self, "#spec-text", spec_words(sandbox, self._capabilities, width))
 
     def on_resize(self) -> None:
-        if self._shown is not None:
-            self._draw(self._shown)
+        if self._whole is not None and self._shown is not None:
+            self._draw(self._whole)
+
+
+async def whole(console: Console, sandbox: Sandbox) -> Sandbox:
+    """With what holds for it: a list of what others made does not have it. One that cannot be asked stays as it is."""
+    if sandbox.effective:
+        return sandbox
+    try:
+        return await console.inspect(sandbox.ref)
+    except ConsoleError:
+        return sandbox
 
 
 def spec_words(sandbox: Sandbox, capabilities: Capabilities | None, width: int = 0) -> Content:

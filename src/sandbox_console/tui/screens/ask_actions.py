@@ -77,7 +77,7 @@ class AskActions(MessagePump):
 
     def action_copy_address(self) -> None:
         """Copy where this host answers for the sandbox's first port."""
-        asking.copy_address(self._asker)
+        self.app.run_worker(asking.copy_address(self._asker))
 
     @on(MarkedTable.MenuAsked)
     def action_menu(self) -> None:
