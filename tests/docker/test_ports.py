@@ -350,10 +350,14 @@ async def test_a_taken_place_is_a_conflict_that_names_who_has_it(console, backen
     await soon(lambda: ended(console, holder), "it ends")
     late = (await done(console, action.Update(late, replaced(elsewhere, ports=(f"{place}:7070",))))).ref
     await soon(lambda: answers(at, place), "the other answers there now")
-    with network_of(world.pid), socket.create_server(("127.0.0.1", 0)) as sock:
-        taken = f"127.0.0.1:{sock.getsockname()[1]}"
-        with pytest.raises(Conflict, match=f"{taken} is taken by another program"):
-            await make(f"{taken}:7070")
+    with network_of(world.pid), socket.create_server(("127.0.0.2", 0)) as sock:
+        taken = sock.getsockname()[1]
+        theirs = ("--name", "theirs", "--network", OUTSIDE, "-p", f"127.0.0.1:{taken}:80", IMAGE, "sleep", "99")
+        world.docker("run", "-d", *theirs)
+        for address, who in (("127.0.0.1", "theirs"), ("127.0.0.2", "another program of the host")):
+            with pytest.raises(Conflict, match=f"{address}:{taken} is taken by {who}$"):
+                await make(f"{address}:{taken}:7070")
+        world.docker("rm", "-f", "theirs")
     assert {row.ref for row in await backend.list() if row.managed} == {holder, late}, "what cannot start is removed"
 
 

@@ -11,7 +11,7 @@ _GUARDS = ("seccomp", "apparmor", "selinux", "rootless", "userns")
 
 
 def look(info: Mapping[str, Any], no_gateway: str) -> Iterator[Diagnosis]:
-    """One line a thing. ``no_gateway`` is why no sandbox can have egress; empty where it can."""
+    """One line a thing. ``no_gateway`` is why no sandbox can have egress or ports; empty where it can."""
     system, kernel, driver = (info.get(key, "?") for key in ("OperatingSystem", "KernelVersion", "Driver"))
     size = f"{info.get('NCPU', '?')} CPUs, {int(info.get('MemTotal') or 0) >> 20} MiB"
     text = f"{system}, kernel {kernel}, {size}, {driver}, cgroup v{info.get('CgroupVersion', '?')}"
@@ -20,7 +20,7 @@ def look(info: Mapping[str, Any], no_gateway: str) -> Iterator[Diagnosis]:
     names = sorted(info.get("Runtimes") or ())
     yield Diagnosis("runtimes", "ok", f"{', '.join(names)} (default {info.get('DefaultRuntime', '?')})")
     if no_gateway:
-        yield Diagnosis("egress", "warning", no_gateway, "sandboxes without egress need no gateway")
+        yield Diagnosis("egress", "warning", no_gateway, "sandboxes without egress and ports need no gateway")
     else:
         yield Diagnosis("egress", "ok", "gateways can be made")
     for warning in info.get("Warnings") or ():

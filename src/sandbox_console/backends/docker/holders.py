@@ -23,7 +23,7 @@ _LIVE = ("running", "paused", "restarting")
 async def holder(engine: Engine, place: PublishedPort) -> tuple[str, str]:
     """(its name, the token of its gateway where that is idle); empty for a program that is no container."""
     for row in await engine.call("GET", "containers/json"):
-        if any(bound.get("PublicPort") == place.host_port for bound in row.get("Ports") or ()):
+        if any(_overlaps(bound, place) for bound in row.get("Ports") or ()):
             if token := (row.get("Labels") or {}).get(GATEWAY, ""):
                 return await _behind(engine, row, token)
             return _name(row), ""
@@ -48,6 +48,12 @@ async def _left(engine: Engine, sandbox: str, gateway: str) -> bool:
     ended = seconds((await engine.call("GET", container_path(sandbox, "json")))["State"].get("FinishedAt"))
     began = seconds((await engine.call("GET", container_path(gateway, "json")))["State"].get("StartedAt"))
     return began is None or time.time() - began > _IDLE_S or (ended is not None and began < ended)
+
+
+def _overlaps(bound: Mapping[str, Any], place: PublishedPort) -> bool:
+    every = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
+    same = place.address in every or bound.get("IP", "") in (place.address, *every)
+    return same and bound.get("PublicPort") == place.host_port and bound.get("Type") == "tcp"
 
 
 def _name(row: Mapping[str, Any]) -> str:
