@@ -199,7 +199,7 @@ async def test_a_taken_place_fails_the_start_says_whose_it_is_and_leaves_nothing
     shown = await second.show()
     assert (shown.status, shown.detail) == (Status.FAILED, f"127.0.0.1:{number} of this host is taken")
     assert {fact.value for fact in shown.effective if fact.field.startswith("port ")} == {"not published"}
-    await until(lambda: not os.path.exists(f"/proc/{second.raw['supervisor']}"))
+    await until(lambda: tree.state(second.raw["supervisor"]) in ("", "Z"))
     await first.stop(0.2)
     await second.start()
     await second.stop(0.2)
@@ -258,7 +258,7 @@ async def test_a_supervisor_that_is_killed_takes_the_ports_along_and_the_next_st
 
 
 async def test_traffic_on_a_port_is_use_and_its_end_is_not(make: Make) -> None:
-    idle = 2.0
+    idle = 1.0
     place = await _place(box := await _serving(make, idle_timeout_s=idle))
     began = last = time.monotonic()
     while time.monotonic() < began + 1.75 * idle and time.monotonic() < last + idle / 2:  # but for a halt of ours
