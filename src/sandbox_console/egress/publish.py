@@ -55,25 +55,28 @@ class Publisher:
 
     async def _client(self, client: socket.socket) -> None:
         """One connection; where the sandbox does not listen, or too many are open, it is reset."""
-        server = socket.socket()
-        try:
-            tune(client)
-            tune(server)
-            if self._door.full:
-                raise OSError  # noqa: TRY301 - the same as nobody there
-            async with asyncio.timeout(CONNECT_S):
-                await asyncio.get_running_loop().sock_connect(server, self._targets[client.getsockname()[1]])
-            await _relay(Relay(client, server, self._budget))
-        except OSError:
-            reset(client)
-            reset(server)
-        except asyncio.CancelledError:
-            reset(client)
-            reset(server)
-            raise
-        finally:
-            client.close()
-            server.close()
+        with client:
+            try:
+                if self._door.full:
+                    return reset(client)
+                await self._relayed(client)
+            except OSError:
+                reset(client)
+            except asyncio.CancelledError:
+                reset(client)
+                raise
+
+    async def _relayed(self, client: socket.socket) -> None:
+        with socket.socket() as server:
+            try:
+                tune(client)
+                tune(server)
+                async with asyncio.timeout(CONNECT_S):
+                    await asyncio.get_running_loop().sock_connect(server, self._targets[client.getsockname()[1]])
+                await _relay(Relay(client, server, self._budget))
+            except BaseException:
+                reset(server)
+                raise
 
 
 def surroundings(table: Path = Path("/proc/net/route")) -> tuple[set[Address], list[Network]]:
