@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.state import Record
+from sandbox_console.backends.bubblewrap.supervise.gateway import PORT
 from sandbox_console.errors import Conflict
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact, Status
@@ -42,11 +43,13 @@ def _bound(record: Record) -> Iterator[PublishedPort]:
 
 
 def problem(spec: SandboxSpec) -> str:
-    """Why a place of this host cannot be had by this user; empty where it can, or another has it now."""
+    """Why a port cannot be published by this user; empty where it can, or another has its place now."""
     try:
         asked = parse_all(spec.ports)
     except ValueError:
         return ""  # what the spec's own check says
+    if spec.egress and any(one.port == PORT for one in asked):
+        return f"{PORT} of the sandbox is its egress gateway's: it is for the guest alone"
     return next(filter(None, map(_refused, asked)), "")
 
 

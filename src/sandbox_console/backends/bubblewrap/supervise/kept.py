@@ -63,7 +63,13 @@ class Kept:
         self.line.close()
         self.pid = 0
         self._wait = _AGAIN_S if time.monotonic() - self._began > _STEADY_S else min(self._wait * 2, _AGAIN_MOST_S)
-        self._loop.after(self.name, self._wait, self.start)
+        self._loop.after(self.name, self._wait, self._again)
+
+    def _again(self) -> None:
+        try:
+            self.start()
+        except OSError:  # this host has no room for a process; the sandbox lives on
+            self._loop.after(self.name, _AGAIN_MOST_S, self._again)
 
     def stop(self) -> None:
         """End it with the sandbox."""
