@@ -13,6 +13,7 @@ from sandbox_console.model.action import (
     Create,
     Exec,
     Fork,
+    Forward,
     PruneImages,
     PullImage,
     Remove,
@@ -102,6 +103,8 @@ def _words(action: Action) -> list[str]:
             return [str(ref), name or OPEN[action.verb], *(["--full"] if full else [])]
         case Attach(ref=ref):
             return [str(ref)]
+        case Forward(ref=ref):
+            return [str(ref), str(action.published)]
         case _:
             return _on_host(action)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 
 from rich.cells import cell_len, set_cell_size
 
@@ -23,9 +25,12 @@ def set_in(text: str, indent: int) -> str:
 def hanging(parts: Iterable[Part], width: int, indent: int) -> Iterator[Part]:
     """Parts of lines as parts of rows of at most ``width`` cells; nothing is folded where that leaves no room."""
     indent = min(indent, width // 2)
-    if width - indent < 8:
-        yield from parts
-        return
+    folded = parts if width - indent < 8 else _folded(parts, width, indent)
+    for style, run in groupby(folded, key=itemgetter(1)):
+        yield "".join(text for text, _ in run), style
+
+
+def _folded(parts: Iterable[Part], width: int, indent: int) -> Iterator[Part]:
     column = 0
     for text, style in parts:
         for number, line in enumerate(text.split("\n")):

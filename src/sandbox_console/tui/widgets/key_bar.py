@@ -40,7 +40,8 @@ class KeyBar(Footer):
 
     def _fitting(self, keys: Sequence[FooterKey]) -> set[FooterKey]:
         """Those that fit, the last ones left out first, the help never: what is cut off cannot be read."""
-        left = self.app.size.width - sum(_cells(key) for key in keys if key.has_class(_PALETTE) or key.action == _HELP)
+        left = self.app.size.width + 1  # the blank behind the last one needs no room
+        left -= sum(_cells(key) for key in keys if key.has_class(_PALETTE) or key.action == _HELP)
         kept: set[FooterKey] = set()
         for key in keys:
             always = key.has_class(_PALETTE) or key.action == _HELP
