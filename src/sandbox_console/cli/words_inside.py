@@ -44,6 +44,11 @@ def _add_looks(verbs: Any, verb: _Add) -> None:
     attach.add_argument("name", metavar="NAME", help=_NAME)
     attach.add_argument("--no-stdin", action="store_true", help="only watch")
     attach.set_defaults(follow=True)
+    forward = verb(verbs, "forward", "answer here for ports of a running sandbox, whatever its network, until Ctrl+C")
+    forward.add_argument("name", metavar="NAME", help=_NAME)
+    forward.add_argument(
+        "ports", metavar="PORT", nargs="+", help="[ADDRESS:][HOST_PORT:]PORT (TCP): 8080:80, or 80 for a free port"
+    )
 
 
 def _add_derived(verbs: Any, verb: _Add) -> None:

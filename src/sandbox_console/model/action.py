@@ -8,6 +8,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from sandbox_console.model.egress import EgressRule
+from sandbox_console.model.ports import LOOPBACK, PublishedPort
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 
@@ -139,6 +140,24 @@ class Attach(Struct, frozen=True):
     ref: SandboxRef
 
 
+class Forward(Struct, frozen=True):
+    """Answer at ``address`` and ``host_port`` of this machine (0: a free one) for a port of a running sandbox.
+
+    Each connection is carried by a command inside, so the sandbox needs no network; it lasts as long as it is held.
+    """
+
+    verb: ClassVar[str] = "forward"
+    ref: SandboxRef
+    port: int
+    address: str = LOOPBACK
+    host_port: int = 0
+
+    @property
+    def published(self) -> PublishedPort:
+        """The same as a published port of a spec is written."""
+        return PublishedPort(self.address, self.host_port, self.port)
+
+
 class Commit(Struct, frozen=True):
     """Make an image of a sandbox's root."""
 
@@ -257,7 +276,7 @@ HostAction = PullImage | RemoveImage | PruneImages | LoadImage | SaveImage | Res
 
 EgressAction = ChangeEgress | DenyEgress
 
-InnerAction = Rename | Upload | Download | Attach | Commit | TakeSnapshot | Fork | EgressAction
+InnerAction = Rename | Upload | Download | Attach | Forward | Commit | TakeSnapshot | Fork | EgressAction
 """What needs one of ``backends.abilities``, and a sandbox."""
 
 Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell

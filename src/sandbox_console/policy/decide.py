@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from sandbox_console.model import hosts, ports
-from sandbox_console.model.action import Action, ChangeEgress, Create, Update
+from sandbox_console.model.action import Action, ChangeEgress, Create, Forward, Update
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress import Effect
 from sandbox_console.model.sandbox import Sandbox
@@ -43,6 +43,8 @@ def _forbidden(action: Action, rules: Rules) -> Deny | None:
         return Deny(f"the policy denies {action.verb}", "policy.deny")
     if isinstance(action, (Create, Update)):
         return _spec_forbidden(action.spec, rules)
+    if isinstance(action, Forward):  # what may not be published is not forwarded either
+        return _ports_forbidden([str(action.published)], rules)
     if isinstance(action, ChangeEgress):  # the ceiling holds for what is opened later, too
         return _egress_forbidden([rule.pattern for rule in action.add if rule.effect is Effect.ALLOW], rules)
     return None

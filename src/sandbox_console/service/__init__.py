@@ -7,6 +7,7 @@ from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths
 from sandbox_console.service.console import Console
 from sandbox_console.service.draft import DraftLine, change_to, read_draft, write_draft
 from sandbox_console.service.feed import Feed, HostSeen, Replayed, Tally, Traffic, replay
+from sandbox_console.service.forwarding import Forwarding, HeldForward, forward
 from sandbox_console.service.gate import Consent
 from sandbox_console.service.hub import Subscription
 from sandbox_console.service.leaks import Leak, NotLooked
@@ -32,6 +33,8 @@ __all__ = [
     "DraftLine",
     "ExecIO",
     "Feed",
+    "Forwarding",
+    "HeldForward",
     "HostSeen",
     "How",
     "Leak",
@@ -54,6 +57,7 @@ __all__ = [
     "differing",
     "find_paths",
     "fixed_fields",
+    "forward",
     "has_gateway",
     "load",
     "open_console",

@@ -16,6 +16,7 @@ from sandbox_console.model.action import (
     DenyEgress,
     Download,
     Fork,
+    Forward,
     HostAction,
     InnerAction,
     LoadImage,
@@ -35,6 +36,7 @@ from sandbox_console.model.log import Stream
 from sandbox_console.service.attaching import watch
 from sandbox_console.service.call import Call
 from sandbox_console.service.egress import change
+from sandbox_console.service.forwarding import hold
 from sandbox_console.service.operation import ActionResult, ExecIO
 
 T = TypeVar("T")
@@ -65,6 +67,8 @@ async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult
         case Attach():
             process = await able(backend, Attachable, Capability.ATTACH).attach(permit, ref)
             return await watch(process, permit, ref, call)
+        case Forward():
+            return await hold(action, permit, call)
         case Commit():
             details["image_id"] = await able(backend, Committing, Capability.COMMIT).commit(permit, ref, action.image)
         case TakeSnapshot():

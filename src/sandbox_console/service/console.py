@@ -11,13 +11,14 @@ from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound
-from sandbox_console.model import check
+from sandbox_console.model import check, ports
 from sandbox_console.model.action import (
     Action,
     ChangeEgress,
     Create,
     DenyEgress,
     Exec,
+    Forward,
     OpenShell,
     Permit,
     Update,
@@ -316,6 +317,11 @@ class Console:
             wrong := rule_problems(action, allow_ip=self.config.policy.egress_ip)
         ):
             raise InvalidSpec(wrong)
+        if isinstance(action, Forward):
+            try:
+                ports.parse(str(action.published))
+            except ValueError as error:
+                raise InvalidSpec({"port": str(error)}) from None
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
             raise InvalidSpec(wrong)
 

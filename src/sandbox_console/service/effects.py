@@ -17,6 +17,7 @@ from sandbox_console.model.action import (
     Download,
     Exec,
     Fork,
+    Forward,
     Kill,
     LoadImage,
     OpenShell,
@@ -77,7 +78,7 @@ async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
             return await _exec(action, permit, call)
         case OpenShell():
             raise Unsupported("a shell is opened by console.shell()")
-        case Rename() | Upload() | Download() | Attach() | Commit() | TakeSnapshot() | Fork():
+        case Rename() | Upload() | Download() | Attach() | Forward() | Commit() | TakeSnapshot() | Fork():
             return await inner(action, permit, call)
         case ChangeEgress() | DenyEgress():
             return await inner(action, permit, call)

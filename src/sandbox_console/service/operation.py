@@ -20,18 +20,20 @@ OnOutput = Callable[[Stream, bytes], Awaitable[None]]
 
 if TYPE_CHECKING:
     from sandbox_console.service.attaching import Attachment
+    from sandbox_console.service.forwarding import Forwarding
 
 
 class ExecIO(Struct):
     """A command's input, and where its output goes; without ``on_output`` the result keeps the first MiB.
 
-    ``on_attached`` is told when an Attach has got hold of the main process. ``most``: as soon as a download gave so
-    many bytes, the rest is left where it is.
+    ``on_attached`` is told when an Attach has got hold of the main process, ``on_forwarded`` when a Forward listens.
+    ``most``: as soon as a download gave so many bytes, the rest is left where it is.
     """
 
     stdin: AsyncIterator[bytes] | None = None
     on_output: OnOutput | None = None
     on_attached: Callable[[Attachment], None] | None = None
+    on_forwarded: Callable[[Forwarding], None] | None = None
     most: int | None = None
 
 
