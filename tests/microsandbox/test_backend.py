@@ -312,11 +312,16 @@ async def test_a_boot_is_tried_again_where_the_runtime_is_taken_for_an_old_one(m
     import microsandbox as module
 
     monkeypatch.setattr(lifecycle, "_AGAIN_S", (0.0, 0.0))
+    known = False
 
     async def exists(module, name):
-        return False
+        return known
+
+    async def started(name, *, detached):
+        return "machine as it was left"
 
     monkeypatch.setattr(lifecycle.sdk, "exists", exists)
+    monkeypatch.setattr(module.Sandbox, "start", started)
     old = module.UnsupportedError("selected msb runtime does not support that")
     taken = module.SandboxAlreadyExistsError("sandbox already exists")
 
@@ -328,11 +333,30 @@ async def test_a_boot_is_tried_again_where_the_runtime_is_taken_for_an_old_one(m
                 raise found
             return found
 
-        return await lifecycle._insisted(module, "x", one)
+        async def over():
+            return "machine over a folder"
+
+        return await lifecycle._insisted(module, "x", one, over)
 
     assert await boot(old, "machine") == "machine"
-    assert await boot(old, taken, "machine") == "machine"
+    assert await boot(taken) == "machine over a folder"
+    assert await boot(old, taken) == "machine over a folder"
+    known = True
+    assert await boot(old) == "machine as it was left"
     with pytest.raises(Conflict):  # another's, not what an attempt of ours has left
         await boot(taken, "machine")
     with pytest.raises(Unsupported):
         await boot(module.UnsupportedError("something else"), "machine")
+
+
+async def test_a_folder_that_a_start_has_left_is_in_nobodys_way(empty, permit, tmp_path):
+    """The runtime knows no sandbox of it, and refuses the name all the same (0.7.11)."""
+    if kvm.problem() is None:
+        pytest.skip("KVM works here")
+    spec = SandboxSpec("left", image=local_root(tmp_path), memory_mib=128)
+    ref = await empty.create(await permit("create"), spec, (), lambda _: None)
+    (Path(os.environ["MSB_HOME"]) / "sandboxes" / "left").mkdir(parents=True)
+    with pytest.raises(BackendError, match="did not boot"):
+        await empty.start(await permit("start"), ref, ())
+    assert (await empty.inspect(ref)).status is Status.FAILED
+    await empty.remove(await permit("remove"), ref, force=True)

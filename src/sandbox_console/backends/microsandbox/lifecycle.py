@@ -27,6 +27,7 @@ _LISTENS_TRIES, _LISTENS_S = 10, 0.2
 """A microVM that boots listens for its ports before its guest answers."""
 
 Secrets = Sequence[ResolvedSecret]
+Boot = Callable[[], Any]
 
 
 async def boot_new(module: Any, looker: Looker, one: Pending, secrets: Secrets, options: made.Options) -> None:
@@ -35,7 +36,8 @@ async def boot_new(module: Any, looker: Looker, one: Pending, secrets: Secrets, 
     arguments = made.arguments(module, one.id, one.spec, secrets, options, places)
     name = one.spec.name
     try:
-        await _run(module, name, lambda: module.Sandbox.create(name, **arguments), one.spec, secrets)
+        boot_it = functools.partial(module.Sandbox.create, name, **arguments)
+        await _run(module, name, boot_it, one.spec, secrets, functools.partial(boot_it, replace=True))
     except asyncio.CancelledError:
         await to_the_end(_undone(module, name))
         raise
@@ -71,10 +73,10 @@ async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets)
 
 
 async def _run(
-    module: Any, name: str, boot_it: Callable[[], Any], spec: SandboxSpec | None, secrets: Secrets
-) -> None:  # fmt: skip
+    module: Any, name: str, boot_it: Boot, spec: SandboxSpec | None, secrets: Secrets, over_it: Boot | None = None
+) -> None:
     """Boot it and start its command; where that cannot be run nothing is left running."""
-    machine = await booted(module, name, boot_it)
+    machine = await booted(module, name, boot_it, over_it)
     if spec is None:
         return
     try:
@@ -122,10 +124,13 @@ async def _undone(module: Any, name: str) -> None:
         await destroy(module, await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
 
 
-async def booted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
-    """Wait for a boot. Raises BackendError with the cause off the runtime's logs."""
+async def booted(module: Any, name: str, boot_it: Boot, over_it: Boot | None = None) -> Any:
+    """Wait for a boot. Raises BackendError with the cause off the runtime's logs.
+
+    ``over_it`` boots it over a folder that an attempt before has left, of which the runtime knows no sandbox.
+    """
     try:
-        return await _insisted(module, name, boot_it)
+        return await _insisted(module, name, boot_it, over_it or boot_it)
     except (BackendError, UsageError) as error:  # the SDK has "invalid config" for a guest that is gone, too
         found = await asyncio.to_thread(boot.failure, name) or boot.cause(str(error))
         if found is None and (why := (await asyncio.to_thread(runs.ended, name)).why):
@@ -135,26 +140,30 @@ async def booted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
         raise BackendError(f"sandbox {name} did not boot: {found[0]}", hint=found[1]) from error
 
 
-async def _insisted(module: Any, name: str, boot_it: Callable[[], Any]) -> Any:
-    """Wait for a boot; again where the SDK says that the runtime is too old.
+async def _insisted(module: Any, name: str, boot_it: Boot, over_it: Boot) -> Any:
+    """Wait for a boot; again where the SDK says that the runtime is too old, or that what it does not know is there.
 
-    It asks ``msb`` what it can do, and takes a slow answer, on a loaded machine, for an old runtime (0.7.11).
+    It asks ``msb`` what it can do, and takes a slow answer, on a loaded machine, for an old runtime (0.7.11). Such an
+    attempt may leave a sandbox, or a folder alone.
     """
     for number, wait_s in enumerate(_AGAIN_S):
         try:
             return await sdk.call(module, f"sandbox {name}", boot_it())
         except (Unsupported, Conflict) as error:
-            if not _by_mistake(error, again=number > 0):
+            known = await sdk.exists(module, name)
+            if not _by_mistake(error, of_ours=number > 0 or not known):
                 raise
-        await asyncio.sleep(wait_s)
-        if await sdk.exists(module, name):  # the attempt left it there
-            boot_it = functools.partial(module.Sandbox.start, name, detached=True)
+            await asyncio.sleep(wait_s)
+            if known:
+                boot_it = functools.partial(module.Sandbox.start, name, detached=True)
+            elif taken(error):
+                boot_it = over_it
     return await sdk.call(module, f"sandbox {name}", boot_it())
 
 
-def _by_mistake(error: ConsoleError, *, again: bool) -> bool:
-    """Whether a boot is worth another try: ``again``, what an attempt before has left may be in its way."""
-    return "selected msb runtime" in error.message or (again and taken(error))
+def _by_mistake(error: ConsoleError, *, of_ours: bool) -> bool:
+    """Whether a boot is worth another try; ``of_ours``: what is in its way was left by an attempt before."""
+    return "selected msb runtime" in error.message or (of_ours and taken(error))
 
 
 def taken(error: ConsoleError) -> bool:
