@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from sandbox_console.tui.bulk_flow import BulkFlow
     from sandbox_console.tui.egress_flow import EgressFlow
     from sandbox_console.tui.flows import Flows
+    from sandbox_console.tui.forward_flow import ForwardFlow
     from sandbox_console.tui.host_flow import HostFlow
 
 SMALLEST = (60, 15)
@@ -114,6 +115,8 @@ class ConsoleApp(PageActions, SafeApp[None]):
         if self._bridge is not None:
             self._bridge.cancel()
             await asyncio.gather(self._bridge, return_exceptions=True)
+        if "forwards" in self.__dict__:  # else nobody has asked for one
+            await self.forwards.close()
         await self.bulk.close()
         await self.work.close()
 
@@ -187,6 +190,13 @@ class ConsoleApp(PageActions, SafeApp[None]):
         return Flows(self, self.service, self.work)
 
     @cached_property
+    def forwards(self) -> ForwardFlow:
+        """Ports of sandboxes that this machine answers for while the app runs."""
+        from sandbox_console.tui.forward_flow import ForwardFlow
+
+        return ForwardFlow(self, self.service, self.flows, self._publish)
+
+    @cached_property
     def egress(self) -> EgressFlow:
         """What is done to egress rules."""
         from sandbox_console.tui.egress_flow import EgressFlow
@@ -222,11 +232,13 @@ class ConsoleApp(PageActions, SafeApp[None]):
     async def action_quit(self) -> None:
         """Quit; asks first where something would be ended by it."""
         flying, shells = self.work.in_flight, self.main.detail.shells.open_count
-        if not flying and not shells:
+        forwards = self.forwards.count if "forwards" in self.__dict__ else 0
+        if not flying and not shells and not forwards:
             self.exit()
             return
         lines = [f"{flying} actions in flight: cancelled, and recorded so."] if flying else []
         lines += [f"{shells} open shells: ended."] if shells else []
+        lines += [f"{forwards} forwarded ports: ended."] if forwards else []
         body = Content("\n".join([*lines, *self.bulk.leaving(), "Sandboxes live on."]))
         leave = lambda yes: self.exit(message=self.bulk.leave() or None) if yes else None  # noqa: E731
         self.push_screen(ConfirmScreen("Quit?", body, "Quit"), leave)

@@ -55,6 +55,17 @@ def ask_attach(screen: MainScreen) -> None:
         screen.app.run_worker(screen.console_app.flows.attach(sandbox))
 
 
+def ask_forward(screen: MainScreen) -> None:
+    """Ask which port of the selected sandbox is forwarded, or which is not any more."""
+    sandbox = screen.selected
+    if sandbox is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    elif sandbox.status is not Status.RUNNING:
+        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title="forward", severity="warning")
+    else:
+        screen.app.run_worker(screen.console_app.forwards.ask(sandbox))
+
+
 def ask_changes(screen: MainScreen) -> None:
     """Ask how the selected sandbox's files differ from its image."""
     if screen.selected is None:

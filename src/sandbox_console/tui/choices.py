@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Action, Attach, OpenShell, Update
+from sandbox_console.model.action import Action, Attach, Forward, OpenShell, Update
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.service import Console, Deny, fixed_fields, spec_of
@@ -34,9 +34,11 @@ async def _entering(console: Console, sandbox: Sandbox, keys: Keymap) -> list[Ch
     stopped = "" if sandbox.status is Status.RUNNING else f"it is {sandbox.status}"
     shell = stopped or await _denied(console, OpenShell(sandbox.ref), sandbox)
     attach = stopped or await _denied(console, Attach(sandbox.ref), sandbox)
+    forward = stopped or await _denied(console, Forward(sandbox.ref, 80), sandbox)
     return [
         Choice("shell", "Shell", keys.first("shell"), shell),
         Choice("attach", "Attach", keys.first("attach"), attach),
+        Choice("forward", "Forward port", "", forward),
         Choice("edit", "Edit", keys.first("edit"), await not_editable(console, sandbox)),
         Choice("changes", "Changes", keys.first("changes"), await _lacks(console, sandbox, Capability.DIFF)),
     ]

@@ -43,10 +43,14 @@ def address(sandbox: Sandbox) -> str:
     """``http://ADDRESS:PORT`` of the first TCP port; empty where no place of the host is known."""
     for one in openings(sandbox):
         if one.protocol == "tcp" and one.at.host_port:
-            place, _, number = one.at.place.rpartition(":")
-            scheme = "https" if one.at.port == _TLS else "http"
-            return f"{scheme}://{_EVERY.get(one.at.address, place)}:{number}"
+            return url(one.at)
     return ""
+
+
+def url(at: PublishedPort) -> str:
+    """The place of the host as a browser takes it."""
+    place, _, number = at.place.rpartition(":")
+    return f"{'https' if at.port == _TLS else 'http'}://{_EVERY.get(at.address, place)}:{number}"
 
 
 def _by_port(one: Opening) -> tuple[int, str, int]:

@@ -25,6 +25,7 @@ from sandbox_console.tui.state import (
     Denial,
     Ended,
     FleetState,
+    Forwarded,
     News,
     Refused,
     ShellClosed,
@@ -77,6 +78,7 @@ class _Draft:
         self.health: _Map[tuple[str, str], BackendHealth] = _Map(state.health)
         self.busy: _Map[SandboxRef, str] = _Map(state.busy)
         self.shells = set(state.shells)
+        self.forwards: _Map[SandboxRef, tuple[str, ...]] = _Map(state.forwards)
         self.acted = list(state.acted)
         self.audit_problem = state.audit_problem
         self.missed = state.missed
@@ -109,6 +111,8 @@ class _Draft:
                 self.shells.add(ref)
             case ShellClosed(ref):
                 self.shells.discard(ref)
+            case Forwarded(ref, ports):
+                self.forwards.put(ref, ports)
             case _:
                 assert_never(event)
 
@@ -157,6 +161,7 @@ class _Draft:
             health=self.health.now,
             busy=self.busy.now,
             shells=frozenset(self.shells),
+            forwards=self.forwards.now,
             acted=tuple(self.acted[-ACTED_KEPT:]),
             audit_problem=self.audit_problem,
             missed=self.missed,

@@ -42,6 +42,13 @@ class ShellClosed(Struct, frozen=True):
     ref: SandboxRef
 
 
+class Forwarded(Struct, frozen=True):
+    """These ports of a sandbox are forwarded by this app, as ``8080→80``; none any more where it is empty."""
+
+    ref: SandboxRef
+    ports: tuple[str, ...]
+
+
 class Refused(Struct, frozen=True):
     """A sandbox asked for hosts and did not get them; the last was ``host``, ``at`` seconds since the epoch."""
 
@@ -51,7 +58,7 @@ class Refused(Struct, frozen=True):
     count: int = 1
 
 
-News = Event | Began | Ended | ShellOpened | ShellClosed | Refused
+News = Event | Began | Ended | ShellOpened | ShellClosed | Forwarded | Refused
 
 
 class Denial(Struct, frozen=True):
@@ -77,6 +84,7 @@ class FleetState(Struct, frozen=True):
     health: Mapping[tuple[str, str], BackendHealth] = field(default_factory=dict)
     busy: Mapping[SandboxRef, str] = field(default_factory=dict)
     shells: frozenset[SandboxRef] = frozenset()
+    forwards: Mapping[SandboxRef, tuple[str, ...]] = field(default_factory=dict)
     acted: tuple[Acted, ...] = ()
     audit_problem: str = ""
     missed: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -71,7 +71,7 @@ class Detail(Vertical):
     def show(self, sandbox: Sandbox | None, state: FleetState, *, on_screen: bool) -> None:
         """Look at a sandbox as it is now."""
         self._sandbox, self._state, self._on_screen = sandbox, state, on_screen
-        say(self.query_one("#identity", Static), identity(sandbox, self.size.width - 2), fixed=True)
+        say(self.query_one("#identity", Static), self._identity(), fixed=True)
         self._refresh_tab()
         self._hide_of_another()
 
@@ -83,7 +83,11 @@ class Detail(Vertical):
             switcher.visible = shown
 
     def on_resize(self) -> None:
-        say(self.query_one("#identity", Static), identity(self._sandbox, self.size.width - 2), fixed=True)
+        say(self.query_one("#identity", Static), self._identity(), fixed=True)
+
+    def _identity(self) -> Content:
+        forwards = self._state.forwards.get(self._sandbox.ref, ()) if self._sandbox else ()
+        return identity(self._sandbox, self.size.width - 2, forwards)
 
     def pick(self, tab: str) -> None:
         """Look at another tab."""
@@ -156,8 +160,8 @@ class Detail(Vertical):
         self.focus_soon()
 
 
-def identity(sandbox: Sandbox | None, width: int) -> Content:
-    """Name, state and end to the left; id and place to the right."""
+def identity(sandbox: Sandbox | None, width: int, forwards: Sequence[str] = ()) -> Content:
+    """Name, state, end, ports and what is forwarded to the left; id and place to the right."""
     if sandbox is None:
         return Content("No sandbox is selected.")
     glyph, style = STATUS[sandbox.status]
@@ -166,5 +170,7 @@ def identity(sandbox: Sandbox | None, width: int) -> Content:
         left += [("  ", ""), (reason, STYLES[why_style(sandbox)])]
     if sandbox.status.live and (told := openings(sandbox)):
         left += [("  ", ""), (" ".join(map(str, told[:4])), "$text-accent")]
+    if forwards:
+        left += [("  ", ""), (f"⇄ {' '.join(forwards[:4])}", "$text-success")]
     marks = [] if sandbox.managed else [("◇ not ours  ", "$text-warning")]
     return Content.assemble(*justified(left, [*marks, (f"{place(sandbox)}  {short_id(sandbox)}", "$dim")], width))

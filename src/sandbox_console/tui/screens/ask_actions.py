@@ -55,6 +55,10 @@ class AskActions(MessagePump):
         """Watch and feed the main process."""
         asking.ask_attach(self._asker)
 
+    def action_forward(self) -> None:
+        """Forward a port of it to this machine, or end that."""
+        asking.ask_forward(self._asker)
+
     def action_merge(self) -> None:
         """The logs of marked sandboxes, or of those with a label, in one; again: back to one."""
         main = self._asker
