@@ -63,14 +63,16 @@ for url in sys.argv[1:]:
 # What a guest meets at the places of this host and of its gateway; without the proxy.
 _TRY = """
 import socket, sys
-for place in sys.argv[1:]:
+from concurrent.futures import ThreadPoolExecutor
+def meet(place):
     address, _, port = place.rpartition(":")
     try:
-        sock = socket.create_connection((address, int(port)), 3)
+        sock = socket.create_connection((address, int(port)), 5)
         sock.sendall(b"ping\\n")
-        print("met" if sock.recv(10) else "nobody")
+        return "met" if sock.recv(10) else "nobody"
     except OSError:
-        print("nobody")
+        return "nobody"
+print(*ThreadPoolExecutor().map(meet, sys.argv[1:]))
 """
 
 

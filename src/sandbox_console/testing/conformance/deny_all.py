@@ -152,7 +152,9 @@ class DenyAll(Checks):
             places = f"127.0.0.1 169.254.169.254 {' '.join(listener.addresses[:6])} $gateways"
             # What the network that brings the port in may have: a resolver and routers.
             found = "gateways=$(awk '/^nameserver/ {print $2}' /etc/resolv.conf; ip route | awk '/via/ {print $3}')"
-            await rig.sh(ref, f"{_REACH}\n{found}\nfor a in {places}; do tcp $a {listener.port}; udp $a 53; done")
+            await rig.sh(
+                ref, f"{_REACH}\n{found}\nfor a in {places}; do tcp $a {listener.port} & udp $a 53 & done; wait"
+            )
             named = await rig.sh(ref, _WAYS["a_name_by_dns"])
             assert b"OUT" not in named.out, (named.out, named.err)
             await _sees(rig, listener)
