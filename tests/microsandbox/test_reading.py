@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -18,6 +19,7 @@ from sandbox_console.backends.microsandbox import (
     egress,
     kvm,
     kvm_probe,
+    logs,
     look,
     main_process,
     network,
@@ -29,7 +31,7 @@ from sandbox_console.backends.microsandbox import (
 from sandbox_console.backends.microsandbox.logs import PIECE, Last, Lines
 from sandbox_console.backends.microsandbox.runs import Run
 from sandbox_console.errors import Conflict, InvalidSpec, SecretError
-from sandbox_console.model.log import LogRecord
+from sandbox_console.model.log import LogQuery, LogRecord
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.secret import ResolvedSecret
@@ -350,6 +352,38 @@ def test_patterns_become_rules_and_none_is_no_network():
         ("domain", "a.example.com", "443"),
         ("domain_suffix", "example.org", "8443"),
     ]
+
+
+async def test_a_followed_log_has_the_last_words_of_what_ended_meanwhile(monkeypatch):
+    module = pytest.importorskip("microsandbox")
+    monkeypatch.setattr(logs, "QUIET_S", 0.01)
+    said = [
+        types.SimpleNamespace(data=b"%d\n" % number, timestamp=0, source="stdout", cursor=f"x:{number}")
+        for number in (1, 2, 3)
+    ]
+
+    class Job:
+        """Ends without a word to the one who follows, as the runtime's stream of a job does."""
+
+        async def log_stream(self, *, from_cursor, follow):
+            begin = int(from_cursor.rpartition(":")[2]) if from_cursor else 0
+            return entries(said[begin : 2 if follow else 3], follow)
+
+        async def inspect(self):
+            return types.SimpleNamespace(state="exited")
+
+    async def entries(some, follow):
+        for one in some:
+            yield one
+        if follow:
+            await asyncio.Event().wait()
+
+    async def refresh():
+        return types.SimpleNamespace(status="running")
+
+    handle = types.SimpleNamespace(refresh=refresh)
+    found = [one async for items in logs._follow(module, handle, Job(), LogQuery(), logs.Lines()) for one in items]
+    assert [one.data for one in found] == [b"1\n", b"2\n", b"3\n"]
 
 
 def test_a_published_port_lets_in_and_nothing_out():

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from sandbox_console.backends.microsandbox import main_process, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.sdk import result, translated
+from sandbox_console.errors import NotFound
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
 
 _STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR, "output": Stream.TTY}
@@ -67,10 +68,10 @@ async def _kept(
             yield lines.rest()
 
 
-async def _entries(module: Any, source: Any, query: LogQuery) -> AsyncGenerator[Any, None]:
-    """What is kept, one by one: a log may be larger than the memory it should take."""
-    bounds = _bounds(source, query.since, query.until)
-    stream = await sdk.call(module, "a log", source.log_stream(follow=False, **bounds))
+async def _entries(module: Any, source: Any, query: LogQuery, after: str | None = None) -> AsyncGenerator[Any, None]:
+    """What is kept, one by one: a log may be larger than the memory it should take. ``after`` is a cursor."""
+    bounds = _bounds(source, query.since if after is None else None, query.until)
+    stream = await sdk.call(module, "a log", source.log_stream(from_cursor=after, follow=False, **bounds))
     while True:
         with translated(module, "a log"):
             entry = await result(anext(stream, None))
@@ -99,15 +100,21 @@ async def _follow(
             waiting = waiting or asyncio.ensure_future(anext(stream, None))
             done, _ = await asyncio.wait({waiting}, timeout=QUIET_S)
             if not done:
-                if await _ended(handle, source):
-                    break
-                continue
+                if not await _ended(handle, source):
+                    continue
+                waiting.cancel()
+                break
             with translated(module, "a log"):
                 entry, waiting = waiting.result(), None
             if entry is None:
                 break
             if found := lines.feed(entry):
                 yield found
+        # Its last words may have come between the last look at the stream and its end.
+        with suppress(NotFound):  # it may be removed by now
+            async with aclosing(_entries(module, source, query, lines.cursor)) as entries:
+                async for entry in entries:
+                    yield lines.feed(entry)
         if last := lines.rest():
             yield last
     finally:
