@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shutil
 import socket
 import subprocess
 from typing import Any
@@ -215,7 +216,12 @@ async def test_an_image_without_a_program_for_it_says_so(console):
 @pytest.mark.parametrize("way", ["busybox", "python3", "bash"])
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::"])
 async def test_each_program_connects_to_whoever_listens_and_ends_with_them(way, address):
-    server = await asyncio.start_server(_echo, address, 0)
+    if not shutil.which(way):
+        pytest.skip(f"not installed: {way}")
+    try:
+        server = await asyncio.start_server(_echo, address, 0)
+    except OSError as error:
+        pytest.skip(f"{address}: {error.strerror}")
     port = server.sockets[0].getsockname()[1]
     command = ("sh", "-c", _ADDRESS + _WAYS[way], "sh", str(port), f"{port:04X}")
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import ipaddress
 import socket
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -110,11 +111,13 @@ class _Answering:
                 accepting.result()
             return watching.result() if watching in done else ""
         finally:
-            self._listener.close()
-            for task in (*own, *self._open):
-                task.cancel()
-            await to_the_end(asyncio.gather(*own, *self._open, return_exceptions=True))
-            self._held._over.set()  # noqa: SLF001
+            await to_the_end(self._end(own))
+
+    async def _end(self, own: set[asyncio.Future[Any]]) -> None:
+        await _cancelled(own)
+        self._listener.close()
+        await _cancelled(self._open)
+        self._held._over.set()  # noqa: SLF001
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -175,6 +178,14 @@ class _Answering:
         if text and text != self._said:
             self._call.progress(text)
         self._said = text
+
+
+async def _cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel them and wait until they have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 def _bound(asked: PublishedPort) -> socket.socket:
