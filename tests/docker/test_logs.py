@@ -9,7 +9,7 @@ from tests.support.require import requires
 
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.frames import Demuxer, TtySplitter
-from sandbox_console.backends.docker.logs import _Reader
+from sandbox_console.backends.docker.logs import _Reader, longest_silence
 from sandbox_console.backends.docker.seen import Seen
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
@@ -183,3 +183,12 @@ async def test_a_stalled_reader_stops_neither_the_sandbox_nor_others(backend, ma
             await asyncio.sleep(0.1)
     rest = [item async for batch in stalled for item in batch]
     assert rest[-1].data.startswith(b"line-59999-")
+
+
+@pytest.mark.parametrize(
+    ("last_ns", "times", "at"),
+    [(10, (500, 510, 520), 0), (10, (12, 14, 500, 510), 2), (10, (12,), 0)],
+    ids=["where we had read to", "where the engine had written to", "one record"],
+)
+def test_a_gap_is_told_where_nothing_was_written_for_longest(last_ns, times, at):
+    assert longest_silence(last_ns, [LogRecord(one, Stream.STDOUT, b"x\n") for one in times]) == at

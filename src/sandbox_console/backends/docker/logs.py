@@ -112,13 +112,17 @@ class _Reader:
             raise failure from error
 
     def _told(self, records: list[LogRecord]) -> list[LogItem]:
+        last_ns = self._seen.last_ns
         fresh = self._seen.new(records)
         if not fresh or not self._again:
             return [*fresh]
         self._again = False
         gap = self._gap or ("" if self._seen.overlap else "the engine's log was cut while it was not read")
         self._seen.live()
-        return [LogGap(fresh[0].at_ns, gap), *fresh] if gap else [*fresh]
+        if not gap:
+            return [*fresh]
+        at = longest_silence(last_ns, fresh) if self._gap else 0
+        return [*fresh[:at], LogGap(fresh[at].at_ns, gap), *fresh[at:]]
 
     def _params(self, follow: bool) -> dict[str, str | int]:
         made: dict[str, str | int] = {"stdout": 1, "stderr": 1, "timestamps": 1, "follow": int(follow)}
@@ -136,6 +140,15 @@ class _Reader:
         engine = await self._connection.engine()
         found: dict[str, Any] = await engine.call("GET", container_path(self._id, "json"))
         return found
+
+
+def longest_silence(last_ns: int, fresh: Sequence[LogRecord]) -> int:
+    """Before which of the records after ``last_ns`` nothing was written for longest.
+
+    What a dying engine had read and not written yet is missing there, and not where we had read to.
+    """
+    times = [last_ns, *(record.at_ns for record in fresh)]
+    return max(range(len(fresh)), key=lambda at: times[at + 1] - times[at])
 
 
 def _refused(thing: str, error: Refused) -> Exception:

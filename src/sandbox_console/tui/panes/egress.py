@@ -87,7 +87,7 @@ class EgressPane(HostActions, Vertical):
             return
         self._feed, self._state, self._dirty = Feed(), EgressState(), True
         if not has_gateway(sandbox):
-            none = f"It has no network at all: it was made without egress. {with_hosts(key_of(self, 'edit'))}"
+            none = f"Nothing leaves it: it was made without egress. {with_hosts(key_of(self, 'edit'))}"
             self._tell(none if sandbox.managed else "Another tool made it: its egress is not ours to see.")
             self._draw()
             return
