@@ -36,19 +36,35 @@ asyncio.run(main())
 """
 # The one after it, in as few starts of Python as can be: emulated, each takes as long as a boot.
 NEXT = """
-import asyncio, json
+import asyncio, contextlib, json
 from msgspec import structs
-from sandbox_console.model.action import Exec, Remove
+from sandbox_console.model.action import Exec, Forward, Remove
 from sandbox_console.model.log import LogQuery
-from sandbox_console.service import open_console
-from sandbox_console.service import fleet
+from sandbox_console.service import Consent, fleet, forward, open_console
 
 fleet.ANSWER_S = 100.0  # emulated on a loaded machine a list may take longer than a backend is given
+
+async def greeting(console, ref):
+    # What a server in the sandbox says by a forwarded port: the sandbox itself has no network.
+    server = console.perform(Exec(ref, ("sh", "-c", "while :; do echo greeting | nc -l -p 7070; done")))
+    held = await forward(console, Forward(ref, 7070), consent=Consent())
+    address, _, port = held.forwarding.place.rpartition(":")
+    said = b""
+    async with asyncio.timeout(100):
+        while not said:
+            reader, writer = await asyncio.open_connection(address, int(port))
+            with contextlib.suppress(ConnectionError):
+                said = await reader.read()
+            writer.close()
+    await held.let_go()
+    server.cancel()
+    return said.decode()
 
 async def main():
     async with open_console(only_backend="microsandbox") as console:
         web = await console.find("web")
         ran = await console.perform(Exec(web.ref, ("sh", "-c", "echo inside; exit 7"))).result()
+        greeted = await greeting(console, web.ref)
         logs = b"".join([item.data async for batch in console.logs(web.ref, LogQuery()) for item in batch])
         plan = await console.plan(web, structs.replace(web.spec, egress=("example.com",)))
         verified = await console.verify()
@@ -57,7 +73,7 @@ async def main():
     print(json.dumps({
         "row": [web.name, str(web.status), dict(web.labels)], "exec": [ran.exit_code, ran.stdout.decode()],
         "logs": logs.decode(), "plan": [plan.changes[0].field, str(plan.how)],
-        "audit": verified.ok, "left": [one.name for one in left],
+        "audit": verified.ok, "greeted": greeted, "left": [one.name for one in left],
     }))
 
 asyncio.run(main())
@@ -83,6 +99,7 @@ def test_a_console_is_killed_and_the_next_one_finds_everything_again(environment
     found = json.loads(done.stdout)
     assert found["row"] == ["web", "running", {"team": "x"}]
     assert found["exec"] == [7, "inside\n"]
+    assert found["greeted"] == "greeting\n"
     lines = found["logs"].splitlines()
     assert lines[:5] == [f"tick-{number}" for number in range(1, 6)]
     assert lines == [f"tick-{number}" for number in range(1, len(lines) + 1)]
