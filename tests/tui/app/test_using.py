@@ -122,6 +122,10 @@ def test_the_header_tells_what_hides_and_where_a_reason_stands_whole():
     narrow = backends_line([short], 32).plain
     assert narrow.endswith("b tells all")
     assert len(narrow) <= 32
+    for width in range(16, 100):  # whatever is cut, the key that tells all stays on the screen
+        line = backends_line([structs.replace(short, state=HealthState.OK, backend="one"), health], width).plain
+        assert len(line) <= width
+        assert line.endswith(" b tells all")
 
 
 async def test_keys_that_come_faster_than_they_are_worked_off_are_typed_in_their_order(run_app):

@@ -122,18 +122,24 @@ def counts(state: FleetState) -> list[Part]:
 
 def justified(left: list[Part], right: list[Part], width: int) -> list[Part]:
     """The left parts, a gap, and the right ones at the end; the left ones are cut where there is no room."""
-    room = width - sum(cell_len(text) for text, _ in right) - 1
-    used = 0
+    room = width - _cells(right) - 1
+    while left and not left[-1][0].strip():
+        left = left[:-1]
+    kept = left if _cells(left) <= room else _cut(left, room)
+    return [*kept, (" " * max(1, room + 1 - _cells(kept)), ""), *right]
+
+
+def _cut(parts: list[Part], room: int) -> list[Part]:
+    """As many as there is room for, and ``…``."""
     kept: list[Part] = []
-    for text, style in left:
-        if used + cell_len(text.rstrip()) > room:
-            cut = set_cell_size(text, max(0, room - used - 1)).rstrip() if room - used > _WORTH else ""
-            kept += [(cut, style), ("…", "$dim")]
-            used += cell_len(cut) + 1
+    left = room - 1
+    for text, style in parts:
+        if cell_len(text) > left:
+            kept.append((set_cell_size(text, max(0, left)).rstrip() if left >= _WORTH else "", style))
             break
         kept.append((text, style))
-        used += cell_len(text)
-    return [*kept, (" " * max(1, room + 1 - used), ""), *right]
+        left -= cell_len(text)
+    return [*kept, ("…", "$dim")]
 
 
 def backends_line(backends: Iterable[BackendHealth], width: int = 10_000, key: str = "b") -> Content:
