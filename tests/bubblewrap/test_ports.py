@@ -47,6 +47,13 @@ def talk(sock):
     elif word == "last":
         sock.sendall(bytes(3 << 20))
         os._exit(0)
+    elif word == "stuck":
+        sock.settimeout(1)
+        try:
+            while True:
+                sock.sendall(bytes(1 << 20))
+        except TimeoutError:
+            os._exit(0)
     file.close()
     sock.close()
 server = socket.create_server((sys.argv[1], 7000), family=socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, backlog=300)
@@ -238,6 +245,30 @@ async def test_what_a_guest_says_last_arrives_and_then_it_is_closed(make: Make) 
     await until(lambda: box.raw["status"] == "exited")
     with pytest.raises(ConnectionRefusedError):
         await _ask(place, b"hi\n")
+
+
+async def test_an_answer_that_is_cut_short_by_the_end_does_not_look_whole(make: Make) -> None:
+    box = await _serving(make)
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(await _place(box))
+        sock.sendall(b"stuck\n")
+        await until(lambda: box.raw["status"] == "exited")
+        with pytest.raises(ConnectionResetError):
+            await asyncio.to_thread(lambda: list(iter(lambda: sock.recv(1 << 20), b"")))
+
+
+async def test_one_that_is_about_to_end_is_not_taken_for_started(make: Make) -> None:
+    box = await make(
+        "python3", "-c", "import signal as s; s.signal(s.SIGTERM, s.SIG_IGN); print(1, flush=True); s.pause()"
+    )
+    await until(box.text)
+    stopping = asyncio.create_task(box.stop(600))
+    await until(lambda: box.raw["status"] == "stopping")
+    with pytest.raises(Conflict, match="box-0 is about to end"):
+        await box.start()
+    await box.backend.kill(await box.permit("kill"), box.ref, "SIGKILL")
+    await stopping
 
 
 async def test_a_supervisor_that_is_killed_takes_the_ports_along_and_the_next_start_opens_them(make: Make) -> None:

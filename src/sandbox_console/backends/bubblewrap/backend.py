@@ -33,7 +33,7 @@ from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
 
 _LAST_S = 2.0
@@ -171,6 +171,8 @@ class BubblewrapBackend(Deeper):
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
         record = await self._record(ref)
+        if record.status is Status.STOPPING:
+            raise Conflict(f"{record.spec.name} is about to end", hint="start it when it has ended")
         if record.status.live:
             return
         bwrap = self._working()

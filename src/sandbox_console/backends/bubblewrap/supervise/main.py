@@ -348,6 +348,8 @@ class Supervisor:
     def _finish(self) -> None:
         self._kill(self._jail.init, signal.SIGKILL)
         self._await_init()
+        if self._ports:  # which may have an answer of seconds on its way
+            self._write_status(status="stopping", ports=[])
         for one in self._kept:
             one.stop()
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):

@@ -66,6 +66,8 @@ class Relay:
         """Carry until the line has ended and what was left is passed on, or its time is over."""
         while time.monotonic() < self._until and (self._ends or self._until == math.inf):
             self._turn()
+        for end in [one for one in self._ends.values() if one.client]:
+            self._drop(end)  # half an answer must not look whole
 
     def _turn(self) -> None:
         self._listen()
