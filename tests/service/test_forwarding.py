@@ -189,6 +189,10 @@ async def test_what_cannot_be_is_told_before_anything_listens(console, box, home
     for wrong in ({"port": 0}, {"address": "localhost"}, {"host_port": 70000}):
         with pytest.raises(InvalidSpec):
             await held(console, box, **wrong)
+    spec = SandboxSpec("led", image="host", egress=("acme.org",))
+    led = (await console.perform(Create(spec, "bubblewrap", "local")).result()).ref
+    with pytest.raises(InvalidSpec, match="its egress gateway's"):  # no host's program is to use that way out
+        await held(console, led, 3128)
     for rules, fields in (
         (Rules(), {"address": "0.0.0.0"}),
         (Rules(publish="none"), {}),

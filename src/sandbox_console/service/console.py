@@ -318,12 +318,21 @@ class Console:
         ):
             raise InvalidSpec(wrong)
         if isinstance(action, Forward):
-            try:
-                ports.parse(str(action.published))
-            except ValueError as error:
-                raise InvalidSpec({"port": str(error)}) from None
+            await self._check_forward(action, target)
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
             raise InvalidSpec(wrong)
+
+    async def _check_forward(self, action: Forward, target: Sandbox | None) -> None:
+        try:
+            ports.parse(str(action.published))
+        except ValueError as error:
+            raise InvalidSpec({"port": str(error)}) from None
+        if target is None or target.spec is None or not target.spec.egress:
+            return
+        asked = await self.fleet.use(target.ref.backend, target.ref.host)
+        spec = structs.replace(target.spec, ports=(str(action.port),))  # the gateway's own is the guest's alone
+        if why := (await asyncio.to_thread(asked.validate, spec)).get("ports"):
+            raise InvalidSpec({"port": why})
 
     def _masked(self, item: LogItem, masks: dict[Stream, StreamRedactor]) -> LogItem:
         if not isinstance(item, LogRecord) or not self._vault.redactor.active:
