@@ -120,7 +120,9 @@ def _words(held: HeldForward, *, whole: bool = False) -> str:
     """``8080→80``; ``whole`` with the address and how many connections there were."""
     if not whole:
         return str(Opening(_at(held)))
-    return f"{held.forwarding.place}→{held.forwarding.action.port}, {held.forwarding.connections} connections"
+    count = held.forwarding.connections
+    told = f"{count} connection{'' if count == 1 else 's'}"
+    return f"{held.forwarding.place}→{held.forwarding.action.port}, {told}"
 
 
 def _suggested(sandbox: Sandbox) -> int:
