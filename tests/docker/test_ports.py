@@ -210,6 +210,22 @@ async def test_a_life_through_the_service(console, make, at, free, world, tmp_pa
     assert await refused(at, other)
 
 
+async def test_what_an_image_says_of_itself_gives_no_hold_on_the_gateway_of_another(console, make, at, world):
+    ref = await make("7070")
+    place = (await told(console, ref))["port 7070/tcp"][0]
+    await soon(lambda: answers(at, place), "it answers")
+    name = f"ports-labelled-{os.getpid()}"
+    try:
+        world.docker("commit", "-c", "LABEL sandbox-console.gateway=x", ref.id, name)  # with its gateway's token
+        other = await make(image=name)
+        assert other in [row.ref for row in (await console.list())[0]], "it is not hidden as a gateway, either"
+        await done(console, action.Remove(other, force=True))
+        assert await answers(at, place)
+        assert gateway_of(world, ref)["State"]["Running"]
+    finally:
+        world.docker("rmi", "-f", name)
+
+
 def replaced(spec: Any, **fields: Any) -> Any:
     from msgspec import structs
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -22,7 +22,7 @@ from sandbox_console.backends.docker.deeper import need
 from sandbox_console.backends.docker.egress import Gates, Options, token_of
 from sandbox_console.backends.docker.egress_ability import Gated
 from sandbox_console.backends.docker.failures import Refused, about
-from sandbox_console.backends.docker.labels import GATEWAY
+from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
@@ -233,8 +233,7 @@ class DockerBackend(Gated):
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
         if self._gates.problem:  # the engine may have come back since, or its image
             await self._gates.look()
-        shown = [data for data in found if GATEWAY not in (data.get("Labels") or {})]
-        return [translate.from_summary(self.host, data) for data in shown]
+        return [translate.from_summary(self.host, data) for data in found if not _of_gateway(data)]
 
     async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
         """The list; where asking for each takes long, first what the engine tells of all at once."""
@@ -276,6 +275,10 @@ class DockerBackend(Gated):
         with suppress(NotFound):
             if token := await self._token(ref):
                 await self._gates.stop(await self._engine(), token)
+
+
+def _of_gateway(row: Mapping[str, Any]) -> bool:
+    return any(is_gateway(name, row.get("Labels") or {}) for name in row.get("Names") or ())
 
 
 def _name(ref: SandboxRef) -> str:

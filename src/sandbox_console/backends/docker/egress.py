@@ -23,7 +23,7 @@ from sandbox_console.backends.docker import egress_running as running
 from sandbox_console.backends.docker import ports
 from sandbox_console.backends.docker.egress_bodies import Gate
 from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.labels import EGRESS, GATEWAY
+from sandbox_console.backends.docker.labels import EGRESS
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
@@ -260,9 +260,12 @@ class Gates:
 
 
 def token_of(data: Mapping[str, Any]) -> str:
-    """The token of an inspected container's gate; empty where it has none."""
-    labels = data["Config"].get("Labels") or {}
-    return "" if GATEWAY in labels else str(labels.get(EGRESS, ""))
+    """The token of an inspected container's gate; empty where it has none.
+
+    An image may bring the label, as one that was committed from a sandbox: only who is in the network has the gate.
+    """
+    token = str((data["Config"].get("Labels") or {}).get(EGRESS, ""))
+    return token if token and data["HostConfig"].get("NetworkMode") == f"sandbox-console-{token}" else ""
 
 
 def proxy_of(data: Mapping[str, Any]) -> str:

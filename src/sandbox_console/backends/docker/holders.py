@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.docker.labels import EGRESS, GATEWAY
+from sandbox_console.backends.docker.labels import EGRESS, GATEWAY, is_gateway
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.translate import seconds
 from sandbox_console.errors import NotFound
@@ -24,9 +24,8 @@ async def holder(engine: Engine, place: PublishedPort) -> tuple[str, str]:
     """(its name, the token of its gateway where that is idle); empty for a program that is no container."""
     for row in await engine.call("GET", "containers/json"):
         if any(_overlaps(bound, place) for bound in row.get("Ports") or ()):
-            if token := (row.get("Labels") or {}).get(GATEWAY, ""):
-                return await _behind(engine, row, token)
-            return _name(row), ""
+            labels = row.get("Labels") or {}
+            return await _behind(engine, row, labels[GATEWAY]) if is_gateway(_name(row), labels) else (_name(row), "")
     return "", ""
 
 

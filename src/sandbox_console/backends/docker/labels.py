@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 MANAGED = "sandbox-console.managed"
 """``1`` on every container of the console's."""
 
@@ -25,3 +27,8 @@ EGRESS = "sandbox-console.egress"
 
 GATEWAY = "sandbox-console.gateway"
 """On a gateway's container: the same token."""
+
+
+def is_gateway(name: str, labels: Mapping[str, str]) -> bool:
+    """Whether a container is a gateway. An image can bring its containers the label, but not the name."""
+    return GATEWAY in labels and name.lstrip("/") == f"sandbox-console-gateway-{labels[GATEWAY]}"

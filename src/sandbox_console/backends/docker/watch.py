@@ -12,7 +12,7 @@ from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import PROBE_S, Connection
 from sandbox_console.backends.docker.failures import Lost
 from sandbox_console.backends.docker.history import History
-from sandbox_console.backends.docker.labels import GATEWAY
+from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
@@ -130,7 +130,8 @@ def _note(ids: dict[str, bool], line: bytes, history: History) -> None:
     data: dict[str, Any] = json.loads(line)
     action = str(data.get("Action", "")).partition(":")[0]
     container = data.get("Actor", {}).get("ID") or data.get("id")
-    if container and action in _TELLING and GATEWAY not in (data.get("Actor", {}).get("Attributes") or {}):
+    told = data.get("Actor", {}).get("Attributes") or {}
+    if container and action in _TELLING and not is_gateway(told.get("name", ""), told):
         ids.pop(container, None)
         ids[container] = action == "destroy"
         if action == "oom":
