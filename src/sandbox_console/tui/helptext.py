@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.binding import Binding
 from textual.content import Content
 from textual.dom import DOMNode
@@ -122,7 +123,7 @@ def _laid_out(sections: Mapping[str, Mapping[str, Sequence[str]]], here: Sequenc
     parts: list[Part] = []
     for title, lines in sections.items():
         parts.append((f"{title}\n", "bold $primary"))
-        parts += _columns([(_fitting(keys), what) for what, keys in lines.items()])
+        parts += _columns([(_fitting(keys), what) for what, keys in lines.items()], width or _ENDLESS)
         parts.append(("\n", ""))
     parts += hanging(here, width or _ENDLESS, 19)
     for what, text in _MORE:
@@ -183,12 +184,14 @@ def _reasons(title: str, lines: Sequence[tuple[str, str]]) -> list[Part]:
     return [*parts, ("\n", "")]
 
 
-def _columns(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    half = (len(lines) + 1) // 2
+def _columns(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
+    """Two columns as wide as what they say, or one where that leaves no room for both."""
+    room = max(_WHAT, *(cell_len(what) for _, what in lines))
+    rows = (len(lines) + 1) // 2 if 2 * (_KEYS + 1 + room) <= width else len(lines)
     parts: list[tuple[str, str]] = []
-    for row in range(half):
-        for keys, what in lines[row::half]:
-            parts += [(fit_cell(keys, _KEYS, "left"), "$text-accent"), (" " + fit_cell(what, _WHAT, "left"), "")]
+    for row in range(rows):
+        for keys, what in lines[row::rows]:
+            parts += [(fit_cell(keys, _KEYS, "left"), "$text-accent"), (" " + fit_cell(what, room, "left"), "")]
         parts.append(("\n", ""))
     return parts
 

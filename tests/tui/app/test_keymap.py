@@ -206,6 +206,10 @@ async def test_help_names_every_place_and_no_key_that_was_taken_away(run_app, fa
         assert "In the files" in text
         assert "Pane" not in text
         assert "no-key" not in text
+        assert "Draft of egress rules" in text
+        narrow = app.screen._made(50).plain.partition("Terminal ")[0].splitlines()
+        assert max(map(len, narrow)) <= 50, "one column where there is no room for two"
+        assert not any("…" in line for line in narrow)
         await pilot.press("escape", "escape", "slash")
         await until(pilot, lambda: isinstance(app.focused, Input))
         await pilot.press("question_mark", "f1")

@@ -66,6 +66,7 @@ def test_a_command_that_is_too_long_for_the_menu_hangs_under_its_first_word():
     assert lines[0].startswith("    Create        sandbox-console")
     assert len(lines) > 3
     assert all(line.startswith(" " * 18) and len(line) <= 50 for line in lines[1:])
+    assert choice_line(Choice("", "Create", "", told="word " * 999), 50).plain.endswith("…"), "more is not shown"
 
 
 def test_an_audit_row_is_set_in_and_its_time_can_be_read():

@@ -106,7 +106,8 @@ class MenuScreen(ModalScreen[str]):
 
 def choice_line(choice: Choice, width: int = 0) -> Content:
     """Key, label, and why it cannot be done, or what is told of it; ``width`` cells a row, 0 for no limit."""
-    more = set_in((choice.unfit or choice.told)[:_TOLD_MOST], _INSET)
+    told = choice.unfit or choice.told
+    more = set_in(told if len(told) <= _TOLD_MOST else f"{told[:_TOLD_MOST]}…", _INSET)
     parts = [
         (fit_cell(short_key(choice.key), 4, "left"), "$primary" if not choice.unfit else ""),
         (fit_cell(choice.label, 12, "left"), ""),
