@@ -266,12 +266,12 @@ async def test_what_cannot_be_read_is_told_and_read_when_it_can_be(run_app, monk
         await until(pilot, lambda: "✕41" in screen_text(app))
 
 
-async def test_without_a_network_or_ours_it_says_so(run_app):
+async def test_without_a_way_out_it_says_so(run_app):
     boxes = [sandbox("a" * 12, "agent", spec=structs.replace(fleet()[0].spec, egress=()))]
     async with run_app(fake_with(boxes=boxes)) as (app, pilot):
         app.main.table.move_to(AGENT)
         await pilot.press("o")
-        await until(pilot, lambda: "no network at all" in screen_text(app))
+        await until(pilot, lambda: "Nothing leaves it" in screen_text(app))
 
 
 async def test_a_gateway_that_cannot_be_asked_is_told(run_app):
