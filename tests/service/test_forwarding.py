@@ -16,7 +16,7 @@ from tests.support.require import requires
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.bubblewrap import BubblewrapProvider
 from sandbox_console.errors import Conflict, Denied, InvalidSpec, Unsupported, UsageError
-from sandbox_console.model.action import Create, Exec, Forward, Remove, Stop
+from sandbox_console.model.action import Create, Exec, Forward, Pause, Remove, Resume, Stop
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Rules
@@ -161,6 +161,23 @@ async def test_a_client_ends_its_half_and_one_that_goes_leaves_nothing_behind(co
     with pytest.raises(ConnectionResetError):
         await reader.read()
     writer.close()
+
+
+@bubblewrap
+async def test_a_forward_into_a_paused_sandbox_can_be_let_go(console, box):
+    one = await held(console, box, 7000)
+    _, writer = await asyncio.open_connection("127.0.0.1", port_of(one))
+    writer.write(b"silent")
+    await until(lambda: carriers(console, box))
+    await console.perform(Pause(box)).result()
+    await asyncio.wait_for(one.let_go(), 30)
+    writer.close()
+    await console.perform(Resume(box)).result()
+
+    async def gone():
+        return not await carriers(console, box)
+
+    await until(gone)
 
 
 @bubblewrap

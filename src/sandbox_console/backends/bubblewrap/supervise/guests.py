@@ -69,13 +69,21 @@ class Guest:
             tree.signal_all(found, signal.SIGKILL)
         finally:
             self._keeper.pausing.calm(False)
+        paused = self._keeper.pausing.paused
+        if found and paused:  # what is frozen dies when it is resumed, and does nothing before
+            self._told_end()
         if found:
-            self._keeper.loop.after(f"kill {id(self)}", 0.005, self._kill)
+            self._keeper.loop.after(f"kill {id(self)}", 0.5 if paused else 0.005, self._kill)
 
     def _gone(self) -> None:
         """The helper has ended: nothing of the command is left."""
         self._keeper.loop.off(self._report.fileno())
         self._report.close()
+        self._told_end()
+        self.helper = 0
+        self._keeper.forget(self)
+
+    def _told_end(self) -> None:
         if not self.ended:
             self.ended = True
             self._tell({"exit": {"code": 137, "signal": 9, "reason": "its processes were killed"}})
@@ -83,8 +91,6 @@ class Guest:
         if self._connected:
             self._connected = False
             self._keeper.requests.drop(self._conn)
-        self.helper = 0
-        self._keeper.forget(self)
 
     def sandbox_ended(self) -> None:
         """Read what the helper still said, then close."""
