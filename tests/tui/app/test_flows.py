@@ -19,6 +19,7 @@ from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.panes.logs import LogsPane
+from sandbox_console.tui.panes.tabs import TabBar
 from sandbox_console.tui.screens.confirm import ConfirmScreen
 from sandbox_console.tui.screens.form import FormScreen
 from sandbox_console.tui.screens.menu import MenuScreen
@@ -583,6 +584,21 @@ async def test_what_is_typed_while_a_shell_opens_goes_to_it(run_app, fake):
         app.post_message(events.Paste(" and pasted"))
         await until(pilot, lambda: isinstance(app.focused, TerminalView))
         await until(pilot, lambda: "hello and pasted" in app.focused.screen_text())
+
+
+async def test_a_shell_that_opens_behind_another_tab_takes_no_keys(run_app, fake):
+    fake.faults.verbs["shell"] = 0.5
+    async with run_app() as (app, pilot):
+        detail = app.main.detail
+        await pilot.press("s")
+        await until(pilot, lambda: detail.shells._asking)
+        detail.post_message(TabBar.Picked("spec"))  # as a click does
+        await until(pilot, lambda: detail.shells.open_count == 1)
+        await pilot.pause(0.1)
+        assert detail.tab == "spec"
+        assert not detail.shells.in_terminal
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.focused, TerminalView))
 
 
 async def test_what_is_typed_past_a_shells_end_does_nothing(run_app):

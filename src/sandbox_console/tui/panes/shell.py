@@ -153,7 +153,8 @@ class ShellPane(Vertical):
         typed = self.query_one(ShellNotice).release()
         if self._sandbox is not None and self._sandbox.ref == ref:
             self.show(self._sandbox)
-            view.focus()
+            if self.display:  # else another tab is looked at, and its keys are no text for a guest
+                view.focus()
             for one in typed:
                 view.on_key(one) if isinstance(one, events.Key) else view.on_paste(one)
 
