@@ -186,7 +186,8 @@ def _reasons(title: str, lines: Sequence[tuple[str, str]]) -> list[Part]:
 
 def _columns(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
     """Two columns as wide as what they say, or one where that leaves no room for both."""
-    room = max(_WHAT, *(cell_len(what) for _, what in lines))
+    longest = max(cell_len(what) for _, what in lines)
+    room = _WHAT if longest <= _WHAT else longest + 1
     rows = (len(lines) + 1) // 2 if 2 * (_KEYS + 1 + room) <= width else len(lines)
     parts: list[tuple[str, str]] = []
     for row in range(rows):

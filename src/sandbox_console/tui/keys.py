@@ -28,7 +28,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("spec", "y,d", "tab('spec')", "Spec"),
     _key("egress", "o", "tab('egress')", "Egress"),
     _key("egress-inbox", "i", "app.egress", "Egress inbox"),
-    _key("egress-draft", "ctrl+e", "app.draft", "Draft of egress rules"),
+    _key("egress-draft", "ctrl+e", "app.draft", "Draft egress rules"),
     _key("audit-log", "h", "app.audit", "Audit of the fleet"),
     _key("images", "P", "app.images", "Images"),
     _key("snapshots", "V", "app.snapshots", "Snapshots"),
