@@ -13,6 +13,7 @@ from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.bubblewrap import BubblewrapProvider
 from sandbox_console.model.action import Create, Remove
 from sandbox_console.model.audit import AuditQuery
+from sandbox_console.model.sandbox import Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
 from sandbox_console.tui.screens.ask import AskScreen
@@ -36,7 +37,7 @@ async def test_a_port_is_forwarded_from_the_menu_shown_and_ended(run_app, tmp_pa
                 Create(SandboxSpec("web", image="host", command=command), "bubblewrap", "local")
             ).result()
         ).ref
-        await until(pilot, lambda: ref in app.fleet.sandboxes)
+        await until(pilot, lambda: ref in app.fleet.sandboxes and app.fleet.sandboxes[ref].status is Status.RUNNING)
 
         async def choose(label):
             await until(pilot, lambda: isinstance(app.screen, MenuScreen))
