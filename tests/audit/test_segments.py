@@ -15,6 +15,8 @@ from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.retention import Keep
+from sandbox_console.audit.sessions import Session
+from sandbox_console.audit.store import Store
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import AuditQuery, Outcome
 
@@ -53,6 +55,24 @@ async def test_what_ends_in_a_later_segment_is_found_with_its_attempt(tmp_path):
     for wanted in (AuditQuery(limit=1000, outcome="failed"), AuditQuery(target="fake/local/made")):
         assert long.audit_id in [one.attempt.seq for one in await query.entries(path, wanted)]
     assert (await query.entry(path, entry.end.seq)).attempt.seq == long.audit_id
+
+
+async def test_a_dead_sessions_attempt_of_a_newer_segment_becomes_unknown(tmp_path):
+    """Between the opening of a log and the look for dead sessions another console may go on to the next segment."""
+    path = tmp_path / "audit.db"
+    layout = Layout(path)
+    await (await Journal.open(path, "first", SMALL)).close()
+    session = Session(layout.sessions)
+    store = Store(layout, SMALL, "test", session.id)
+    journal = await Journal.open(path, "other", SMALL)
+    await act(journal, 300)
+    await journal.begin("exec", "fake", "cut short", {})
+    assert len(layout.indices()) > 1
+    await journal.close()
+    assert store.close_dead_sessions() == 1
+    store.close()
+    session.close()
+    assert (await verify.verify(path)).open_attempts == 0
 
 
 async def test_a_dead_sessions_attempt_of_an_older_segment_becomes_unknown(tmp_path):

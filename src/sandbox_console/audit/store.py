@@ -79,6 +79,7 @@ class Store:
             dead = set(sessions.dead(self._layout.sessions)) - {self._session}
             if not dead:
                 return 0
+            self._follow()  # another console may have gone on to the next segment, and died there
             drafts = [
                 Draft(Kind.UNKNOWN, self._actor, self._session, row[2], row[3], row[4], row[0], row[5], Outcome.UNKNOWN,
                       body={"reason": "the console's process ended before it could record the outcome"})
