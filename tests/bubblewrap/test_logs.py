@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 
 import pytest
 from tests.bubblewrap.conftest import Make, until
 
+from sandbox_console.backends.bubblewrap.supervise import segments
 from sandbox_console.model.log import LogGap, LogQuery, LogRecord, Stream
 
 
@@ -70,6 +72,23 @@ async def test_rotation_keeps_the_newest_and_tells_what_is_gone(make: Make) -> N
     assert items[0].lines + len(lines) in (500_000, 500_001)  # a line may be cut by the rotation
     assert sum(one.stat().st_size for one in (box.folder / "logs").iterdir()) < 1.2 * (1 << 20)
     assert [item.data for item in await box.logs(tail=2)] == [b"499999\n", b"500000\n"]
+
+
+async def test_no_run_of_many_takes_the_log_of_the_first(make: Make, monkeypatch) -> None:
+    box = await make("sh", "-c", "echo run")
+    for _ in range(6):
+        await until(lambda: box.raw["status"] == "exited")
+        await box.start()
+    await until(lambda: box.raw["status"] == "exited")
+    assert [item.data for item in await box.logs()] == [b"run\n"] * 7
+    monkeypatch.setattr(segments, "FILES_MOST", 5)
+    for number in range(10):
+        writer = segments.Writer(str(box.folder / "logs"), 1 << 18, 4)
+        writer.write(segments.STDOUT, b"%d\n" % number)
+        os.close(writer._fd)
+    gap, *lines = await box.logs()
+    assert [item.data for item in lines] == [b"%d\n" % number for number in range(4, 10)]
+    assert gap.lines == 7 + 4
 
 
 async def test_a_line_of_50_mb_comes_in_parts(make: Make, backend) -> None:

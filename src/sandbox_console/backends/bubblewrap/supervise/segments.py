@@ -1,4 +1,4 @@
-"""The main process's output on disk: numbered files of framed chunks, the oldest dropped past a number.
+"""The main process's output on disk: numbered files of framed chunks, the oldest dropped past a size in all.
 
 A file begins with MAGIC and the lines that were written before it; then come frames: time in ns since the epoch,
 kind, length, bytes. A frame is what one read of a pipe gave: it may hold many lines or a part of one.
@@ -12,6 +12,7 @@ MAGIC = b"SBXLOG1\n"
 HEAD = struct.Struct("<8sQ")
 FRAME = struct.Struct("<QBI")
 STDOUT, STDERR, GAP = 1, 2, 3
+FILES_MOST = 256
 
 
 def numbers(folder: str) -> list[int]:
@@ -58,8 +59,17 @@ class Writer:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._number, self._used = fd, self._number + 1, HEAD.size
-        for old in numbers(self._folder)[: -self._keep]:
-            os.unlink(path_of(self._folder, old))
+        self._drop()
+
+    def _drop(self) -> None:
+        """Let go of the oldest, beyond what may be kept: each run of a sandbox begins a file, though it says little."""
+        *older, _ = numbers(self._folder)
+        room = (self._keep - 1) * (self._size + FRAME.size)
+        for place, number in enumerate(reversed(older)):
+            path = path_of(self._folder, number)
+            room -= os.stat(path).st_size
+            if room < 0 or place >= FILES_MOST:
+                os.unlink(path)
 
     def write(self, kind: int, data: bytes) -> None:
         """Append one chunk."""
