@@ -126,7 +126,8 @@ async def test_a_snapshot_is_restored_and_a_running_one_forked(folder, permit, m
     backend = console(folder)
     (folder / "work").mkdir()
     surroundings = {"env": {"PLACE": "x y"}, "workdir": "/workspace", "workspace": str(folder / "work")}
-    ref = await make(backend, SandboxSpec("idle", image=IMAGE, memory_mib=128, labels={"team": "x"}, **surroundings))
+    spec = SandboxSpec("idle", image=IMAGE, memory_mib=128, labels={"team": "x"}, ports=("7070",), **surroundings)
+    ref = await make(backend, spec)
     await run(backend, permit, ref, "echo kept >/root/file; echo soft >/dev/shm/memory; sync")
     taken = await backend.take_snapshot(await permit("snapshot"), ref, "one", False)
     assert (taken.name, taken.of, taken.full) == ("one", "idle", False)
@@ -142,6 +143,8 @@ async def test_a_snapshot_is_restored_and_a_running_one_forked(folder, permit, m
         assert (await run(backend, permit, copy, "cat /root/file; pwd; echo $PLACE"))[1] == "kept\n/workspace\nx y\n"
         raw = await backend.raw(copy)
         assert raw["config"]["network"]["policy"]["default_egress"] == "deny"
+    everywhere = [place for one in (ref, forked, restored) for place in await places(backend, one)]
+    assert len({place for place in everywhere if place.startswith("127.0.0.1:")}) == 3, everywhere
     assert (await run(backend, permit, forked, "cat /dev/shm/memory"))[1] == "soft\n"
     assert (await run(backend, permit, restored, "cat /dev/shm/memory"))[0] != 0
     await backend.remove_snapshot(await permit("remove-snapshot"), "one")
