@@ -46,24 +46,26 @@ def ask_name(screen: MainScreen, naming: Naming) -> None:
 
 def ask_attach(screen: MainScreen) -> None:
     """Ask to watch and feed the selected sandbox's main process."""
-    sandbox = screen.selected
-    if sandbox is None:
-        screen.notify("No sandbox is selected.", severity="warning")
-    elif sandbox.status is not Status.RUNNING:
-        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title="attach", severity="warning")
-    else:
+    if (sandbox := _running(screen, "attach")) is not None:
         screen.app.run_worker(screen.console_app.flows.attach(sandbox))
 
 
 def ask_forward(screen: MainScreen) -> None:
     """Ask which port of the selected sandbox is forwarded, or which is not any more."""
+    if (sandbox := _running(screen, "forward")) is not None:
+        screen.app.run_worker(screen.console_app.forwards.ask(sandbox))
+
+
+def _running(screen: MainScreen, what: str) -> Sandbox | None:
+    """The selected sandbox where it runs; else it is told why ``what`` cannot be."""
     sandbox = screen.selected
     if sandbox is None:
         screen.notify("No sandbox is selected.", severity="warning")
     elif sandbox.status is not Status.RUNNING:
-        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title="forward", severity="warning")
+        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title=what, severity="warning")
     else:
-        screen.app.run_worker(screen.console_app.forwards.ask(sandbox))
+        return sandbox
+    return None
 
 
 def ask_changes(screen: MainScreen) -> None:

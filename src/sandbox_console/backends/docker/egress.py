@@ -23,7 +23,7 @@ from sandbox_console.backends.docker import egress_running as running
 from sandbox_console.backends.docker import ports
 from sandbox_console.backends.docker.egress_bodies import Gate
 from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.labels import EGRESS
+from sandbox_console.backends.docker.labels import EGRESS, gateway_name
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
@@ -230,7 +230,7 @@ class Gates:
 
     async def discard(self, engine: Engine, token: str) -> None:
         """Take away all of a gate; what is gone already is passed over."""
-        gateway = container_path(f"sandbox-console-gateway-{token}")
+        gateway = container_path(gateway_name(token))
         with suppress(ConsoleError):
             await engine.call("DELETE", gateway, params={"force": 1, "v": 1}, timeout_s=60)
         with suppress(ConsoleError):

@@ -15,6 +15,7 @@ from sandbox_console.backends.docker.deeper import Deeper, need
 from sandbox_console.backends.docker.egress import proxy_of, token_of
 from sandbox_console.backends.docker.egress_bodies import PORT, RUN
 from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.labels import gateway_name
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.egress import ask
 from sandbox_console.egress.follow import follow as following
@@ -54,7 +55,7 @@ class Gated(Deeper):
         if why := await self._gates.state(engine, token):
             raise BackendError(f"{described(ref.id)}: {why}")
         # Asked in the gateway's container, at its door to the sandbox: the sandbox's image may have no program for it.
-        gateway = SandboxRef(ref.backend, ref.host, f"sandbox-console-gateway-{token}")
+        gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
         process = await executor.run(engine, Exec(gateway, argv), ())
         said = {Stream.STDOUT: b"", Stream.STDERR: b""}
@@ -103,6 +104,6 @@ class Gated(Deeper):
 
     async def _door(self, token: str) -> str:
         engine = await self._engine()
-        data = await engine.call("GET", container_path(f"sandbox-console-gateway-{token}", "json"))
+        data = await engine.call("GET", container_path(gateway_name(token), "json"))
         networks = data["NetworkSettings"]["Networks"]
         return str(networks[f"sandbox-console-{token}"]["IPAddress"])

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from sandbox_console.backends.docker import ports
-from sandbox_console.backends.docker.labels import EGRESS, GATEWAY
+from sandbox_console.backends.docker.labels import EGRESS, GATEWAY, gateway_name
 from sandbox_console.backends.docker.translate import MIB
 from sandbox_console.egress.policy import variables
 from sandbox_console.model.ports import parse_all
@@ -45,7 +45,7 @@ class Gate(Struct, frozen=True):
     @property
     def gateway_name(self) -> str:
         """The name of the gateway's container."""
-        return f"sandbox-console-gateway-{self.token}"
+        return gateway_name(self.token)
 
     @property
     def address(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sandbox_console.backends.docker import holders, ports
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.frames import Demuxer
+from sandbox_console.backends.docker.labels import gateway_name
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound
 from sandbox_console.model.ports import PublishedPort
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 
 READY_S = 30.0
 _STOP_S = 2
-
-
-def named(token: str) -> str:
-    """The name of a gateway's container."""
-    return f"sandbox-console-gateway-{token}"
 
 
 async def start(
@@ -55,7 +51,7 @@ async def _started(
 ) -> None:
     for last in (False, True):
         try:
-            await engine.call("POST", container_path(named(token), "start"), timeout_s=60)
+            await engine.call("POST", container_path(gateway_name(token), "start"), timeout_s=60)
             return
         except Refused as error:
             place = ports.wanted(asked, error.message)
@@ -97,16 +93,16 @@ async def _answered_for(engine: Engine, token: str, name: str, asked: Sequence[P
 async def stop(engine: Engine, token: str) -> None:
     """Stop it, also where it is still being started: the engine does one after the other."""
     with suppress(ConsoleError):
-        await engine.call("POST", container_path(named(token), "stop"), params={"t": _STOP_S})
+        await engine.call("POST", container_path(gateway_name(token), "stop"), params={"t": _STOP_S})
 
 
 async def inspected(engine: Engine, token: str) -> dict[str, Any]:
     """What the engine tells of it. Raises NotFound where it is gone."""
     try:
-        data: dict[str, Any] = await engine.call("GET", container_path(named(token), "json"))
+        data: dict[str, Any] = await engine.call("GET", container_path(gateway_name(token), "json"))
     except Refused as error:
         if error.status == 404:
-            raise NotFound(f"the egress gateway {named(token)} is not on this engine (any more)") from error
+            raise NotFound(f"the egress gateway {gateway_name(token)} is not on this engine (any more)") from error
         raise
     return data
 
@@ -122,7 +118,7 @@ async def _last_words(engine: Engine, token: str) -> str:
     reader, said = Demuxer(), b""
     params = {"stdout": 1, "stderr": 1, "timestamps": 1, "tail": 1}
     with suppress(ConsoleError):
-        async with engine.stream(container_path(named(token), "logs"), params) as chunks:
+        async with engine.stream(container_path(gateway_name(token), "logs"), params) as chunks:
             async for chunk in chunks:
                 said += b"".join(record.data for record in reader.feed(chunk))
     return said.decode("utf-8", "replace").strip()[-300:] or "it said nothing"

@@ -29,6 +29,11 @@ GATEWAY = "sandbox-console.gateway"
 """On a gateway's container: the same token."""
 
 
+def gateway_name(token: str) -> str:
+    """The name of the container that is a gate's gateway."""
+    return f"sandbox-console-gateway-{token}"
+
+
 def is_gateway(name: str, labels: Mapping[str, str]) -> bool:
     """Whether a container is a gateway. An image can bring its containers the label, but not the name."""
-    return GATEWAY in labels and name.lstrip("/") == f"sandbox-console-gateway-{labels[GATEWAY]}"
+    return GATEWAY in labels and name.lstrip("/") == gateway_name(labels[GATEWAY])
