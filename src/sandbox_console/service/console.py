@@ -28,6 +28,7 @@ from sandbox_console.model.action import (
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.diagnosis import Diagnosis
+from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import ResolvedSecret
@@ -39,7 +40,6 @@ from sandbox_console.secrets.redactor import Redactor, StreamRedactor
 from sandbox_console.service.call import Call
 from sandbox_console.service.config import Config
 from sandbox_console.service.effects import carry_out
-from sandbox_console.service.egress import rule_problems
 from sandbox_console.service.fleet import Fleet
 from sandbox_console.service.gate import Consent, Gate, Request
 from sandbox_console.service.hub import Hub, Subscription

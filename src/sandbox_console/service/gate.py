@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -34,6 +34,7 @@ from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
 from sandbox_console.service.describe import body_of, target_of
 from sandbox_console.service.masking import masked
+from sandbox_console.service.operation import ExecIO, Operation
 from sandbox_console.service.trail import Trail
 from sandbox_console.service.vault import Vault
 
@@ -45,6 +46,14 @@ class Consent(Struct, frozen=True):
 
     yes: bool = False
     confirm: str = ""
+
+
+class Performs(Protocol):
+    """Who carries an action out through the gate: the console."""
+
+    def perform(self, action: Action, *, consent: Consent = ..., io: ExecIO | None = None) -> Operation:
+        """Start an action; the operation that is given tells its end."""
+        ...
 
 
 class Request(Struct, frozen=True):
