@@ -11,9 +11,9 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Attach
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.service.attachment import Attachment
-from sandbox_console.service.gate import Consent, Performs
-from sandbox_console.service.operation import ExecIO, Hold
+from sandbox_console.service.effects.attachment import Attachment
+from sandbox_console.service.gate.gate import Consent, Performs
+from sandbox_console.service.gate.operation import ExecIO, Hold
 
 _QUEUED = 64
 """Chunks kept for one who reads late; then the backend's own bound holds, which tells what it drops."""

@@ -15,8 +15,8 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.egress_rules import changed, opened
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service.feed import Replayed, Traffic, replay
-from sandbox_console.service.fleet import Fleet
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.traffic import Replayed, Traffic, replay
 
 TEMPLATE = "template"
 """The label by which sandboxes of one template know each other."""

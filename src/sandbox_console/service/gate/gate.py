@@ -3,7 +3,7 @@
 1. Faces cannot import backends (import-linter).
 2. Every changing method of a backend takes a Permit.
 3. A Permit is made in audit/journal.py only.
-4. A new verb does not type-check until ``effects.carry_out`` handles it.
+4. A new verb does not type-check until ``effects.dispatch.carry_out`` handles it.
 5. No journal, no effect: the attempt is committed first, or nothing happens.
 """
 
@@ -32,11 +32,11 @@ from sandbox_console.model.event import Acted
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
-from sandbox_console.service.describe import body_of, target_of
-from sandbox_console.service.masking import masked
-from sandbox_console.service.operation import ExecIO, Operation
-from sandbox_console.service.trail import Trail
-from sandbox_console.service.vault import Vault
+from sandbox_console.service.gate.description import body_of, target_of
+from sandbox_console.service.gate.masking import masked
+from sandbox_console.service.gate.operation import ExecIO, Operation
+from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.vault import Vault
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from sandbox_console.backends.abilities import OnTerminal
 from sandbox_console.backends.base import Process
 from sandbox_console.model.action import Permit
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.call import Call
-from sandbox_console.service.operation import ActionResult
-from sandbox_console.service.running import run_to_end
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.process import run_to_end
+from sandbox_console.service.gate.operation import ActionResult
 
 
 async def watch(process: Process, permit: Permit, ref: SandboxRef, call: Call) -> ActionResult:

@@ -32,11 +32,11 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import Stream
-from sandbox_console.service.attachment import watch
-from sandbox_console.service.call import Call
-from sandbox_console.service.egress import change
-from sandbox_console.service.forwarding import hold
-from sandbox_console.service.operation import ActionResult, ExecIO
+from sandbox_console.service.effects.attachment import watch
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.egress import change
+from sandbox_console.service.effects.port_forward import hold
+from sandbox_console.service.gate.operation import ActionResult, ExecIO
 
 
 async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult:

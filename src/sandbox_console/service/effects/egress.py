@@ -15,7 +15,7 @@ from sandbox_console.model.action import DenyEgress, EgressAction, Permit
 from sandbox_console.model.egress import Effect, EgressRule, EgressVerdict
 from sandbox_console.model.egress_rules import changed, key_of
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.describe import rule_data
+from sandbox_console.service.gate.description import rule_data
 
 SETTLE_S = 5.0
 """How long a gateway may take to go by new rules."""

@@ -23,10 +23,10 @@ from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.text import clean
 from sandbox_console.model.waiting import to_the_end
-from sandbox_console.service.call import Call
-from sandbox_console.service.forward_connection import Connection, Tally, reset
-from sandbox_console.service.forward_programs import way_in
-from sandbox_console.service.operation import ActionResult
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.forward_connection import Connection, Tally, reset
+from sandbox_console.service.effects.forward_programs import way_in
+from sandbox_console.service.gate.operation import ActionResult
 
 MOST = 64
 """Connections of one forward at a time, each a process in the sandbox; others wait to be accepted."""

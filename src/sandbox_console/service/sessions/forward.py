@@ -8,9 +8,9 @@ from typing import Any
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Forward
-from sandbox_console.service.forwarding import Forwarding
-from sandbox_console.service.gate import Consent, Performs
-from sandbox_console.service.operation import ExecIO, Hold, Operation
+from sandbox_console.service.effects.port_forward import Forwarding
+from sandbox_console.service.gate.gate import Consent, Performs
+from sandbox_console.service.gate.operation import ExecIO, Hold, Operation
 
 
 class HeldForward:
