@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
@@ -30,7 +30,7 @@ from sandbox_console.tui.egress.draft_text import COLUMNS, PROBLEM, Part, marks,
 from sandbox_console.tui.egress.egress_flow import EgressFlow, patterns_of
 from sandbox_console.tui.egress.egress_text import commands
 from sandbox_console.tui.keys.keymap import hint
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.text.formatting import place, shown_name
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable
@@ -56,19 +56,7 @@ class EgressDraftScreen(Screen[None]):
     EgressDraftScreen Footer { height: 1; }
     """
     AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "draft",
-        [
-            Binding("a", "add('allow')", "Allow host"),
-            Binding("d", "add('deny')", "Deny host"),
-            Binding("o", "changes", "Changes only/all"),
-            Binding("ctrl+s", "apply", "Apply", priority=True),
-            Binding("ctrl+o", "commands", "As commands", priority=True),
-            Binding("ctrl+r", "reset", "Start over", priority=True),
-            Binding("escape", "close", "Back"),
-            Binding("question_mark,f1", "app.help", "Help"),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["draft"]
 
     def __init__(
         self, console: Console, flow: EgressFlow, clock: Callable[[], float], sandboxes: Sequence[Sandbox]

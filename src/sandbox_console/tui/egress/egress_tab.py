@@ -21,8 +21,9 @@ from sandbox_console.service import Console, Feed, HostSeen, has_gateway
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.egress.egress_text import COLUMNS, host_row, rules_lines, with_hosts
-from sandbox_console.tui.egress.host_actions import HOST_KEYS, HostActions
+from sandbox_console.tui.egress.host_actions import HostActions
 from sandbox_console.tui.keys.keymap import hint, key_of
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.look import Look
 from sandbox_console.tui.widgets.table.table import FleetTable
 
@@ -41,7 +42,7 @@ class EgressPane(HostActions, Vertical):
     EgressPane > #egress-rules { height: auto; max-height: 8; padding: 0 1; background: $surface; display: none; }
     EgressPane > #egress-rules.-on { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = HOST_KEYS
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["hosts"]
 
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)

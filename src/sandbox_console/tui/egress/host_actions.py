@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from textual.binding import Binding, BindingType
 from textual.message_pump import MessagePump
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Feed, HostSeen
-from sandbox_console.tui.keys.page_keys import scoped
 from sandbox_console.tui.state.messages import DraftAsked, EgressAsked
 from sandbox_console.tui.widgets.table.table import FleetTable
 
 if TYPE_CHECKING:
     from textual.widget import Widget
-
-HOST_KEYS: list[BindingType] = scoped(
-    "hosts",
-    [
-        Binding("a", "allow", "Allow"),
-        Binding("d", "deny", "Deny"),
-        Binding("o", "denials", "Denials only/all"),
-        Binding("ctrl+e", "draft", "Draft"),
-    ],
-)
 
 
 class HostActions(MessagePump):

@@ -19,8 +19,9 @@ from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.egress.egress_tab import DRAW_S
 from sandbox_console.tui.egress.egress_text import FLEET_COLUMNS, host_row
-from sandbox_console.tui.egress.host_actions import HOST_KEYS, HostActions
+from sandbox_console.tui.egress.host_actions import HostActions
 from sandbox_console.tui.fleet.header import backend_name
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.text.formatting import shown_name
 from sandbox_console.tui.widgets.key_bar import KeyBar
@@ -42,7 +43,7 @@ class EgressScreen(HostActions, Screen[None]):
     EgressScreen Footer { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        *HOST_KEYS,
+        *PAGE_KEYS["hosts"],
         Binding("escape,q,i", "dismiss", "Back"),
         Binding("question_mark", "app.help", "Help"),
     ]

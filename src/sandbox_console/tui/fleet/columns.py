@@ -33,11 +33,6 @@ COLUMNS = (
 BY_KEY = {column.key: column for column in COLUMNS}
 USUAL = ("state", "name", "backend", "maker", "image", "cpu", "memory", "net", "egress", "secrets", "age", "exit")
 """What is shown as long as nothing else is chosen."""
-SORT_KEYS = {
-    "N": "name", "S": "state", "B": "backend", "H": "host", "K": "maker", "I": "image", "C": "cpu", "M": "memory",
-    "T": "net", "W": "egress", "E": "secrets", "R": "restarts", "A": "age", "X": "exit",
-}  # fmt: skip
-"""Shift and a letter sorts by a column."""
 SAMPLED_COLUMNS = frozenset({"cpu", "memory", "net"})
 """Columns whose values are samples."""
 ALIASES = {"why": "exit", "mem": "memory", "network": "net", "status": "state", "secr": "secrets", "label": "labels",

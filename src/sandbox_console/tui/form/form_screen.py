@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
@@ -25,7 +25,7 @@ from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.form.change_plan import plan_words
 from sandbox_console.tui.form.form_body import FormBody, Place
 from sandbox_console.tui.form.submit import FormWork
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import shown_name
 from sandbox_console.tui.widgets.key_bar import KeyBar
@@ -71,15 +71,7 @@ class FormScreen(Screen[None]):
     FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
     """
     body: FormBody
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "form",
-        [
-            Binding("ctrl+s", "submit", "Create/Apply", priority=True),
-            Binding("escape", "close", "Close"),
-            Binding("down", "app.focus_next", "Next field"),
-            Binding("up", "app.focus_previous", "Field before", show=False),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["form"]
 
     def __init__(self, console: Console, work: Work, flows: Flows, sandbox: Sandbox | None = None,
                  fixed: Mapping[str, str] | None = None) -> None:  # fmt: skip

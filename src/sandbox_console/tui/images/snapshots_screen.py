@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from sandbox_console.model.action import RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.capability import Capability
@@ -16,7 +16,7 @@ from sandbox_console.tui.dialogs.action_menu import Choice
 from sandbox_console.tui.images.image_flow import place_words
 from sandbox_console.tui.images.pull_progress import Place
 from sandbox_console.tui.images.resource_screen import HoldingsScreen
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.main import dispatch as asking
 from sandbox_console.tui.state.verbs import NAMINGS
 from sandbox_console.tui.text.formatting import DASH, shown_name, size, span
@@ -28,17 +28,10 @@ from sandbox_console.tui.widgets.table.table_rows import Row
 class SnapshotsScreen(HoldingsScreen[Snapshot]):
     """Enter makes a sandbox of one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "snapshots",
-        [
-            Binding("n", "take", "Take of the selected sandbox"),
-            Binding("enter", "restore", "Restore"),
-            Binding("ctrl+d,delete", "remove", "Remove"),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["snapshots"]
     TITLE_WORDS = "Snapshots"
     EMPTY = "No snapshots yet."
-    NEXT = ("snapshots-take-of-the-selected-sandbox", "takes one of the sandbox selected in the list")
+    NEXT = ("snapshots-take", "takes one of the sandbox selected in the list")
     CAPABILITY = Capability.SNAPSHOT
     COLUMNS = (
         Column("name", "NAME", 16, 60, priority=0),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sandbox_console.model.action import Create
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import clean
-from sandbox_console.tui.actions.availability import KEY_OF, choices
+from sandbox_console.tui.actions.availability import choices, verb_key
 from sandbox_console.tui.actions.cli_command import bulk_command, command_line
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.keys.keymap import Keymap
@@ -128,9 +128,7 @@ def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
         fits = reasons.pop("", 0)
         why = ", ".join(f"{count}: {text}" for text, count in reasons.items())
         label = f"{verb.label} {fits}"
-        found.append(
-            Choice(f"bulk('{verb.name}')", label, keys.first(KEY_OF.get(verb.name, verb.name)), "" if fits else why)
-        )
+        found.append(Choice(f"bulk('{verb.name}')", label, verb_key(keys, verb.name), "" if fits else why))
     return [
         *found,
         Choice("merge", "Merge logs", keys.first("merge-logs")),
