@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
@@ -18,11 +18,9 @@ from sandbox_console.tui.help import HIDDEN, key_words, place_of
 from sandbox_console.tui.keys.key_names import short_key
 from sandbox_console.tui.keys.keymap import NO_KEY
 from sandbox_console.tui.keys.main_keys import MARK_KEYS, list_keys
+from sandbox_console.tui.parts import AppParts
 from sandbox_console.tui.state.verbs import NAMINGS, VERBS
 from sandbox_console.tui.text.formatting import shown_name
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.app import ConsoleApp
 
 _TOLD = {
     "create": ("New sandbox", "Make a sandbox by a form"),
@@ -73,8 +71,9 @@ class ConsoleCommands(Provider):
     """
 
     @property
-    def _shown_app(self) -> ConsoleApp:
-        app: ConsoleApp = self.app  # type: ignore[assignment]
+    def _shown_app(self) -> AppParts:
+        app = self.app
+        assert isinstance(app, AppParts)  # noqa: S101 - as textual.getters does for widgets
         return app
 
     async def _commands(self) -> AsyncIterator[_Command]:

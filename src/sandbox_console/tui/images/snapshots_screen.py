@@ -17,8 +17,8 @@ from sandbox_console.tui.images.image_flow import place_words
 from sandbox_console.tui.images.pull_progress import Place
 from sandbox_console.tui.images.resource_screen import HoldingsScreen
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.main import dispatch as asking
-from sandbox_console.tui.state.verbs import NAMINGS
+from sandbox_console.tui.state.messages import NameAsked
+from sandbox_console.tui.state.verbs import NAMINGS, unfit
 from sandbox_console.tui.text.formatting import DASH, shown_name, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
@@ -70,7 +70,7 @@ class SnapshotsScreen(HoldingsScreen[Snapshot]):
 
     def commands(self) -> list[Choice]:
         lines = []
-        if (box := self.console_app.main.selected) is not None:
+        if (box := self.console_app.selected) is not None:
             lines.append(("Take", command_line(NAMINGS["snapshot"].make(box, ""))))
         if (one := self.selected) is not None:
             lines.append(("Restore", command_line(RestoreSnapshot(one.backend, one.host, one.name, ""))))
@@ -82,13 +82,15 @@ class SnapshotsScreen(HoldingsScreen[Snapshot]):
 
     def action_take(self) -> None:
         """Save the sandbox selected in the list."""
-        box = self.console_app.main.selected
+        box = self.console_app.selected
         if box is None:
             self.notify("No sandbox is selected in the list.", severity="warning")
         elif why := self._reasons.get((box.ref.backend, box.ref.host)):
             self.notify(f"{shown_name(box)}: {why.plain}", title="snapshot", severity="warning")
+        elif reason := unfit(NAMINGS["snapshot"], box, self.console_app.fleet.busy.get(box.ref)):
+            self.notify(f"{shown_name(box)}: {reason}.", title="snapshot", severity="warning")
         else:
-            asking.ask_name(self.console_app.main, NAMINGS["snapshot"])
+            self.post_message(NameAsked(NAMINGS["snapshot"], box))
 
     def action_restore(self) -> None:
         """Make a sandbox of the one under the cursor."""
