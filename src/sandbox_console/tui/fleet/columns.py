@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, structs
 
 from sandbox_console.errors import UsageError
+from sandbox_console.model.nearest import nearest
 from sandbox_console.tui.widgets.table.table_layout import Column
 
 LEAST_WIDTH, MOST_WIDTH = 3, 80
@@ -64,8 +64,8 @@ def column_key(word: str) -> str:
     known = {**ALIASES, **{column.title.lower(): column.key for column in COLUMNS}, **{key: key for key in BY_KEY}}
     if word in known:
         return known[word]
-    near = difflib.get_close_matches(word, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(BY_KEY)}"
+    near = nearest(word, known)
+    hint = f"did you mean {near}?" if near else f"there are {', '.join(BY_KEY)}"
     raise UsageError(f"no column {word!r}: {hint}", hint=hint)
 
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from sandbox_console.errors import UsageError
+from sandbox_console.model.nearest import nearest
 from sandbox_console.model.sandbox import Status
 from sandbox_console.tui.fleet.columns import BY_KEY
 from sandbox_console.tui.fleet.filter.tokens import FilterError, words
 from sandbox_console.tui.fleet.groups import CYCLE
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.text.formatting import maker
-from sandbox_console.tui.text.nearest import nearest
 
 _ALIASES_DEEP = 8
 

@@ -13,12 +13,12 @@ from textual.keys import Keys, _character_to_key
 from textual.screen import Screen
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.model.nearest import nearest
 from sandbox_console.service import TuiOptions
 from sandbox_console.tui.keys.key_names import long_key
 from sandbox_console.tui.keys.main_keys import TABLE_KEYS, list_keys
 from sandbox_console.tui.keys.page_keys import OLD_IDS, named, scope_of
 from sandbox_console.tui.keys.page_keys import taken as taken_in
-from sandbox_console.tui.text.nearest import nearest
 
 KEYMAPS: Mapping[str, Mapping[str, str]] = {
     "default": {},
