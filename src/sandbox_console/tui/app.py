@@ -44,6 +44,7 @@ from sandbox_console.tui.state.messages import (
 )
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.reducer import reduce
+from sandbox_console.tui.text.formatting import error_words
 
 SMALLEST = (60, 15)
 MESSAGES_KEPT = 500
@@ -152,8 +153,9 @@ class ConsoleApp(PageActions):
     def _ended(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None:
         if error is not None:
             row = f" (audit row {error.audit_id})" if error.audit_id else ""
-            hint = f"\n{error.hint}" if error.hint else ""
-            self.notify(f"{error.message}{hint}{row}", title=f"{action.verb} {name}", severity="error", timeout=10)
+            self.notify(
+                f"{error_words(error, apart=True)}{row}", title=f"{action.verb} {name}", severity="error", timeout=10
+            )
         elif result is not None and (told := egress_text.ended(action, name, result)) is not None:
             text, good = told
             self.notify(text, severity="information" if good else "warning", timeout=None if good else 15)

@@ -27,7 +27,7 @@ _FOCUS = {
     "files": "#files-table", "egress": "#egress-table", "events": "#events-table", "audit": "#audit-table",
     "inspect": "#inspect-tree",
 }  # fmt: skip
-TABS = tuple(Tab(tab, title, _FOCUS.get(tab, "")) for tab, title in TAB_TITLES.items())
+TABS = tuple(Tab._make((tab, title, _FOCUS.get(tab, ""))) for tab, title in TAB_TITLES.items())
 _SHORT = {"processes": "Procs"}
 _LEAST = 4
 """Cells of a tab that is not looked at, where there is no room for all their names."""

@@ -119,7 +119,7 @@ def note_lines(notes: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def commands(action: EgressAction, now: float) -> list[str]:
-    """The same change as commands to type, one for each verb and time."""
+    """A change of rules as commands to type, one for each verb and time."""
     if isinstance(action, DenyEgress):
         return [_command("deny", action.ref, action.patterns, action.until, now)]
     found = [_command("remove", action.ref, action.remove, None, now)] if action.remove else []

@@ -17,7 +17,7 @@ from sandbox_console.tui.actions.action_flow import ANEW, LIVE, AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.state.operations import Work
-from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.text.formatting import error_words, shown_name
 
 
 class FormPage(Protocol):
@@ -95,8 +95,7 @@ class FormWork:
         if isinstance(error, InvalidSpec):
             self._form.refuse(error.problems)
         else:
-            hint = error.hint and f"({error.hint})"
-            self._form.say(" ".join(filter(None, (f"✕ {error.message}", hint, left))), error=True)
+            self._form.say(" ".join(filter(None, (f"✕ {error_words(error)}", left))), error=True)
 
     async def _what_is_left(self, action: Create | Update) -> str:
         """After an edit that failed: whether the old one is there, asked of the backend."""

@@ -25,6 +25,7 @@ from sandbox_console.tui.images.image_flow import HostFlow, place_words
 from sandbox_console.tui.images.pull_progress import Place
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.text.formatting import error_words
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
@@ -154,8 +155,7 @@ class HoldingsScreen(Screen[None], Generic[Held]):
                 why = can.reason(self.CAPABILITY) if health is None or health.ok else health.reason
                 self._lacks(place, why or can.reason(self.CAPABILITY), "–", "$dim")
         except ConsoleError as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            self._lacks(place, f"{error.message}{hint}", "✕", "$text-error")
+            self._lacks(place, error_words(error), "✕", "$text-error")
         self._waiting.discard(place)
         self.draw()
 

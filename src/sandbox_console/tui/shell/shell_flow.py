@@ -11,7 +11,7 @@ from sandbox_console.service import Console, attach
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.shell.shell_tab import ShellPane
 from sandbox_console.tui.state.messages import ShellAsked
-from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.text.formatting import error_words, shown_name
 
 
 class ShellFlow:
@@ -33,7 +33,7 @@ class ShellFlow:
         try:
             session = await self._console.shell(request, consent=consent)
         except ConsoleError as error:
-            pane.refused(sandbox, error.message + (f" ({error.hint})" if error.hint else ""))
+            pane.refused(sandbox, error_words(error))
             self._app.notify(error.message, title=f"shell in {shown_name(sandbox)}", severity="error")
             return
         await pane.opened(sandbox, session)
@@ -48,7 +48,6 @@ class ShellFlow:
         try:
             session = await attach(self._console, Attach(sandbox.ref), consent=consent)
         except ConsoleError as error:
-            hint = f"\n{error.hint}" if error.hint else ""
-            self._app.notify(f"{error.message}{hint}", title=f"attach {shown_name(sandbox)}", severity="error")
+            self._app.notify(error_words(error, apart=True), title=f"attach {shown_name(sandbox)}", severity="error")
             return
         self._app.push_screen(AttachScreen(sandbox, session))
