@@ -12,8 +12,7 @@ from pathlib import Path
 from sandbox_console.service import TuiOptions
 from sandbox_console.tui.base.themes import THEMES
 from sandbox_console.tui.bulk.bulk_run import AT_ONCE, Fate
-from sandbox_console.tui.keys import keymap
-from sandbox_console.tui.keys import page_keys as scopes
+from sandbox_console.tui.keys import keymap, page_keys
 from sandbox_console.tui.keys.key_names import short_key
 from sandbox_console.tui.logs.merged_logs import MOST
 
@@ -34,8 +33,8 @@ def table() -> str:
         keys, other = (" ".join(dict.fromkeys(map(_shown, found.keys[action]))) for found in (usual, lazy))
         lines.append(f"| `{action}` | {keys} | {'' if other == keys else other or 'none'} | {what} |")
     lines += ["", "Inside logs, tabs and pages:", "", "| action | key | what it does |", "|---|---|---|"]
-    for scope in scopes.SCOPES:
-        for one in scopes.named(scope):
+    for scope in page_keys.PAGE_KEYS:
+        for one in page_keys.named(scope):
             keys = " ".join(dict.fromkeys(map(_shown, one.key.split(","))))
             lines.append(f"| `{one.id}` | {keys} | {one.description} |")
     return "\n".join(lines) + "\n"

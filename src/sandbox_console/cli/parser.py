@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from sandbox_console.cli import words
 from sandbox_console.errors import UsageError
+from sandbox_console.model.nearest import nearest
 
 GUEST_CODE_VERBS = ("exec", "shell", "attach")
 """Verbs that return the guest's own exit code, and 125 for every failure of the console's own."""
@@ -124,5 +124,5 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _nearest(word: str, known: Iterable[str], prog: str) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"did you mean {near[0]}?" if near else f"{prog} --help"
+    near = nearest(word, known)
+    return f"did you mean {near}?" if near else f"{prog} --help"

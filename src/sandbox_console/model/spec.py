@@ -6,13 +6,13 @@ spec can be passed on as it is; the others are this console's.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
 
 from sandbox_console.errors import InvalidSpec
+from sandbox_console.model.nearest import nearest
 
 Limits = Literal["strict", "best-effort"]
 
@@ -81,8 +81,8 @@ class SandboxSpec(Struct, frozen=True):
 
 
 def _unknown(key: str) -> str:
-    near = difflib.get_close_matches(key, _SHAPES, n=1)
-    return f"unknown field; did you mean {near[0]!r}?" if near else "unknown field"
+    near = nearest(key, _SHAPES)
+    return f"unknown field; did you mean {near!r}?" if near else "unknown field"
 
 
 def _text(value: object) -> str:

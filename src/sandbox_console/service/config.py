@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import tomllib
 import types
@@ -19,6 +18,7 @@ from msgspec import Struct, field
 from sandbox_console.audit.retention import MIB, Keep
 from sandbox_console.errors import ConfigError, UsageError
 from sandbox_console.model import hosts
+from sandbox_console.model.nearest import nearest
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource, problem
 
@@ -218,8 +218,8 @@ def _refuse_unknown(data: Mapping[str, Any], kind: Any, prefix: str, where: str)
     known = {"from" if name == "source" else name for name in hints}
     for key, value in data.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {prefix}{near[0]}?" if near else f"known keys: {', '.join(sorted(known))}"
+            near = nearest(key, known)
+            hint = f"did you mean {prefix}{near}?" if near else f"known keys: {', '.join(sorted(known))}"
             raise ConfigError(f"{where}: unknown key {prefix}{key}", hint=hint)
         if not isinstance(value, Mapping) or key not in hints:
             continue

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sandbox_console.service import Console
-
-Opener = Callable[..., "AbstractAsyncContextManager[Console]"]
-"""What opens the console: called with ``config_file``, ``read_only`` and ``only_backend``."""
+    from sandbox_console.tui.run import Opener
 
 
 def run_tui(

@@ -6,8 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -15,42 +14,37 @@ from textual.command import Provider
 from textual.content import Content
 from textual.geometry import Size
 from textual.notifications import SeverityLevel
-from textual.reactive import reactive
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Update, ref_of
 from sandbox_console.service import ActionResult, Console
-from sandbox_console.tui.actions.outcome import ended_words, refresh_holdings
+from sandbox_console.tui.actions.outcome import ended_words
 from sandbox_console.tui.base.themes import DARK, LIGHT, THEMES, after
-from sandbox_console.tui.base.type_ahead import TypeAheadApp
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.text_screen import TooSmallScreen, too_small
-from sandbox_console.tui.egress import egress_text as egress_words
-from sandbox_console.tui.keys.keymap import load as load_keymap
+from sandbox_console.tui.egress import egress_text
 from sandbox_console.tui.main.main_screen import MainScreen
-from sandbox_console.tui.pages import PageActions, Told
+from sandbox_console.tui.pages import PageActions
+from sandbox_console.tui.parts import Told
 from sandbox_console.tui.pulse.history import History
 from sandbox_console.tui.state.event_bridge import bridge
-from sandbox_console.tui.state.fleet_state import FleetState, News
+from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.state.messages import (
     Arrived,
     Asked,
+    AttachAsked,
     BulkAsked,
-    ConsentAsked,
+    ChangesAsked,
     DraftAsked,
     EgressAsked,
     FormAsked,
+    ForwardAsked,
+    NameAsked,
     ShellAsked,
 )
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.reducer import reduce
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.actions.action_flow import Flows
-    from sandbox_console.tui.bulk.bulk_flow import BulkFlow
-    from sandbox_console.tui.egress.egress_flow import EgressFlow
-    from sandbox_console.tui.forward.forward_flow import ForwardFlow
-    from sandbox_console.tui.images.image_flow import HostFlow
+from sandbox_console.tui.text.formatting import error_words
 
 SMALLEST = (60, 15)
 MESSAGES_KEPT = 500
@@ -62,23 +56,19 @@ def _commands() -> type[Provider]:
     return ConsoleCommands
 
 
-class ConsoleApp(PageActions, TypeAheadApp[None]):
+class ConsoleApp(PageActions):
     """The console on a terminal, or in a browser by way of textual-serve."""
 
     TITLE = "sandbox-console"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f1", "help", "Help", show=False)]  # where ? is a letter
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
-    fleet: reactive[FleetState] = reactive(FleetState(), init=False, repaint=False)
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.time) -> None:
-        super().__init__()
-        self.service = console
-        self._clock = self.now = clock
-        self.keymap = load_keymap(console.config.tui)
+        super().__init__(console, clock)
         self.set_keymap(self.keymap.changed)
-        self.work = Work(console, self._publish, self._ended)
+        self.work = Work(console, self.publish, self._ended)
         self.history = History()
-        self.main = MainScreen(console, self._publish, clock)
+        self.main = MainScreen(console, self.publish, clock)
         self.told: deque[Told] = deque(maxlen=MESSAGES_KEPT)
         self._bridge: asyncio.Task[None] | None = None
 
@@ -125,10 +115,6 @@ class ConsoleApp(PageActions, TypeAheadApp[None]):
     def on_arrived(self, message: Arrived) -> None:
         self.fleet = reduce(self.fleet, message.events)
 
-    def _publish(self, *news: News) -> None:
-        if self.is_running:
-            self.fleet = reduce(self.fleet, news)
-
     def watch_fleet(self, state: FleetState) -> None:
         self.main.show(state)
 
@@ -141,7 +127,7 @@ class ConsoleApp(PageActions, TypeAheadApp[None]):
         self.run_worker(self.bulk.ask(message))
 
     def on_shell_asked(self, message: ShellAsked) -> None:
-        self.run_worker(self.flows.shell(message, self.main.detail.shells), keys_wait=False)
+        self.run_worker(self.shells.shell(message, self.main.detail.shells), keys_wait=False)
 
     def on_egress_asked(self, message: EgressAsked) -> None:
         self.run_worker(self.egress.ask(message))
@@ -149,23 +135,32 @@ class ConsoleApp(PageActions, TypeAheadApp[None]):
     def on_draft_asked(self, message: DraftAsked) -> None:
         self.egress.draft(message.sandboxes)
 
-    def on_consent_asked(self, message: ConsentAsked) -> None:
-        self.run_worker(self.flows.agree(message))
-
     def on_form_asked(self, message: FormAsked) -> None:
-        self.run_worker(self.flows.form(message.sandbox))
+        self.run_worker(self.open_form(message.sandbox))
+
+    def on_name_asked(self, message: NameAsked) -> None:
+        self.run_worker(self.flows.named(message.naming, message.sandbox))
+
+    def on_attach_asked(self, message: AttachAsked) -> None:
+        self.run_worker(self.shells.attach(message.sandbox))
+
+    def on_forward_asked(self, message: ForwardAsked) -> None:
+        self.run_worker(self.forwards.ask(message.sandbox))
+
+    def on_changes_asked(self, message: ChangesAsked) -> None:
+        self.run_worker(self.flows.changes(message.sandbox))
 
     def _ended(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None:
         if error is not None:
             row = f" (audit row {error.audit_id})" if error.audit_id else ""
-            hint = f"\n{error.hint}" if error.hint else ""
-            self.notify(f"{error.message}{hint}{row}", title=f"{action.verb} {name}", severity="error", timeout=10)
-        elif result is not None and (told := egress_words.ended(action, name, result)) is not None:
+            self.notify(
+                f"{error_words(error, apart=True)}{row}", title=f"{action.verb} {name}", severity="error", timeout=10
+            )
+        elif result is not None and (told := egress_text.ended(action, name, result)) is not None:
             text, good = told
             self.notify(text, severity="information" if good else "warning", timeout=None if good else 15)
         elif result is not None:
             self.notify(ended_words(action, name, result))
-            refresh_holdings(self)
             if result.ref is not None and result.ref != ref_of(action):
                 self.main.select_new(result.ref, in_place=isinstance(action, Update))
 
@@ -179,43 +174,8 @@ class ConsoleApp(PageActions, TypeAheadApp[None]):
         markup: bool = False,
     ) -> None:
         """Show a message for a while, and keep it for the messages page."""
-        self.told.append((self._clock(), severity, f"{title}: {message}" if title else message))
+        self.told.append((self.now(), severity, f"{title}: {message}" if title else message))
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
-
-    @cached_property
-    def flows(self) -> Flows:
-        """What is done to one sandbox, with the questions it takes."""
-        from sandbox_console.tui.actions.action_flow import Flows
-
-        return Flows(self, self.service, self.work)
-
-    @cached_property
-    def forwards(self) -> ForwardFlow:
-        """Ports of sandboxes that this machine answers for while the app runs."""
-        from sandbox_console.tui.forward.forward_flow import ForwardFlow
-
-        return ForwardFlow(self, self.service, self.flows, self._publish)
-
-    @cached_property
-    def egress(self) -> EgressFlow:
-        """What is done to egress rules."""
-        from sandbox_console.tui.egress.egress_flow import EgressFlow
-
-        return EgressFlow(self, self.service, self.work, self.flows, self._clock)
-
-    @cached_property
-    def bulk(self) -> BulkFlow:
-        """What is done to marked sandboxes."""
-        from sandbox_console.tui.bulk.bulk_flow import BulkFlow
-
-        return BulkFlow(self, self.service, self.work)
-
-    @cached_property
-    def hosts(self) -> HostFlow:
-        """What is done to backends' images and snapshots."""
-        from sandbox_console.tui.images.image_flow import HostFlow
-
-        return HostFlow(self, self.service, self.work, self._clock)
 
     def action_next_theme(self) -> None:
         """The theme that comes next."""

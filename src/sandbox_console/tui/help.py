@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.binding import Binding
@@ -18,13 +17,11 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.availability import choices
+from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.keys.keymap import NO_KEY
 from sandbox_console.tui.text.formatting import place, shown_name
 from sandbox_console.tui.text.wrap import hanging
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.app import ConsoleApp
 
 Part = tuple[str, str]
 
@@ -159,7 +156,7 @@ def place_of(node: DOMNode) -> str:
     return next((_TITLES[kind.__name__] for kind in type(node).__mro__ if kind.__name__ in _TITLES), "Here")
 
 
-async def unavailable(app: ConsoleApp, sandbox: Sandbox) -> list[Part]:
+async def unavailable(app: BaseApp, sandbox: Sandbox) -> list[Part]:
     """What cannot be done to a sandbox now, and what its backend cannot do at all, each with the reason."""
     lines = [
         (one.label, one.unfit)

@@ -4,89 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from textual.content import Content
-from textual.message_pump import MessagePump
 
-from sandbox_console.model.sandbox import BackendHealth
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.sandbox import BackendHealth, Sandbox
 from sandbox_console.model.text import clean
+from sandbox_console.service import fixed_fields
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.fleet.header import backend_name
 from sandbox_console.tui.help import help_words, unavailable
+from sandbox_console.tui.parts import AppParts, Told
 from sandbox_console.tui.text.formatting import HEALTH, STYLES
 
-if TYPE_CHECKING:
-    from sandbox_console.tui.app import ConsoleApp
-
-Told = tuple[float, str, str]
-"""When (Unix seconds), how severe, and the message."""
 _SEVERE = {"error": "$text-error", "warning": "$text-warning"}
 
 
-class PageActions(MessagePump):
+class PageActions(AppParts):
     """Opens pages; each is imported when it is asked for."""
-
-    @property
-    def _app(self) -> ConsoleApp:
-        app: ConsoleApp = self  # type: ignore[assignment]
-        return app
 
     async def action_help(self) -> None:
         """The keys that work here, and what does not work on the selected sandbox."""
-        app = self._app
-        selected = app.main.selected if app.screen is app.main else None
-        here = await unavailable(app, selected) if selected else ()
-        app.push_screen(TextScreen("Keys that work here", help_words(app.screen, here)))
+        selected = self.main.selected if self.screen is self.main else None
+        here = await unavailable(self, selected) if selected else ()
+        self.push_screen(TextScreen("Keys that work here", help_words(self.screen, here)))
+
+    async def open_form(self, sandbox: Sandbox | None) -> None:
+        """Open the form: empty, or of a sandbox; of another tool's with what its backend can change live."""
+        from sandbox_console.tui.form.form_screen import FormScreen
+
+        fixed: dict[str, str] = {}
+        if sandbox is not None and sandbox.spec is None:
+            try:
+                sandbox = await self.service.inspect(sandbox.ref)  # the list may lack its limits
+                fixed = fixed_fields(sandbox, await self.service.capabilities(sandbox.ref.backend, sandbox.ref.host))
+            except ConsoleError as error:
+                self.notify(error.message, title="edit", severity="error")
+                return
+        self.push_screen(FormScreen(self.service, self.work, self.flows.consent, sandbox, fixed))
 
     def action_messages(self) -> None:
         """Everything that was told, newest first."""
-        self._app.push_screen(TextScreen("Messages", messages_words(reversed(self._app.told))))
+        self.push_screen(TextScreen("Messages", messages_words(reversed(self.told))))
 
     def action_backends(self) -> None:
         """Every backend's health with its reason in full."""
-        self._app.push_screen(TextScreen("Backends", backends_words(self._app.fleet.health.values())))
+        self.push_screen(TextScreen("Backends", backends_words(self.fleet.health.values())))
 
     def action_pulse(self) -> None:
         """The whole fleet on one page."""
         from sandbox_console.tui.pulse.pulse_screen import PulseScreen
 
-        app = self._app
-        app.push_screen(PulseScreen(app.service, app.history, lambda: app.fleet, app.now))
+        self.push_screen(PulseScreen(self.service, self.history, lambda: self.fleet, self.now))
 
     def action_egress(self) -> None:
         """What was denied in the whole fleet."""
         from sandbox_console.tui.egress.inbox_screen import EgressScreen
 
-        self._app.push_screen(EgressScreen(self._app.service, self._app.now))
+        self.push_screen(EgressScreen(self.service, self.now))
 
     def action_images(self) -> None:
         """What sandboxes are made of."""
         from sandbox_console.tui.images.images_screen import ImagesScreen
 
-        self._app.push_screen(ImagesScreen(self._app.service, self._app.hosts, self._app.now))
+        self.push_screen(ImagesScreen(self.service, self.hosts, self.now))
 
     def action_snapshots(self) -> None:
         """Saved states of sandboxes."""
         from sandbox_console.tui.images.snapshots_screen import SnapshotsScreen
 
-        self._app.push_screen(SnapshotsScreen(self._app.service, self._app.hosts, self._app.now))
+        self.push_screen(SnapshotsScreen(self.service, self.hosts, self.now))
 
     def action_draft(self) -> None:
         """Try egress rules on what the selected sandbox asked for."""
-        selected = self._app.main.selected
-        self._app.egress.draft([selected] if selected else [])
+        selected = self.main.selected
+        self.egress.draft([selected] if selected else [])
 
     def action_bulk(self) -> None:
         """What became of the last action on several."""
-        self._app.bulk.show()
+        self.bulk.show()
 
     def action_audit(self) -> None:
         """Everything that was done, in the whole fleet."""
         from sandbox_console.tui.audit.audit_screen import AuditScreen
 
-        app = self._app
-        app.push_screen(AuditScreen(app.service, app.now), lambda ref: app.main.go_to(ref) if ref else None)
+        self.push_screen(AuditScreen(self.service, self.now), lambda ref: self.main.go_to(ref) if ref else None)
 
 
 def messages_words(told: Iterable[Told]) -> Content:

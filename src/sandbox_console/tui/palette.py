@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widget import Widget
 from textual.widgets import Input
@@ -15,13 +16,11 @@ from sandbox_console.tui.base.safety import escaped, plain
 from sandbox_console.tui.base.themes import THEMES
 from sandbox_console.tui.help import HIDDEN, key_words, place_of
 from sandbox_console.tui.keys.key_names import short_key
-from sandbox_console.tui.keys.keymap import NO_KEY, bindings
+from sandbox_console.tui.keys.keymap import NO_KEY
+from sandbox_console.tui.keys.main_keys import MARK_KEYS, list_keys
+from sandbox_console.tui.parts import AppParts
 from sandbox_console.tui.state.verbs import NAMINGS, VERBS
 from sandbox_console.tui.text.formatting import shown_name
-from sandbox_console.tui.widgets.table.marked_table import MarkedTable
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.app import ConsoleApp
 
 _TOLD = {
     "create": ("New sandbox", "Make a sandbox by a form"),
@@ -72,8 +71,9 @@ class ConsoleCommands(Provider):
     """
 
     @property
-    def _shown_app(self) -> ConsoleApp:
-        app: ConsoleApp = self.app  # type: ignore[assignment]
+    def _shown_app(self) -> AppParts:
+        app = self.app
+        assert isinstance(app, AppParts)  # noqa: S101 - as textual.getters does for widgets
         return app
 
     async def _commands(self) -> AsyncIterator[_Command]:
@@ -89,7 +89,7 @@ class ConsoleCommands(Provider):
 
     def _here(self) -> Iterator[_Command]:
         """What the focused widget, the tab and the page around it can do."""
-        app, general = self._shown_app, {binding.id for binding in bindings()}
+        app, general = self._shown_app, {binding.id for binding in list_keys()}
         told: set[tuple[str, str]] = set()
         for node, binding, enabled, _ in self.screen.active_bindings.values():
             plain_move = binding.action.removeprefix("screen.").startswith(_MOVES) or binding.action in HIDDEN
@@ -105,8 +105,8 @@ class ConsoleCommands(Provider):
 
     def _general(self) -> Iterator[_Command]:
         app = self._shown_app
-        on_table = {one.id for one in MarkedTable.BINDINGS if not isinstance(one, tuple)}
-        for binding in bindings():
+        on_table = {one.id for one in MARK_KEYS if isinstance(one, Binding)}
+        for binding in list_keys():
             if binding.id is None or binding.id in _ELSEWHERE:
                 continue
             if self.screen is not app.main and not binding.action.startswith("app."):

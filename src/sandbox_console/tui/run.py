@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sandbox_console.service import open_console
-from sandbox_console.tui import Opener
+from sandbox_console.service import Console, open_console
 from sandbox_console.tui.base.end_signals import ended_by_signals
 from sandbox_console.tui.base.gc_pause import settle_soon
 
 if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp
+
+Opener = Callable[..., AbstractAsyncContextManager[Console]]
+"""What opens the console: called with ``config_file``, ``read_only`` and ``only_backend``."""
 
 
 async def run(*, config_file: Path | None, read_only: bool, backend: str, opener: Opener | None) -> int:

@@ -18,13 +18,20 @@ from sandbox_console.model.sandbox import BackendHealth, Exit, HealthState, Sand
 from sandbox_console.service.config import ViewOptions
 from sandbox_console.tui.fleet.arrangement import Arranger, Hidden, Wanted, fault, newest_first
 from sandbox_console.tui.fleet.columns import BY_KEY, USUAL, Chosen, choose, column_key
-from sandbox_console.tui.fleet.command_parser import Command, Known, completions, filter_of, parse_command, quoted
+from sandbox_console.tui.fleet.command_parser import (
+    Command,
+    Known,
+    completions,
+    filter_of,
+    known_of,
+    parse_command,
+    quoted,
+)
 from sandbox_console.tui.fleet.filter.filter_parser import parse_filter
 from sandbox_console.tui.fleet.fleet_rows import LOOKS, ORDERS, SandboxRow, Showing, paint
 from sandbox_console.tui.fleet.groups import GroupKey, group_by
 from sandbox_console.tui.fleet.saved_columns import ColumnChoice
 from sandbox_console.tui.fleet.saved_views import VIEWS_MOST, Views
-from sandbox_console.tui.main.command_runner import known_of
 from sandbox_console.tui.state.fleet_state import SAMPLES_KEPT, Denial, FleetState, Refused
 from sandbox_console.tui.state.reducer import reduce
 from sandbox_console.tui.widgets.table.table_layout import Cell, Column, fit_cell, fit_sideways
@@ -106,7 +113,7 @@ def test_labels_and_quotes_of_commands():
 
 
 def test_what_can_be_named_comes_from_the_fleet(tmp_path):
-    known = known_of(STATE, Views(tmp_path, {"v": ViewOptions()}), {"a": "all"})
+    known = known_of(STATE, Views(tmp_path, {"v": ViewOptions()}).names, {"a": "all"})
     assert (known.backends, known.hosts, known.views) == (["fake"], ["local"], ["v"])
     assert "team=red" in known.labels
     assert known.makers == ["ours", "compose"]  # as the column names them

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, structs
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.model.nearest import nearest
 
 
 class Options(Struct, frozen=True):
@@ -37,10 +37,8 @@ class Options(Struct, frozen=True):
         known = {item.name: type(item.default) for item in structs.fields(cls)}
         for key, value in table.items():
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                raise ConfigError(
-                    f"bubblewrap has no option {key!r}", hint=f"did you mean {near[0]!r}?" if near else ""
-                )
+                near = nearest(key, known)
+                raise ConfigError(f"bubblewrap has no option {key!r}", hint=f"did you mean {near!r}?" if near else "")
             if type(value) is not known[key] or (isinstance(value, int) and value < 1):
                 wanted = "a text" if known[key] is str else "a whole number above 0"
                 raise ConfigError(f"option {key!r} of bubblewrap is {value!r}; {wanted} is needed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import ClassVar
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.backends.docker.contexts import config_folder
 from sandbox_console.errors import ConfigError
+from sandbox_console.model.nearest import nearest
 
 _OPTIONS = ("contexts", "capabilities", "egress_image", "egress_network", "egress_pool", "egress_hosts")
 
@@ -32,8 +32,8 @@ class DockerProvider:
 
         for option in settings.options:
             if option not in _OPTIONS:
-                near = difflib.get_close_matches(option, _OPTIONS, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known ones: {', '.join(_OPTIONS)}"
+                near = nearest(option, _OPTIONS)
+                hint = f"did you mean {near!r}?" if near else f"known ones: {', '.join(_OPTIONS)}"
                 raise ConfigError(f"the docker backend has no option {option!r}", hint=hint)
         options = Options.from_table(settings.options)
         kept = capabilities(settings.options)

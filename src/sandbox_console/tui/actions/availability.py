@@ -14,8 +14,14 @@ from sandbox_console.tui.state.verbs import NAMINGS, VERBS, unfit
 LIVE = ("cpus", "memory_mib", "pids", "name")
 """What may be changed of a sandbox that another tool made."""
 
-KEY_OF = {"resume": "pause"}
-"""Verbs that have another action's key."""
+_OTHER_KEY = {"resume": "pause", "fork": ""}
+"""Verbs that have another action's key, or none."""
+
+
+def verb_key(keys: Keymap, verb: str) -> str:
+    """The key of a verb that menus name; empty where it has none."""
+    action = _OTHER_KEY.get(verb, verb)
+    return keys.first(action) if action else ""
 
 
 async def choices(console: Console, sandbox: Sandbox, busy: str | None, keys: Keymap) -> list[Choice]:
@@ -23,10 +29,10 @@ async def choices(console: Console, sandbox: Sandbox, busy: str | None, keys: Ke
     found = []
     for verb in VERBS.values():
         reason = unfit(verb, sandbox, busy) or await _denied(console, verb.make(sandbox), sandbox)
-        found.append(Choice(f"verb('{verb.name}')", verb.label, keys.first(KEY_OF.get(verb.name, verb.name)), reason))
+        found.append(Choice(f"verb('{verb.name}')", verb.label, verb_key(keys, verb.name), reason))
     for naming in NAMINGS.values():
         reason = unfit(naming, sandbox, busy) or await _denied(console, naming.make(sandbox, sandbox.name), sandbox)
-        found.append(Choice(f"name('{naming.name}')", naming.label, keys.first(naming.name), reason))
+        found.append(Choice(f"name('{naming.name}')", naming.label, verb_key(keys, naming.name), reason))
     return [*await _entering(console, sandbox, keys), *found]
 
 

@@ -64,7 +64,7 @@ OPEN = {"rename": "NEW", "commit": "IMAGE", "fork": "NEW", "pull": "IMAGE", "sna
 
 
 def command_line(action: Action, before: SandboxSpec | None = None, confirm: str = "") -> str:
-    """The same action as a command to type; values of env are left out.
+    """The command that does what an action does; values of env are left out.
 
     An update is told by what differs from ``before``; without it, by every field that its spec has. ``confirm`` is the
     id that the policy wants named for it.
@@ -75,7 +75,7 @@ def command_line(action: Action, before: SandboxSpec | None = None, confirm: str
 
 
 def bulk_command(actions: Sequence[Action]) -> str:
-    """The same verb on several as a command: where one is removed by force all are, as the option is for all."""
+    """One command for a verb on several sandboxes. If one is removed by force, all are: the option is for all."""
     if not actions:
         return ""
     first = actions[0]

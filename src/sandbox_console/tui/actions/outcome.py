@@ -1,18 +1,11 @@
-"""What is told when an action has ended, and who else has to know."""
+"""What is told when an action has ended."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from textual.app import App
 
 from sandbox_console.model.action import Action, Commit, Fork, PruneImages, Rename, TakeSnapshot
 from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult
 from sandbox_console.tui.text.formatting import size
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.images.resource_screen import HoldingsScreen
 
 _DONE = {"start": "started", "stop": "stopped", "kill": "killed", "restart": "restarted", "pause": "paused",
          "resume": "resumed", "remove": "removed", "update": "updated", "create": "created", "pull": "pulled",
@@ -36,11 +29,3 @@ def ended_words(action: Action, name: str, result: ActionResult) -> str:
             return f"{count} images removed" + (f", {size(freed)} freed" if isinstance(freed, int) else "")
         case _:
             return f"{name} {_DONE.get(action.verb, action.verb)}"
-
-
-def refresh_holdings(app: App[None]) -> None:
-    """Have the open screens that list images or snapshots ask again."""
-    for screen in app.screen_stack:
-        if getattr(screen, "holdings", False):
-            shown: HoldingsScreen[object] = screen  # type: ignore[assignment]
-            shown.reload()

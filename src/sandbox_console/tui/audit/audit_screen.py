@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
@@ -26,7 +26,7 @@ from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.detail.audit_tab import audit_row, entry_words
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.keys.keymap import hint
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column
@@ -62,19 +62,7 @@ class AuditScreen(Screen[SandboxRef | None]):
     AuditScreen > #audit-problem.-on { display: block; }
     AuditScreen Footer { height: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "audit",
-        [
-            Binding("slash", "filter", "Filter"),
-            Binding("x", "trouble", "Trouble only"),
-            Binding("s", "go", "Go to the sandbox"),
-            Binding("v", "verify", "Verify"),
-            Binding("o", "older", "Older"),
-            Binding("escape", "back", "Back"),
-            Binding("h,q", "dismiss", "Back", show=False),
-            Binding("question_mark", "app.help", "Help"),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["audit"]
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
         super().__init__()

@@ -45,12 +45,12 @@ def plain(text: str | bytes, style: str = "") -> Content:
 
 
 def plain_text(text: str | bytes, style: str = "") -> Text:
-    """The same for what takes Rich's text only: the cells and labels of a DataTable, a RichLog, a Tree."""
+    """Clean text for widgets that take Rich's text only: the cells of a DataTable, a RichLog, the labels of a Tree."""
     return Text(_lines(text), style=style, end="")
 
 
 def escaped(text: str | bytes) -> str:
-    """The same for what takes only a string that it parses: the help line of a command palette's hit."""
+    """Clean text for what takes only a string and parses it: the help line of a command palette's hit."""
     return _lines(text).replace("[", r"\[")  # textual.markup.escape lets a bracket after a backslash through
 
 

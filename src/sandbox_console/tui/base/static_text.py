@@ -23,7 +23,7 @@ def put(node: DOMNode, selector: str, content: Content) -> None:
 
 
 def put_note(node: DOMNode, selector: str, content: Content) -> None:
-    """The same for a line that is there only while it says something."""
+    """Put text on a line that is shown only while it says something."""
     put(node, selector, content)
     for line in node.query(selector):
         line.set_class(bool(content.plain), "-on")

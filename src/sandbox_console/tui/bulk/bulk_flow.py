@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
-from textual.css.query import NoMatches
-
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console
+from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.bulk.bulk_run import BulkRun, Fate, plan, summary
 from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
 from sandbox_console.tui.keys.keymap import hint
@@ -19,19 +16,18 @@ from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.verbs import Verb
 from sandbox_console.tui.text.formatting import many, shown_name
 
-if TYPE_CHECKING:
-    from sandbox_console.tui.app import ConsoleApp
-
 _NAMED = 5
+DropMarks = Callable[[Iterable[SandboxRef]], None]
 
 
 class BulkFlow:
     """The app owns each run: leaving its page ends nothing."""
 
-    def __init__(self, app: ConsoleApp, console: Console, work: Work) -> None:
+    def __init__(self, app: BaseApp, console: Console, work: Work, drop_marks: DropMarks) -> None:
         self._app = app
         self._console = console
         self._work = work
+        self._drop_marks = drop_marks
         self._tasks: set[asyncio.Task[None]] = set()
         self.runs: list[BulkRun] = []
 
@@ -62,8 +58,7 @@ class BulkFlow:
 
     async def _run(self, run: BulkRun) -> None:
         await run.run()
-        with contextlib.suppress(NoMatches):  # the app is being left
-            self._app.main.table.drop_marks(item.sandbox.ref for item in run.with_fate(Fate.OK))
+        self._drop_marks(item.sandbox.ref for item in run.with_fate(Fate.OK))
         shown = isinstance(self._app.screen, BulkScreen) and self._app.screen.run_shown is run
         if not shown:
             self.runs.sort(key=lambda one: one is run)  # the one that is told of is the one that the key shows

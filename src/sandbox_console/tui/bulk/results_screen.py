@@ -7,7 +7,7 @@ from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
@@ -23,7 +23,7 @@ from sandbox_console.tui.bulk.bulk_run import BulkRun, Fate, Item, summary
 from sandbox_console.tui.detail.audit_tab import entry_words
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.keys.keymap import hint, hints
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.verbs import Verb
 from sandbox_console.tui.text.formatting import many, place, short_id, shown_name, span
 from sandbox_console.tui.widgets.key_bar import KeyBar
@@ -67,16 +67,7 @@ class BulkScreen(Screen[None]):
     BulkScreen FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
     BulkScreen Footer { height: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "results",
-        [
-            Binding("r", "again", "Again"),
-            Binding("x", "stop", "No more"),
-            Binding("c", "copy", "Copy"),
-            Binding("escape,q,J", "leave", "Back"),
-            Binding("question_mark", "app.help", "Help"),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["results"]
 
     def __init__(self, run: BulkRun, console: Console, again: Callable[[Verb, Sequence[Sandbox]], object]) -> None:
         super().__init__()
@@ -131,7 +122,7 @@ class BulkScreen(Screen[None]):
         put(self, "#bulk-note", plain(f"{shown_name(item.sandbox)}: {item.cause}" if item and item.cause else words))
 
     def _going_on(self) -> str:
-        return hints(self, ("results-back", "goes back, and it goes on."), ("results-no-more", "begins no more."))
+        return hints(self, ("results-back", "goes back, and it goes on."), ("results-stop", "begins no more."))
 
     def _picked(self) -> Item | None:
         key = self.query_one(FleetTable).cursor_key

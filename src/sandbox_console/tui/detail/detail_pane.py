@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from textual import getters
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import ContentSwitcher, Static
 
-from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service import Consent, Console
+from sandbox_console.service import Console
+from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.static_text import say
 from sandbox_console.tui.detail.exit_reason import WhyBar
 from sandbox_console.tui.detail.lazy_tabs import make_pane
@@ -22,7 +23,6 @@ from sandbox_console.tui.logs.logs_tab import LogsPane
 from sandbox_console.tui.shell.shell_tab import ShellPane
 from sandbox_console.tui.state.fleet_state import FleetState, News
 from sandbox_console.tui.state.look import Look
-from sandbox_console.tui.state.messages import ConsentAsked
 from sandbox_console.tui.text.formatting import STATUS, STYLES, place, short_id, shown_name, why, why_style
 from sandbox_console.tui.text.port_text import openings
 
@@ -38,6 +38,8 @@ class Detail(Vertical):
     Detail > #identity { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
     Detail > ContentSwitcher { height: 1fr; }
     """
+
+    console_app = getters.app(BaseApp)
 
     def __init__(self, console: Console, publish: Callable[[News], None], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -94,7 +96,7 @@ class Detail(Vertical):
         self.query_one(TabBar).current = tab
         switcher = self.query_one(ContentSwitcher)
         if tab not in self._panes and not switcher.query_children(f"#{tab}"):
-            self._panes[tab] = make_pane(tab, self._service, self._consent)
+            self._panes[tab] = make_pane(tab, self._service, self.console_app.agreed)
             switcher.mount(self._panes[tab])
         switcher.current = tab
         self._refresh_tab()
@@ -145,11 +147,6 @@ class Detail(Vertical):
         self.query_one(WhyBar).show(self._sandbox if self._on_screen else None, version)
         if active("shell"):
             self.shells.show(self._sandbox)
-
-    async def _consent(self, action: Action, sandbox: Sandbox) -> Consent | None:
-        asked = ConsentAsked(action, sandbox)
-        self.post_message(asked)
-        return await asked.answer
 
     def _is_there(self, ref: SandboxRef) -> bool:
         return ref in self._state.sandboxes or self._state.connecting

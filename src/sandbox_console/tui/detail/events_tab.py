@@ -18,6 +18,7 @@ from sandbox_console.service import Console
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.text.formatting import error_words
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column
 
@@ -75,7 +76,7 @@ class EventsPane(Vertical):
                 self._found.append(one)
                 self._schedule()
         except ConsoleError as error:
-            self._note(f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
+            self._note(f"✕ {error_words(error)}")
 
     def _none_yet(self) -> None:
         if not self._found and self._worker is not None and not self._worker.is_finished:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.events import Key
 from textual.widgets import ContentSwitcher, Input, Static, TextArea, Tree
@@ -23,7 +23,7 @@ from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.detail.inspect_tree import Line, Standing, fill, nodes
 from sandbox_console.tui.keys.keymap import hint, key_of
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.look import Look
 
 
@@ -43,16 +43,7 @@ class InspectPane(Vertical):
     InspectPane > Input, InspectPane > Input:focus { border: round $primary; background: $background; }
     InspectPane > Input.-asking { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "inspect",
-        [
-            Binding("slash", "ask_search", "Search"),
-            Binding("n", "next(1)", "Next match", show=False),
-            Binding("N", "next(-1)", "Previous match", show=False),
-            Binding("r", "raw", "Raw or tree"),
-            Binding("R", "again", "Ask anew", show=False),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["inspect"]
 
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -101,7 +92,7 @@ class InspectPane(Vertical):
     def _draw(self, data: Mapping[str, Any], *, stay: bool) -> None:
         """``stay``: it is the same sandbox, changed: what is open, looked at and searched stays so."""
         stood = Standing.of(self._tree) if stay else None
-        fill(self._tree, data, hint(self, "inspect-raw-or-tree", "shows all"))
+        fill(self._tree, data, hint(self, "inspect-raw", "shows all"))
         if stood is not None:
             stood.restore(self._tree)
         self._wanted = self._wanted if stay else ""

@@ -18,7 +18,7 @@ from sandbox_console.service import Console
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.state.look import Look
-from sandbox_console.tui.text.formatting import DASH, size, span
+from sandbox_console.tui.text.formatting import DASH, error_words, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column
 
@@ -78,7 +78,7 @@ class ProcessesPane(Vertical):
                 found = await self._service.inside.processes(sandbox.ref)
             except ConsoleError as error:
                 self._fill(())
-                self._note(f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
+                self._note(f"✕ {error_words(error)}")
                 return
             self._note("" if found else "No process is told.")
             self._fill(found)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -20,7 +20,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
 from sandbox_console.tui.base.static_text import put
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.look import Look
 from sandbox_console.tui.text.form_values import shown_value
 from sandbox_console.tui.text.formatting import DASH
@@ -40,15 +40,7 @@ class SpecPane(VerticalScroll, can_focus=True):
     DEFAULT_CSS = (
         "SpecPane { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; } SpecPane > Static { height: auto; }"
     )
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "spec",
-        [
-            Binding("k", "scroll_up", "Up", show=False),
-            Binding("j", "scroll_down", "Down", show=False),
-            Binding("g", "scroll_home", "Top", show=False),
-            Binding("G", "scroll_end", "End", show=False),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["spec"]
 
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -11,28 +11,23 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from sandbox_console.tui.keys.main_keys import TAB_TITLES, tab_digits
+
 
 class Tab(NamedTuple):
-    """One tab: its id, its title, the key that the help names, and what in it takes the keys."""
+    """One tab: its id, its title, and the selector of what in it takes the keys; empty for what sees to it itself."""
 
     id: str
     title: str
-    key: str
     focus: str
 
 
-TABS = (
-    Tab("logs", "Logs", "l", "LogView"),
-    Tab("shell", "Shell", "s", ""),
-    Tab("spec", "Spec", "y", "SpecPane"),
-    Tab("stats", "Stats", "", "StatsPane"),
-    Tab("processes", "Processes", "", "#processes-table"),
-    Tab("files", "Files", "", "#files-table"),
-    Tab("egress", "Egress", "o", "#egress-table"),
-    Tab("events", "Events", "", "#events-table"),
-    Tab("audit", "Audit", "9", "#audit-table"),
-    Tab("inspect", "Inspect", "", "#inspect-tree"),
-)
+_FOCUS = {
+    "logs": "LogView", "spec": "SpecPane", "stats": "StatsPane", "processes": "#processes-table",
+    "files": "#files-table", "egress": "#egress-table", "events": "#events-table", "audit": "#audit-table",
+    "inspect": "#inspect-tree",
+}  # fmt: skip
+TABS = tuple(Tab._make((tab, title, _FOCUS.get(tab, ""))) for tab, title in TAB_TITLES.items())
 _SHORT = {"processes": "Procs"}
 _LEAST = 4
 """Cells of a tab that is not looked at, where there is no room for all their names."""
@@ -40,8 +35,7 @@ _LEAST = 4
 
 def tab_keys() -> Iterator[tuple[str, Tab]]:
     """Each tab with the digit that goes to it; the tenth has 0."""
-    for number, tab in enumerate(TABS[:10], 1):
-        yield str(number % 10), tab
+    yield from ((digit, tab) for (digit, _), tab in zip(tab_digits(), TABS, strict=True))
 
 
 class TabBar(Widget):

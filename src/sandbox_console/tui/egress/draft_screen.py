@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
@@ -19,7 +19,7 @@ from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.egress import Effect
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
-from sandbox_console.service import Console
+from sandbox_console.service import Console, Operation
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
@@ -27,16 +27,17 @@ from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.egress.draft import Draft
 from sandbox_console.tui.egress.draft_status import status_parts, title_parts, why_empty
 from sandbox_console.tui.egress.draft_text import COLUMNS, PROBLEM, Part, marks, summary_words
-from sandbox_console.tui.egress.egress_flow import EgressFlow, patterns_of
-from sandbox_console.tui.egress.egress_text import commands
+from sandbox_console.tui.egress.egress_text import commands, patterns_of
 from sandbox_console.tui.keys.keymap import hint
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.text.formatting import place, shown_name
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
 CHECK_S = 0.2
+Apply = Callable[[ChangeEgress, Draft], Awaitable[Operation | None]]
+"""Asks whether a draft is to take the place of the rules, and begins it; None where that was not agreed to."""
 
 
 class EgressDraftScreen(Screen[None]):
@@ -56,25 +57,13 @@ class EgressDraftScreen(Screen[None]):
     EgressDraftScreen Footer { height: 1; }
     """
     AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "draft",
-        [
-            Binding("a", "add('allow')", "Allow host"),
-            Binding("d", "add('deny')", "Deny host"),
-            Binding("o", "changes", "Changes only/all"),
-            Binding("ctrl+s", "apply", "Apply", priority=True),
-            Binding("ctrl+o", "commands", "As commands", priority=True),
-            Binding("ctrl+r", "reset", "Start over", priority=True),
-            Binding("escape", "close", "Back"),
-            Binding("question_mark,f1", "app.help", "Help"),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["draft"]
 
     def __init__(
-        self, console: Console, flow: EgressFlow, clock: Callable[[], float], sandboxes: Sequence[Sandbox]
+        self, console: Console, apply: Apply, clock: Callable[[], float], sandboxes: Sequence[Sandbox]
     ) -> None:
         super().__init__()
-        self._flow = flow
+        self._put_in_force = apply
         self._clock = clock
         self._drafts = {one.ref: Draft(console, one, clock) for one in sandboxes}
         self._draft = self._drafts[sandboxes[0].ref]
@@ -274,7 +263,7 @@ class EgressDraftScreen(Screen[None]):
         try:
             await self._check()
             action = await self._ready(draft)
-            operation = await self._flow.apply(action, draft) if action is not None else None
+            operation = await self._put_in_force(action, draft) if action is not None else None
             if operation is not None:
                 self._say([("Applying…", "$dim")])
                 await operation.result()

@@ -43,7 +43,7 @@ def why_empty(node: DOMNode, draft: Draft) -> str:
     if draft.trial.rows:
         return ""
     if draft.trial.replayed:
-        everything = hint(node, "draft-changes-only-all", "shows all of it.")
+        everything = hint(node, "draft-changes-only", "shows all of it.")
         return f"Nothing on record would be decided otherwise. {everything}"
     return "Nothing is on record: it has not asked for any host yet."
 

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from textual.app import App
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model import hosts
 from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console, Operation, has_gateway, same_template
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
-from sandbox_console.tui.egress.egress_text import commands, diff_lines, note_lines, with_hosts
+from sandbox_console.tui.egress.draft import Draft
+from sandbox_console.tui.egress.egress_text import commands, diff_lines, note_lines, patterns_of, with_hosts
 from sandbox_console.tui.egress.rule_dialog import EgressAskScreen
 from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.state.messages import EgressAsked
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import shown_name
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.egress.draft import Draft
 
 
 class EgressFlow:
@@ -59,7 +55,7 @@ class EgressFlow:
 
         found = [one for one in sandboxes if has_gateway(one)]
         if found:
-            self._app.push_screen(EgressDraftScreen(self._console, self, self._clock, found))
+            self._app.push_screen(EgressDraftScreen(self._console, self.apply, self._clock, found))
         else:
             self._app.notify(_no_draft(sandboxes, key_of(self._app, "edit")), severity="warning")
 
@@ -98,21 +94,3 @@ def _no_draft(sandboxes: Sequence[Sandbox], edits: str) -> str:
     if not sandboxes[0].managed:
         return f"{name}: another tool made it, so its egress is not ours to change."
     return f"{name} was made without egress: there are no rules to draft. {with_hosts(edits)}"
-
-
-def patterns_of(host: str, port: int, *, allow: bool) -> list[str]:
-    """Ways to name a host in a rule, the narrowest that helps first; none for what is no host."""
-    shown = f"[{host}]" if ":" in host else host
-    exact = shown if port in hosts.DEFAULT_PORTS or not allow else f"{shown}:{port}"
-    found = [exact]
-    parent = host.partition(".")[2]
-    if hosts.parse_address(host) is None and "." in parent:
-        found.append(f"*.{parent}" + (f":{port}" if exact != shown else ""))
-    good = []
-    for pattern in found:
-        try:
-            hosts.parse(pattern, allow_ip=True)
-        except ValueError:
-            continue
-        good.append(pattern)
-    return good

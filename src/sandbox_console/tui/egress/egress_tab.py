@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
+from textual import getters
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -18,11 +19,13 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.egress import EgressState
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console, Feed, HostSeen, has_gateway
+from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.egress.egress_text import COLUMNS, host_row, rules_lines, with_hosts
-from sandbox_console.tui.egress.host_actions import HOST_KEYS, HostActions
+from sandbox_console.tui.egress.host_actions import HostActions
 from sandbox_console.tui.keys.keymap import hint, key_of
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.look import Look
 from sandbox_console.tui.widgets.table.table import FleetTable
 
@@ -31,7 +34,7 @@ RULES_S = 5.0
 """Between two looks at the rules: each asks the gateway whether it is there."""
 
 
-class EgressPane(HostActions, Vertical):
+class EgressPane(Vertical, HostActions):
     """Works only while it is in view."""
 
     DEFAULT_CSS = """
@@ -41,7 +44,8 @@ class EgressPane(HostActions, Vertical):
     EgressPane > #egress-rules { height: auto; max-height: 8; padding: 0 1; background: $surface; display: none; }
     EgressPane > #egress-rules.-on { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = HOST_KEYS
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["hosts"]
+    console_app = getters.app(BaseApp)
 
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -61,7 +65,7 @@ class EgressPane(HostActions, Vertical):
         yield FleetTable(COLUMNS, id="egress-table")
 
     def on_mount(self) -> None:
-        self._clock = getattr(self.app, "now", time.time)
+        self._clock = self.console_app.now
         self.set_interval(DRAW_S, self._draw_soon)
         self.set_interval(RULES_S, self._look_again)
 

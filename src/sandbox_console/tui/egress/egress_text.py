@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from sandbox_console.model import hosts
 from sandbox_console.model.action import Action, ChangeEgress, DenyEgress, EgressAction
 from sandbox_console.model.egress import REASONS, Effect, EgressRule
 from sandbox_console.model.sandbox import SandboxRef
@@ -118,7 +119,7 @@ def note_lines(notes: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def commands(action: EgressAction, now: float) -> list[str]:
-    """The same change as commands to type, one for each verb and time."""
+    """A change of rules as commands to type, one for each verb and time."""
     if isinstance(action, DenyEgress):
         return [_command("deny", action.ref, action.patterns, action.until, now)]
     found = [_command("remove", action.ref, action.remove, None, now)] if action.remove else []
@@ -159,3 +160,21 @@ def _checked_line(one: Mapping[str, Any]) -> str:
         return f"checked: {where} is {is_now}"
     by = f" by the rule {clean(one['rule'], cap=120)}" if one["rule"] else ""
     return f"NOT in effect: {where} is {is_now}{by}"
+
+
+def patterns_of(host: str, port: int, *, allow: bool) -> list[str]:
+    """Ways to name a host in a rule, the narrowest that helps first; none for what is no host."""
+    shown = f"[{host}]" if ":" in host else host
+    exact = shown if port in hosts.DEFAULT_PORTS or not allow else f"{shown}:{port}"
+    found = [exact]
+    parent = host.partition(".")[2]
+    if hosts.parse_address(host) is None and "." in parent:
+        found.append(f"*.{parent}" + (f":{port}" if exact != shown else ""))
+    good = []
+    for pattern in found:
+        try:
+            hosts.parse(pattern, allow_ip=True)
+        except ValueError:
+            continue
+        good.append(pattern)
+    return good

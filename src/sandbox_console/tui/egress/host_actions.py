@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from textual.binding import Binding, BindingType
-from textual.message_pump import MessagePump
+from textual.widget import Widget
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Feed, HostSeen
-from sandbox_console.tui.keys.page_keys import scoped
 from sandbox_console.tui.state.messages import DraftAsked, EgressAsked
 from sandbox_console.tui.widgets.table.table import FleetTable
 
-if TYPE_CHECKING:
-    from textual.widget import Widget
 
-HOST_KEYS: list[BindingType] = scoped(
-    "hosts",
-    [
-        Binding("a", "allow", "Allow"),
-        Binding("d", "deny", "Deny"),
-        Binding("o", "denials", "Denials only/all"),
-        Binding("ctrl+e", "draft", "Draft"),
-    ],
-)
-
-
-class HostActions(MessagePump):
+class HostActions(Widget):
     """Mixed into what shows a feed in a FleetTable whose keys are hosts."""
 
     _feed: Feed
     _denied_only: bool
-
-    @property
-    def _widget(self) -> Widget:
-        widget: Widget = self  # type: ignore[assignment]
-        return widget
 
     def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
         """The sandboxes that a change for this host is for; None: no host is selected."""
@@ -70,12 +49,12 @@ class HostActions(MessagePump):
     @property
     def _chosen(self) -> HostSeen | None:
         """The host under the cursor."""
-        key = self._widget.query_one(FleetTable).cursor_key
+        key = self.query_one(FleetTable).cursor_key
         return next((one for one in self._feed.hosts() if one.host == key), None)
 
     def _ask(self, *, allow: bool) -> None:
         seen = self._chosen
         if seen is None:
-            self._widget.notify("No host is selected.", severity="warning")
+            self.notify("No host is selected.", severity="warning")
         elif sandboxes := self._askers(seen):
             self.post_message(EgressAsked(seen.host, seen.port, tuple(sandboxes), allow=allow))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import ClassVar
 
+from textual import getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -15,13 +16,14 @@ from textual.widgets import Static
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console, Feed, HostSeen
+from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.egress.egress_tab import DRAW_S
 from sandbox_console.tui.egress.egress_text import FLEET_COLUMNS, host_row
-from sandbox_console.tui.egress.host_actions import HOST_KEYS, HostActions
+from sandbox_console.tui.egress.host_actions import HostActions
 from sandbox_console.tui.fleet.header import backend_name
-from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.text.formatting import shown_name
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable
@@ -29,7 +31,7 @@ from sandbox_console.tui.widgets.table.table import FleetTable
 _NAMED = 5
 
 
-class EgressScreen(HostActions, Screen[None]):
+class EgressScreen(Screen[None], HostActions):
     """Denials of every sandbox that has a gateway; with ``o`` what was allowed too."""
 
     DEFAULT_CSS = """
@@ -42,10 +44,12 @@ class EgressScreen(HostActions, Screen[None]):
     EgressScreen Footer { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        *HOST_KEYS,
+        *PAGE_KEYS["hosts"],
         Binding("escape,q,i", "dismiss", "Back"),
         Binding("question_mark", "app.help", "Help"),
     ]
+
+    console_app = getters.app(BaseApp)
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -111,7 +115,7 @@ class EgressScreen(HostActions, Screen[None]):
 
     def _why_empty(self) -> str:
         """A backend that has not answered, or does not, may know of denials."""
-        state: FleetState = getattr(self.app, "fleet", FleetState())
+        state = self.console_app.fleet
         if state.connecting:
             return "Waiting for the backends …"
         silent = ", ".join(map(backend_name, state.dead))

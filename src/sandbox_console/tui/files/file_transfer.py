@@ -15,6 +15,7 @@ from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import Consent, Console, ExecIO, Operation
+from sandbox_console.tui.text.formatting import error_words
 
 CHUNK = 1 << 20
 _BLOCK = 512
@@ -168,5 +169,5 @@ def _content(path: Path, size: int) -> Iterator[bytes]:
 def why(error: Exception) -> str:
     """What to tell about a transfer that failed."""
     if isinstance(error, ConsoleError):
-        return error.message + (f" ({error.hint})" if error.hint else "")
+        return error_words(error)
     return f"{getattr(error, 'filename', '') or ''} {getattr(error, 'strerror', '') or error}".strip()

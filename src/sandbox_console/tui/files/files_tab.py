@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Key
@@ -27,7 +27,7 @@ from sandbox_console.tui.dialogs.long_text_screen import text_screen
 from sandbox_console.tui.files.file_text import COLUMNS, file_row, file_words, local_name
 from sandbox_console.tui.files.file_transfer import download, read_file, upload, why
 from sandbox_console.tui.keys.keymap import hint, hints
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.look import Look
 from sandbox_console.tui.text.formatting import size
 from sandbox_console.tui.widgets.table.table import FleetTable
@@ -55,16 +55,7 @@ class FilesPane(Vertical):
     FilesPane > Input, FilesPane > Input:focus { border: round $primary; background: $background; }
     FilesPane > Input.-asking { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "files",
-        [
-            Binding("backspace,h,left", "up", "Folder above", show=False),
-            Binding("D", "ask('download')", "Download"),
-            Binding("U", "ask('upload')", "Upload"),
-            Binding("P", "ask('go')", "Go to a path", show=False),
-            Binding("R", "again", "Look anew", show=False),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["files"]
 
     def __init__(self, console: Console, ask: Asking, *, id: str | None = None) -> None:
         super().__init__(id=id)

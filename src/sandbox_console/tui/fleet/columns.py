@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, structs
 
 from sandbox_console.errors import UsageError
+from sandbox_console.model.nearest import nearest
 from sandbox_console.tui.widgets.table.table_layout import Column
 
 LEAST_WIDTH, MOST_WIDTH = 3, 80
@@ -33,11 +33,6 @@ COLUMNS = (
 BY_KEY = {column.key: column for column in COLUMNS}
 USUAL = ("state", "name", "backend", "maker", "image", "cpu", "memory", "net", "egress", "secrets", "age", "exit")
 """What is shown as long as nothing else is chosen."""
-SORT_KEYS = {
-    "N": "name", "S": "state", "B": "backend", "H": "host", "K": "maker", "I": "image", "C": "cpu", "M": "memory",
-    "T": "net", "W": "egress", "E": "secrets", "R": "restarts", "A": "age", "X": "exit",
-}  # fmt: skip
-"""Shift and a letter sorts by a column."""
 SAMPLED_COLUMNS = frozenset({"cpu", "memory", "net"})
 """Columns whose values are samples."""
 ALIASES = {"why": "exit", "mem": "memory", "network": "net", "status": "state", "secr": "secrets", "label": "labels",
@@ -69,8 +64,8 @@ def column_key(word: str) -> str:
     known = {**ALIASES, **{column.title.lower(): column.key for column in COLUMNS}, **{key: key for key in BY_KEY}}
     if word in known:
         return known[word]
-    near = difflib.get_close_matches(word, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(BY_KEY)}"
+    near = nearest(word, known)
+    hint = f"did you mean {near}?" if near else f"there are {', '.join(BY_KEY)}"
     raise UsageError(f"no column {word!r}: {hint}", hint=hint)
 
 

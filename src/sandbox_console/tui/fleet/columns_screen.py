@@ -16,7 +16,7 @@ from textual.widgets import Button
 
 from sandbox_console.tui.fleet.columns import BY_KEY, LEAST_WIDTH, MOST_WIDTH, Chosen
 from sandbox_console.tui.keys.keymap import hints
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column
 
@@ -48,19 +48,7 @@ class ColumnsScreen(ModalScreen[None]):
         min-width: 4; width: auto; height: 1; border: none; margin-right: 1; padding: 0; line-pad: 1;
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "columns",
-        [
-            Binding("space,enter", "show", "Show, hide"),
-            Binding("shift+up,K", "shift(-1)", "Up"),
-            Binding("shift+down,J", "shift(1)", "Down"),
-            Binding("minus,left", "size(-1)", "Narrower"),
-            Binding("plus,right,equals_sign", "size(1)", "Wider"),
-            Binding("0", "own", "Its own width"),
-            Binding("u", "usual", "The usual ones"),
-            Binding("escape,q,comma", "done", "Done"),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["columns"]
 
     def __init__(self, chosen: Chosen, change: Callable[[Chosen], None]) -> None:
         super().__init__()
@@ -70,7 +58,7 @@ class ColumnsScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = Content("Columns")
-            keys = ("columns-show-hide", "shows"), ("columns-up", "moves"), ("columns-its-own-width", "own width")
+            keys = ("columns-toggle", "shows"), ("columns-up", "moves"), ("columns-reset-width", "own width")
             box.border_subtitle = Content(hints(self, *keys))
             yield ColumnTable(_TABLE, id="columns-table")
             for part in (_BUTTONS[:4], _BUTTONS[4:]):

@@ -9,11 +9,13 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from sandbox_console.errors import UsageError
+from sandbox_console.model.nearest import nearest
 from sandbox_console.model.sandbox import Status
 from sandbox_console.tui.fleet.columns import BY_KEY
 from sandbox_console.tui.fleet.filter.tokens import FilterError, words
 from sandbox_console.tui.fleet.groups import CYCLE
-from sandbox_console.tui.text.nearest import nearest
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.text.formatting import maker
 
 _ALIASES_DEEP = 8
 
@@ -170,3 +172,22 @@ def filter_of(command: Command) -> str:
 def help_lines() -> list[tuple[str, str]]:
     """Every command with what it does."""
     return [(f":{name} {one.argument}".strip(), one.help) for name, one in COMMANDS.items()]
+
+
+def known_of(state: FleetState, views: Sequence[str], aliases: dict[str, str]) -> Known:
+    """What there is to name now."""
+    everything = list(state.sandboxes.values())
+    labels = {f"{key}={value}": None for one in everything for key, value in one.labels.items()}
+    return Known(
+        backends=_unique(key[0] for key in state.health) or _unique(one.ref.backend for one in everything),
+        hosts=_unique(one.ref.host for one in everything),
+        images=_unique(one.image for one in everything),
+        makers=_unique(map(maker, everything)),
+        labels=list(labels),
+        views=views,
+        aliases=aliases,
+    )
+
+
+def _unique(values: Iterable[str]) -> list[str]:
+    return [value for value in dict.fromkeys(values) if value]

@@ -15,7 +15,7 @@ from sandbox_console.errors import UsageError
 from sandbox_console.service.config import TuiOptions, ViewOptions
 from sandbox_console.tui.fleet.arrangement import Arranged, Arranger, Hidden, Wanted
 from sandbox_console.tui.fleet.columns import SAMPLED_COLUMNS, Chosen, choose, column_key
-from sandbox_console.tui.fleet.command_parser import Known
+from sandbox_console.tui.fleet.command_parser import Known, known_of
 from sandbox_console.tui.fleet.filter.filter_parser import Filter, parse_filter
 from sandbox_console.tui.fleet.fleet_rows import Showing
 from sandbox_console.tui.fleet.groups import CYCLE, GroupKey, group_by
@@ -23,7 +23,6 @@ from sandbox_console.tui.fleet.inputs import CommandLine, FilterLine
 from sandbox_console.tui.fleet.mark_bar import MarkBar
 from sandbox_console.tui.fleet.saved_columns import ColumnChoice
 from sandbox_console.tui.fleet.saved_views import Views
-from sandbox_console.tui.main.command_runner import known_of
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 from sandbox_console.tui.widgets.table.table import FleetTable
@@ -84,7 +83,7 @@ class FleetList(Vertical):
 
     def known(self, state: FleetState) -> Known:
         """What a command can name."""
-        return known_of(state, self.views, self._options.aliases)
+        return known_of(state, self.views.names, self._options.aliases)
 
     def show(self, state: FleetState, now: float) -> Arranged:
         """Show a state; the rows are in their order."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sandbox_console.errors import UsageError
+from sandbox_console.model.nearest import nearest
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.tui.fleet.fleet_rows import SandboxRow
@@ -70,8 +70,8 @@ def group_by(word: str) -> str:
         return word.lower()
     if word.startswith(("label:", "label.", "label=")) and len(word) > len(LABEL):
         return LABEL + word[len(LABEL) :]
-    near = difflib.get_close_matches(word, (*_WORTH, "label:KEY"), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_WORTH)}, label:KEY and none"
+    near = nearest(word, (*_WORTH, "label:KEY"))
+    hint = f"did you mean {near}?" if near else f"there are {', '.join(_WORTH)}, label:KEY and none"
     raise UsageError(f"nothing to group by is called {word!r}: {hint}", hint=hint)
 
 

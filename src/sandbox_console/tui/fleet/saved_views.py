@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from sandbox_console.errors import UsageError
+from sandbox_console.model.nearest import nearest
 from sandbox_console.service.config import ViewOptions
 from sandbox_console.tui.base.saved_json import keep, read_kept
 
@@ -37,8 +37,8 @@ class Views:
         """The view of a name. Raises UsageError that names the nearest."""
         found = self._saved.get(name) or self._configured.get(name)
         if found is None:
-            near = difflib.get_close_matches(name, self.names, n=1)
-            known = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.names) or 'none'}"
+            near = nearest(name, self.names)
+            known = f"did you mean {near}?" if near else f"there are {', '.join(self.names) or 'none'}"
             raise UsageError(f"no view {name!r}: {known}", hint=":save NAME keeps what is shown now")
         return found
 

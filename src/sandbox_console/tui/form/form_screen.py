@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from textual import on
+from textual import getters, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
@@ -19,13 +19,15 @@ from sandbox_console.model.action import Create
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Console, How, differing
-from sandbox_console.tui.actions.action_flow import Flows
+from sandbox_console.tui.actions.action_flow import AskConsent
+from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.form.change_plan import plan_words
 from sandbox_console.tui.form.form_body import FormBody, Place
 from sandbox_console.tui.form.submit import FormWork
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import shown_name
 from sandbox_console.tui.widgets.key_bar import KeyBar
@@ -70,22 +72,15 @@ class FormScreen(Screen[None]):
     FormScreen #status { width: 1fr; height: auto; max-height: 3; }
     FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
     """
+    console_app = getters.app(BaseApp)
     body: FormBody
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "form",
-        [
-            Binding("ctrl+s", "submit", "Create/Apply", priority=True),
-            Binding("escape", "close", "Close"),
-            Binding("down", "app.focus_next", "Next field"),
-            Binding("up", "app.focus_previous", "Field before", show=False),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["form"]
 
-    def __init__(self, console: Console, work: Work, flows: Flows, sandbox: Sandbox | None = None,
+    def __init__(self, console: Console, work: Work, consent: AskConsent, sandbox: Sandbox | None = None,
                  fixed: Mapping[str, str] | None = None) -> None:  # fmt: skip
         super().__init__()
         self._service = console
-        self._doing = FormWork(self, console, work, flows)
+        self._doing = FormWork(self, console, work, consent)
         self._sandbox = sandbox
         self._fixed = fixed or {}
         self._touched: set[str] = set()
@@ -106,7 +101,7 @@ class FormScreen(Screen[None]):
 
     def _places(self) -> list[Place]:
         """The backends that answer, the configured default first."""
-        healthy = [key for key, health in self.app.fleet.health.items() if health.ok]  # type: ignore[attr-defined]
+        healthy = [key for key, health in self.console_app.fleet.health.items() if health.ok]
         return sorted(healthy, key=lambda key: key[0] != self._service.config.backend)
 
     def on_mount(self) -> None:
@@ -170,6 +165,26 @@ class FormScreen(Screen[None]):
         where = self.body.place
         notes = self._service.secrets.notes(spec, *where) if self._sandbox is None and where else ()
         put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
+
+    def refuse(self, problems: Mapping[str, str]) -> None:
+        """Say what is wrong, and go to the first field that is."""
+        self.tell(problems)
+        self.body.focus_problem()
+
+    async def ask(self, question: ConfirmScreen) -> bool:
+        """Ask over the form."""
+        answer = await self.console_app.push_screen_wait(question)
+        return bool(answer)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still there to say something on."""
+        return self.is_attached
+
+    def done(self) -> None:
+        """Close, unless something is in front of it."""
+        if self.is_current:
+            self.dismiss()
 
     def say(self, text: str, *, error: bool = False) -> None:
         """Say how it goes, below the fields."""

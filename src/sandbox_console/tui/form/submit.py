@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from textual.content import Content
 
@@ -12,24 +13,36 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Consent, Console, How, Operation
-from sandbox_console.tui.actions.action_flow import ANEW, LIVE, Flows
+from sandbox_console.tui.actions.action_flow import ANEW, LIVE, AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.state.operations import Work
-from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.text.formatting import error_words, shown_name
 
-if TYPE_CHECKING:
-    from sandbox_console.tui.form.form_screen import FormScreen
+
+class FormPage(Protocol):
+    """What is said of the work while it goes on, and where."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def say(self, text: str, *, error: bool = False) -> None: ...
+
+    def refuse(self, problems: Mapping[str, str]) -> None: ...
+
+    async def ask(self, question: ConfirmScreen) -> bool: ...
+
+    def done(self) -> None: ...
 
 
 class FormWork:
     """One action at a time. The form may close while it goes on."""
 
-    def __init__(self, form: FormScreen, console: Console, work: Work, flows: Flows) -> None:
+    def __init__(self, form: FormPage, console: Console, work: Work, consent: AskConsent) -> None:
         self._form = form
         self._service = console
         self._work = work
-        self._flows = flows
+        self._consent = consent
         self._operation: Operation | None = None
 
     @property
@@ -47,7 +60,7 @@ class FormWork:
         if isinstance(decision, Ask):
             body = Content(clean(decision.reason, cap=400))
             question = ConfirmScreen(f"Create {clean(action.spec.name)}?", body, "Create", command=command_line(action))
-            if not await self._form.app.push_screen_wait(question):
+            if not await self._form.ask(question):
                 return
         await self._carry_out(action, Consent(yes=True), clean(action.spec.name))
 
@@ -59,7 +72,7 @@ class FormWork:
             return
         action = Update(sandbox.ref, spec)
         live = plan.how is How.LIVE
-        consent = await self._flows.consent(action, sandbox, confirmed=live, effect=LIVE if live else ANEW)
+        consent = await self._consent(action, sandbox, confirmed=live, effect=LIVE if live else ANEW)
         if consent is not None:
             await self._carry_out(action, consent, shown_name(sandbox))
 
@@ -68,24 +81,21 @@ class FormWork:
         self._operation = operation = self._work.start(action, consent, name)
         form.say("Creating…" if isinstance(action, Create) else "Applying…")
         async for line in operation.events():
-            if form.is_attached:
+            if form.is_open:
                 form.say(line)
         try:
             await operation.result()
         except ConsoleError as error:
-            if form.is_attached:
+            if form.is_open:
                 self._tell_failure(error, await self._what_is_left(action))
             return
-        if form.is_current:
-            form.dismiss()
+        form.done()
 
     def _tell_failure(self, error: ConsoleError, left: str) -> None:
         if isinstance(error, InvalidSpec):
-            self._form.tell(error.problems)
-            self._form.body.focus_problem()
+            self._form.refuse(error.problems)
         else:
-            hint = error.hint and f"({error.hint})"
-            self._form.say(" ".join(filter(None, (f"✕ {error.message}", hint, left))), error=True)
+            self._form.say(" ".join(filter(None, (f"✕ {error_words(error)}", left))), error=True)
 
     async def _what_is_left(self, action: Create | Update) -> str:
         """After an edit that failed: whether the old one is there, asked of the backend."""

@@ -18,7 +18,7 @@ from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.state.fleet_state import Forwarded, News
-from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.text.formatting import error_words, shown_name
 from sandbox_console.tui.text.port_text import Opening, openings, url
 
 _USUAL = 8000
@@ -82,8 +82,7 @@ class ForwardFlow:
         try:
             held = await forward(self._console, action, consent=consent)
         except ConsoleError as error:
-            hint = f"\n{error.hint}" if error.hint else ""
-            self._app.notify(f"{error.message}{hint}", title=f"forward {shown_name(sandbox)}", severity="error")
+            self._app.notify(error_words(error, apart=True), title=f"forward {shown_name(sandbox)}", severity="error")
             return
         self._held.setdefault(sandbox.ref, []).append(held)
         self._tell(sandbox.ref)

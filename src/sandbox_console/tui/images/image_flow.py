@@ -21,7 +21,6 @@ from sandbox_console.model.inside import Image, Prunable, Snapshot
 from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Consent, Console, Operation
 from sandbox_console.tui.actions.cli_command import command_line
-from sandbox_console.tui.actions.outcome import refresh_holdings
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
@@ -67,7 +66,6 @@ class HostFlow:
                 pull.note(line)
         finally:
             self.pulls.remove(pull)
-        refresh_holdings(self._app)
 
     async def cancel(self) -> None:
         """Cancel a pull: the only one, or the one chosen. The engine ends the transfer; the log says cancelled."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 
 from sandbox_console.model.action import PruneImages, PullImage, RemoveImage
@@ -19,7 +19,7 @@ from sandbox_console.tui.images.image_flow import place_words, short_image
 from sandbox_console.tui.images.pull_progress import Place
 from sandbox_console.tui.images.resource_screen import HoldingsScreen
 from sandbox_console.tui.keys.keymap import hint
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.text.formatting import DASH, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
@@ -32,16 +32,7 @@ _USERS_NAMED = 3
 class ImagesScreen(HoldingsScreen[Image]):
     """A row for each name. What is pulled goes on when the screen is left."""
 
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "images",
-        [
-            Binding("p", "pull", "Pull"),
-            Binding("x", "cancel_pull", "Cancel a pull"),
-            Binding("ctrl+d,delete", "remove", "Remove"),
-            Binding("P", "prune", "Prune"),
-            Binding("c", "copy_name", "Copy its name", show=False),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["images"]
     TITLE_WORDS = "Images"
     EMPTY = "No images yet."
     NEXT = ("images-pull", "pulls one")
@@ -122,7 +113,7 @@ class ImagesScreen(HoldingsScreen[Image]):
     def _show_pulls(self) -> None:
         shown = [pull.words(self._clock()) for pull in self._flow.pulls]
         if shown:
-            cancels = hint(self, "images-cancel-a-pull", "cancels")
+            cancels = hint(self, "images-cancel-pull", "cancels")
             more = "; ".join(filter(None, (cancels, "it goes on when this screen is left")))
             shown.append(Content.assemble((f"  {more}", "$dim")))
         put_note(self, "#holdings-progress", Content("\n").join(shown))

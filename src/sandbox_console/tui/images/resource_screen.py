@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from textual import getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -14,20 +15,21 @@ from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.event import Acted
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
+from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.images.image_flow import HostFlow, place_words
 from sandbox_console.tui.images.pull_progress import Place
 from sandbox_console.tui.keys.keymap import hint
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.text.formatting import error_words
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
 from sandbox_console.tui.widgets.table.table_rows import Row
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.app import ConsoleApp
 
 Held = TypeVar("Held")
 
@@ -56,8 +58,7 @@ class HoldingsScreen(Screen[None], Generic[Held]):
     """The action that makes the first one, and what its key does."""
     CAPABILITY: ClassVar[Capability]
     COLUMNS: ClassVar[Sequence[Column]]
-    holdings = True
-    """By this the flow knows the screens that list what it changed, without importing them."""
+    console_app = getters.app(BaseApp)
 
     def __init__(self, console: Console, flow: HostFlow, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -67,6 +68,7 @@ class HoldingsScreen(Screen[None], Generic[Held]):
         self._found: dict[Place, Sequence[Held]] = {}
         self._waiting: set[Place] = set()
         self._reasons: dict[Place, Content] = {}
+        self._acted: tuple[Acted, ...] = ()
 
     # --- what a subclass says
 
@@ -98,13 +100,14 @@ class HoldingsScreen(Screen[None], Generic[Held]):
 
     def on_mount(self) -> None:
         self.query_one(FleetTable).focus()
+        self._acted = self.console_app.fleet.acted[-1:]
+        self.watch(self.console_app, "fleet", self._reload_if_acted, init=False)
         self.reload()
 
-    @property
-    def console_app(self) -> ConsoleApp:
-        """The app."""
-        app: ConsoleApp = self.app  # type: ignore[assignment]
-        return app
+    def _reload_if_acted(self, state: FleetState) -> None:
+        if state.acted[-1:] != self._acted:
+            self._acted = state.acted[-1:]
+            self.reload()
 
     @property
     def able(self) -> list[Place]:
@@ -152,8 +155,7 @@ class HoldingsScreen(Screen[None], Generic[Held]):
                 why = can.reason(self.CAPABILITY) if health is None or health.ok else health.reason
                 self._lacks(place, why or can.reason(self.CAPABILITY), "–", "$dim")
         except ConsoleError as error:
-            hint = f" ({error.hint})" if error.hint else ""
-            self._lacks(place, f"{error.message}{hint}", "✕", "$text-error")
+            self._lacks(place, error_words(error), "✕", "$text-error")
         self._waiting.discard(place)
         self.draw()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from sandbox_console.model.action import RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.capability import Capability
@@ -16,9 +16,9 @@ from sandbox_console.tui.dialogs.action_menu import Choice
 from sandbox_console.tui.images.image_flow import place_words
 from sandbox_console.tui.images.pull_progress import Place
 from sandbox_console.tui.images.resource_screen import HoldingsScreen
-from sandbox_console.tui.keys.page_keys import scoped
-from sandbox_console.tui.main import dispatch as asking
-from sandbox_console.tui.state.verbs import NAMINGS
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
+from sandbox_console.tui.state.messages import NameAsked
+from sandbox_console.tui.state.verbs import NAMINGS, unfit
 from sandbox_console.tui.text.formatting import DASH, shown_name, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.table.table_layout import Column
@@ -28,17 +28,10 @@ from sandbox_console.tui.widgets.table.table_rows import Row
 class SnapshotsScreen(HoldingsScreen[Snapshot]):
     """Enter makes a sandbox of one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "snapshots",
-        [
-            Binding("n", "take", "Take of the selected sandbox"),
-            Binding("enter", "restore", "Restore"),
-            Binding("ctrl+d,delete", "remove", "Remove"),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["snapshots"]
     TITLE_WORDS = "Snapshots"
     EMPTY = "No snapshots yet."
-    NEXT = ("snapshots-take-of-the-selected-sandbox", "takes one of the sandbox selected in the list")
+    NEXT = ("snapshots-take", "takes one of the sandbox selected in the list")
     CAPABILITY = Capability.SNAPSHOT
     COLUMNS = (
         Column("name", "NAME", 16, 60, priority=0),
@@ -77,7 +70,7 @@ class SnapshotsScreen(HoldingsScreen[Snapshot]):
 
     def commands(self) -> list[Choice]:
         lines = []
-        if (box := self.console_app.main.selected) is not None:
+        if (box := self.console_app.selected) is not None:
             lines.append(("Take", command_line(NAMINGS["snapshot"].make(box, ""))))
         if (one := self.selected) is not None:
             lines.append(("Restore", command_line(RestoreSnapshot(one.backend, one.host, one.name, ""))))
@@ -89,13 +82,15 @@ class SnapshotsScreen(HoldingsScreen[Snapshot]):
 
     def action_take(self) -> None:
         """Save the sandbox selected in the list."""
-        box = self.console_app.main.selected
+        box = self.console_app.selected
         if box is None:
             self.notify("No sandbox is selected in the list.", severity="warning")
         elif why := self._reasons.get((box.ref.backend, box.ref.host)):
             self.notify(f"{shown_name(box)}: {why.plain}", title="snapshot", severity="warning")
+        elif reason := unfit(NAMINGS["snapshot"], box, self.console_app.fleet.busy.get(box.ref)):
+            self.notify(f"{shown_name(box)}: {reason}.", title="snapshot", severity="warning")
         else:
-            asking.ask_name(self.console_app.main, NAMINGS["snapshot"])
+            self.post_message(NameAsked(NAMINGS["snapshot"], box))
 
     def action_restore(self) -> None:
         """Make a sandbox of the one under the cursor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 
 from msgspec import Struct
@@ -13,13 +13,12 @@ from textual.keys import Keys, _character_to_key
 from textual.screen import Screen
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.model.nearest import nearest
 from sandbox_console.service import TuiOptions
-from sandbox_console.tui.keys import page_keys as scopes
 from sandbox_console.tui.keys.key_names import long_key
-from sandbox_console.tui.keys.main_keys import MAIN_KEYS
-from sandbox_console.tui.text.nearest import nearest
-from sandbox_console.tui.widgets.table.marked_table import MarkedTable
-from sandbox_console.tui.widgets.table.table import FleetTable
+from sandbox_console.tui.keys.main_keys import TABLE_KEYS, list_keys
+from sandbox_console.tui.keys.page_keys import OLD_IDS, named, scope_of
+from sandbox_console.tui.keys.page_keys import taken as taken_in
 
 KEYMAPS: Mapping[str, Mapping[str, str]] = {
     "default": {},
@@ -37,33 +36,33 @@ NO_KEY = "no-key"
 class Keymap(Struct, frozen=True):
     """The keys of every action of the list, by its id; ``changed`` holds those that are not the defaults.
 
-    Of the actions inside logs, tabs and pages (`scopes`) only the changed ones are here.
+    Of the actions inside logs, tabs and pages (`page_keys`) only the changed ones are here.
     """
 
     keys: Mapping[str, tuple[str, ...]]
     changed: Mapping[str, str]
 
     def of(self, action: str) -> tuple[str, ...]:
-        """The keys of an action, that which menus name first; none where it has none."""
+        """The keys of an action, that which menus name first; none where it has none. KeyError for an unknown id."""
         return self.keys[action] if action in self.keys else _usual(action)
 
     def first(self, action: str) -> str:
-        """The key that menus name; empty where the action has none."""
+        """The key that menus name; empty where the action has none. KeyError for an unknown id."""
         return next(iter(self.of(action)), "")
 
 
 @cache
 def _usual(action: str) -> tuple[str, ...]:
-    """The keys that an action has by default."""
-    scope = scopes.scope_of(action)
-    known = scopes.named(scope) if scope else bindings()
-    return next((tuple(one.key.split(",")) for one in known if one.id == action), ()) if action else ()
+    """The keys that an action has by default. Raises KeyError for an id that no action has."""
+    scope = scope_of(action)
+    known = {one.id: one.key for one in (named(scope) if scope else list_keys())}
+    return tuple(known[action].split(","))
 
 
 def key_of(node: DOMNode | None, action: str) -> str:
     """The key of an action as a text on a widget names it, ``Ctrl+E``: its first that the widget does not take itself.
 
-    Empty where it has none. Without a widget the default.
+    Empty where it has none. Without a widget the default. Raises KeyError for an id that no action has.
     """
     keymap = getattr(node.app, "keymap", None) if node is not None else None
     if node is None or not isinstance(keymap, Keymap):
@@ -96,22 +95,15 @@ def hints(node: DOMNode | None, *pairs: tuple[str, str]) -> str:
     return "  ".join(filter(None, (hint(node, action, words) for action, words in pairs)))
 
 
-def bindings() -> Iterator[Binding]:
-    """Every binding that a config can change."""
-    for binding in (*MAIN_KEYS, *MarkedTable.BINDINGS):
-        if isinstance(binding, Binding) and binding.id:
-            yield binding
-
-
 def actions() -> dict[str, str]:
     """What the config may name, with what each does."""
-    return {binding.id: binding.description for binding in bindings() if binding.id}
+    return {binding.id: binding.description for binding in list_keys() if binding.id}
 
 
 def load(options: TuiOptions) -> Keymap:
     """The keys in force. Raises ConfigError for an unknown action or key, and for a key that is two actions'."""
-    chosen = {action: _parse(action, text) for action, text in options.keys.items()}
-    usual = {binding.id: tuple(binding.key.split(",")) for binding in bindings() if binding.id}
+    chosen = {action: _parse(action, text) for action, text in _of_today(options.keys).items()}
+    usual = {binding.id: tuple(binding.key.split(",")) for binding in list_keys() if binding.id}
     inner = {action: keys for action, keys in chosen.items() if action not in usual}
     keys = _with_preset(usual, KEYMAPS[options.keymap])
     keys |= {action: found for action, found in chosen.items() if action in usual}
@@ -121,22 +113,30 @@ def load(options: TuiOptions) -> Keymap:
     return Keymap(keys | inner, {action: ",".join(found) or NO_KEY for action, found in changed.items()})
 
 
+def _of_today(keys: Mapping[str, str]) -> dict[str, str]:
+    """What a config names by an old id, by the id of today. Raises ConfigError where it names both."""
+    for old, new in OLD_IDS.items():
+        if old in keys and new in keys:
+            raise ConfigError(f"tui.keys: {old} is the old name of {new}, and both are given", hint=f"remove {old}")
+    return {OLD_IDS.get(action, action): text for action, text in keys.items()}
+
+
 def _check_scopes(chosen: Mapping[str, tuple[str, ...]]) -> None:
     """Raise ConfigError for an unknown action, and for a key that is two actions' of one scope."""
-    for scope in dict.fromkeys(map(scopes.scope_of, chosen)):
-        usual = {one.id: tuple(one.key.split(",")) for one in scopes.named(scope) if one.id} if scope else {}
-        ours = {action: found for action, found in chosen.items() if scopes.scope_of(action) == scope}
+    for scope in dict.fromkeys(map(scope_of, chosen)):
+        usual = {one.id: tuple(one.key.split(",")) for one in named(scope) if one.id} if scope else {}
+        ours = {action: found for action, found in chosen.items() if scope_of(action) == scope}
         for action in ours:
             if action not in usual:
                 raise ConfigError(f"tui.keys: there is no action {action!r}", hint=_near(action, scope))
         others = {key: action for action, found in usual.items() if action not in ours for key in found}
-        taken = _FIXED | scopes.taken(scope) | others
+        taken = _FIXED | taken_in(scope) | others
         for action, found in ours.items():
             _take(taken, action, found)
 
 
 def _near(action: str, scope: str) -> str:
-    known = [one.id or "" for one in scopes.named(scope)] if scope else []
+    known = [one.id or "" for one in named(scope)] if scope else []
     near = nearest(action, [*actions(), *known])
     return f"did you mean {near}?" if near else f"actions: {', '.join(known or actions())}"
 
@@ -170,7 +170,7 @@ def _names() -> set[str]:
 
 def _refuse_conflicts(keys: Mapping[str, tuple[str, ...]]) -> None:
     taken = dict(_FIXED)
-    for binding in FleetTable.BINDINGS:
+    for binding in TABLE_KEYS:
         if isinstance(binding, Binding):
             taken |= dict.fromkeys(binding.key.split(","), f"moving in the list ({binding.description})")
     for action, found in keys.items():

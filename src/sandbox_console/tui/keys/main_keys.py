@@ -1,11 +1,30 @@
-"""The keys of the main screen: k9s's meanings where it has one. Each has the id by which the config names it."""
+"""The keys of the list and of the screen around it, with k9s's meanings where it has one.
+
+Each has the id by which the config names it. The keys that move in a table have none: they stay.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from textual.binding import Binding, BindingType
 
-from sandbox_console.tui.detail.tab_bar import tab_keys
-from sandbox_console.tui.fleet.columns import SORT_KEYS
+TAB_TITLES: Mapping[str, str] = {
+    "logs": "Logs", "shell": "Shell", "spec": "Spec", "stats": "Stats", "processes": "Processes", "files": "Files",
+    "egress": "Egress", "events": "Events", "audit": "Audit", "inspect": "Inspect",
+}  # fmt: skip
+"""The tabs of the detail by their ids, in their order."""
+SORT_KEYS: Mapping[str, str] = {
+    "N": "name", "S": "state", "B": "backend", "H": "host", "K": "maker", "I": "image", "C": "cpu", "M": "memory",
+    "T": "net", "W": "egress", "E": "secrets", "R": "restarts", "A": "age", "X": "exit",
+}  # fmt: skip
+"""Shift and a letter sorts by a column."""
+
+
+def tab_digits() -> Iterator[tuple[str, str]]:
+    """The digit that goes to each tab, and the tab's id; the tenth has 0."""
+    for number, tab in enumerate(TAB_TITLES, 1):
+        yield str(number % 10), tab
 
 
 def _key(id: str, keys: str, action: str, what: str, *, show: bool = False) -> Binding:
@@ -33,7 +52,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("images", "P", "app.images", "Images"),
     _key("snapshots", "V", "app.snapshots", "Snapshots"),
     _key("pulse", "u", "app.pulse", "Pulse"),
-    *(_key(f"tab-{tab.id}", digit, f"tab('{tab.id}')", tab.title) for digit, tab in tab_keys()),
+    *(_key(f"tab-{tab}", digit, f"tab('{tab}')", TAB_TITLES[tab]) for digit, tab in tab_digits()),
     _key("next-tab", "right_square_bracket", "step(1)", "Next tab"),
     _key("previous-tab", "left_square_bracket", "step(-1)", "Tab before"),
     _key("start", "t", "verb('start')", "Start"),
@@ -66,3 +85,33 @@ MAIN_KEYS: list[BindingType] = [
     _key("help", "question_mark", "app.help", "Help", show=True),
     _key("quit", "q", "app.quit", "Quit", show=True),
 ]
+
+TABLE_KEYS: list[BindingType] = [
+    Binding("up,k", "move(-1)", "Up", show=False),
+    Binding("down,j", "move(1)", "Down", show=False),
+    Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
+    Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
+    Binding("home,g", "go(0)", "First", show=False),
+    Binding("end,G", "go(-1)", "Last", show=False),
+    Binding("enter", "choose", "Open; fold a group", show=False),
+    Binding("left", "sideways(-1)", "Close, left", show=False),
+    Binding("right", "sideways(1)", "Open, right", show=False),
+]
+"""The keys of every table."""
+
+MARK_KEYS: list[BindingType] = [
+    _key("mark", "space", "mark", "Mark; fold a group"),
+    _key("mark-range", "ctrl+@,ctrl+space", "mark_range", "Mark up to here"),
+    _key("mark-all", "asterisk,ctrl+a", "mark_all", "Mark all shown"),
+    _key("mark-down", "shift+down", "mark_step(1)", "Mark, next"),
+    _key("mark-up", "shift+up", "mark_step(-1)", "Mark, before"),
+    _key("unmark", "ctrl+backslash", "unmark", "No marks"),
+]
+"""The keys of the list for marks."""
+
+
+def list_keys() -> Iterator[Binding]:
+    """The bindings of the list and of the screen around it that a config can change."""
+    for binding in (*MAIN_KEYS, *MARK_KEYS):
+        if isinstance(binding, Binding) and binding.id:
+            yield binding

@@ -1,118 +1,207 @@
-"""The keys inside logs, tabs and pages: each has an id, ``logs-wrap``, by which the config gives it another key."""
+"""The keys inside logs, tabs and pages. Each has an id, ``logs-wrap``, by which the config gives it another key.
+
+An id is written here and never made from a label: it is what a person has in ``[tui.keys]``.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from textual.binding import Binding, BindingType
 
-SCOPES = ("logs", "spec", "inspect", "files", "hosts", "draft", "columns", "form", "pulse", "results", "audit",
-          "images", "snapshots")  # fmt: skip
+from sandbox_console.tui.keys.main_keys import TABLE_KEYS, list_keys
+
+
+def _key(id: str, keys: str, action: str, what: str, *, show: bool = True, priority: bool = False) -> Binding:
+    return Binding(keys, action, what, show=show, priority=priority, id=id)
+
+
+AGO = (("2", 1), ("3", 5), ("4", 15), ("5", 30), ("6", 60))
+"""Keys of a log, and how many minutes back each goes."""
+
+PAGE_KEYS: Mapping[str, list[BindingType]] = {
+    "logs": [
+        _key("logs-up", "up,k", "line(-1)", "Up", show=False),
+        _key("logs-down", "down,j", "line(1)", "Down", show=False),
+        _key("logs-page-up", "pageup,ctrl+b", "page(-1)", "Page up", show=False),
+        _key("logs-page-down", "pagedown,ctrl+f", "page(1)", "Page down", show=False),
+        _key("logs-left", "left,h", "side(-1)", "Left", show=False),
+        _key("logs-right", "right,l", "side(1)", "Right", show=False),
+        _key("logs-first-line", "home,g,1", "head", "Oldest line", show=False),
+        _key("logs-follow", "end,G,0", "tail", "Follow", show=False),
+        _key("logs-toggle-follow", "s", "autoscroll", "Follow on/off", show=False),
+        _key("logs-timestamps", "t", "timestamps", "Timestamps", show=False),
+        _key("logs-wrap", "w", "wrap", "Wrap", show=False),
+        _key("logs-search", "slash", "ask_search", "Search"),
+        _key("logs-filter", "ampersand", "ask_filter", "Filter"),
+        _key("logs-next-match", "n", "next(1)", "Next match", show=False),
+        _key("logs-previous-match", "N", "next(-1)", "Previous match", show=False),
+        _key("logs-select-up", "shift+up,K", "select(-1)", "Select line above", show=False),
+        _key("logs-select-down", "shift+down", "select(1)", "Select line below", show=False),
+        _key("logs-expand-json", "enter,space", "expand", "JSON in full", show=False),
+        _key("logs-compact-json", "J", "json", "JSON in short on/off", show=False),
+        _key("logs-mark", "m", "mark", "Put a mark", show=False),
+        _key("logs-previous-mark", "M", "next_mark", "Mark before", show=False),
+        _key("logs-copy-line", "c", "copy_line", "Copy the line", show=False),
+        _key("logs-copy-page", "C", "copy_page", "Copy the page", show=False),
+        _key("logs-removed", "p", "ask_gone", "Logs of removed ones", show=False),
+        _key("logs-save", "ctrl+s", "ask_save", "Save"),
+        *(
+            _key(f"logs-last-{minutes}-min", key, f"ago({minutes})", f"Last {minutes} min", show=False)
+            for key, minutes in AGO
+        ),
+    ],
+    "spec": [
+        _key("spec-up", "k", "scroll_up", "Up", show=False),
+        _key("spec-down", "j", "scroll_down", "Down", show=False),
+        _key("spec-top", "g", "scroll_home", "Top", show=False),
+        _key("spec-end", "G", "scroll_end", "End", show=False),
+    ],
+    "inspect": [
+        _key("inspect-search", "slash", "ask_search", "Search"),
+        _key("inspect-next-match", "n", "next(1)", "Next match", show=False),
+        _key("inspect-previous-match", "N", "next(-1)", "Previous match", show=False),
+        _key("inspect-raw", "r", "raw", "Raw or tree"),
+        _key("inspect-refresh", "R", "again", "Ask anew", show=False),
+    ],
+    "files": [
+        _key("files-parent", "backspace,h,left", "up", "Folder above", show=False),
+        _key("files-download", "D", "ask('download')", "Download"),
+        _key("files-upload", "U", "ask('upload')", "Upload"),
+        _key("files-go-to", "P", "ask('go')", "Go to a path", show=False),
+        _key("files-refresh", "R", "again", "Look anew", show=False),
+    ],
+    "hosts": [
+        _key("hosts-allow", "a", "allow", "Allow"),
+        _key("hosts-deny", "d", "deny", "Deny"),
+        _key("hosts-denials-only", "o", "denials", "Denials only/all"),
+        _key("hosts-draft", "ctrl+e", "draft", "Draft"),
+    ],
+    "draft": [
+        _key("draft-allow-host", "a", "add('allow')", "Allow host"),
+        _key("draft-deny-host", "d", "add('deny')", "Deny host"),
+        _key("draft-changes-only", "o", "changes", "Changes only/all"),
+        _key("draft-apply", "ctrl+s", "apply", "Apply", priority=True),
+        _key("draft-as-commands", "ctrl+o", "commands", "As commands", priority=True),
+        _key("draft-start-over", "ctrl+r", "reset", "Start over", priority=True),
+        _key("draft-back", "escape", "close", "Back"),
+        _key("draft-help", "question_mark,f1", "app.help", "Help"),
+    ],
+    "columns": [
+        _key("columns-toggle", "space,enter", "show", "Show, hide"),
+        _key("columns-up", "shift+up,K", "shift(-1)", "Up"),
+        _key("columns-down", "shift+down,J", "shift(1)", "Down"),
+        _key("columns-narrower", "minus,left", "size(-1)", "Narrower"),
+        _key("columns-wider", "plus,right,equals_sign", "size(1)", "Wider"),
+        _key("columns-reset-width", "0", "own", "Its own width"),
+        _key("columns-defaults", "u", "usual", "The usual ones"),
+        _key("columns-done", "escape,q,comma", "done", "Done"),
+    ],
+    "form": [
+        _key("form-submit", "ctrl+s", "submit", "Create/Apply", priority=True),
+        _key("form-close", "escape", "close", "Close"),
+        _key("form-next-field", "down", "app.focus_next", "Next field"),
+        _key("form-previous-field", "up", "app.focus_previous", "Field before", show=False),
+    ],
+    "pulse": [
+        _key("pulse-backends", "b", "app.backends", "Backends"),
+        _key("pulse-egress-inbox", "i", "app.egress", "Egress inbox"),
+        _key("pulse-audit", "h", "app.audit", "Audit"),
+        _key("pulse-back", "escape,q,u", "dismiss", "Back"),
+        _key("pulse-help", "question_mark", "app.help", "Help"),
+    ],
+    "results": [
+        _key("results-again", "r", "again", "Again"),
+        _key("results-stop", "x", "stop", "No more"),
+        _key("results-copy", "c", "copy", "Copy"),
+        _key("results-back", "escape,q,J", "leave", "Back"),
+        _key("results-help", "question_mark", "app.help", "Help"),
+    ],
+    "audit": [
+        _key("audit-filter", "slash", "filter", "Filter"),
+        _key("audit-trouble-only", "x", "trouble", "Trouble only"),
+        _key("audit-go-to-sandbox", "s", "go", "Go to the sandbox"),
+        _key("audit-verify", "v", "verify", "Verify"),
+        _key("audit-older", "o", "older", "Older"),
+        _key("audit-back", "escape", "back", "Back"),
+        Binding("h,q", "dismiss", "Back", show=False),
+        _key("audit-help", "question_mark", "app.help", "Help"),
+    ],
+    "images": [
+        _key("images-pull", "p", "pull", "Pull"),
+        _key("images-cancel-pull", "x", "cancel_pull", "Cancel a pull"),
+        _key("images-remove", "ctrl+d,delete", "remove", "Remove"),
+        _key("images-prune", "P", "prune", "Prune"),
+        _key("images-copy-name", "c", "copy_name", "Copy its name", show=False),
+    ],
+    "snapshots": [
+        _key("snapshots-take", "n", "take", "Take of the selected sandbox"),
+        _key("snapshots-restore", "enter", "restore", "Restore"),
+        _key("snapshots-remove", "ctrl+d,delete", "remove", "Remove"),
+    ],
+}
+"""The keys of each place. ``hosts`` are those of the egress tab and the inbox, ``results`` of a bulk action's page."""
+
+OLD_IDS: Mapping[str, str] = {
+    "logs-oldest-line": "logs-first-line",
+    "logs-follow-on-off": "logs-toggle-follow",
+    "logs-select-line-above": "logs-select-up",
+    "logs-select-line-below": "logs-select-down",
+    "logs-json-in-full": "logs-expand-json",
+    "logs-json-in-short-on-off": "logs-compact-json",
+    "logs-put-a-mark": "logs-mark",
+    "logs-mark-before": "logs-previous-mark",
+    "logs-copy-the-line": "logs-copy-line",
+    "logs-copy-the-page": "logs-copy-page",
+    "logs-logs-of-removed-ones": "logs-removed",
+    "inspect-raw-or-tree": "inspect-raw",
+    "inspect-ask-anew": "inspect-refresh",
+    "files-folder-above": "files-parent",
+    "files-go-to-a-path": "files-go-to",
+    "files-look-anew": "files-refresh",
+    "hosts-denials-only-all": "hosts-denials-only",
+    "draft-changes-only-all": "draft-changes-only",
+    "columns-show-hide": "columns-toggle",
+    "columns-its-own-width": "columns-reset-width",
+    "columns-the-usual-ones": "columns-defaults",
+    "form-create-apply": "form-submit",
+    "form-field-before": "form-previous-field",
+    "results-no-more": "results-stop",
+    "audit-go-to-the-sandbox": "audit-go-to-sandbox",
+    "images-cancel-a-pull": "images-cancel-pull",
+    "images-copy-its-name": "images-copy-name",
+    "snapshots-take-of-the-selected-sandbox": "snapshots-take",
+}
+"""Ids that configs of version 0.1 may have, with those of today."""
+
 _TABLES = {"files", "hosts", "draft", "results", "audit", "images", "snapshots"}
 
 
-def scoped(scope: str, bindings: Iterable[BindingType]) -> list[BindingType]:
-    """Bindings with the ids of a scope, by what they do; of two that do the same the second keeps its key for good."""
-    found: list[BindingType] = []
-    used: set[str] = set()
-    for one in bindings:
-        if isinstance(one, Binding) and one.description:
-            name = f"{scope}-{re.sub(r'[^a-z0-9]+', '-', one.description.lower()).strip('-')}"
-            found.append(one if name in used else dataclasses.replace(one, id=name))
-            used.add(name)
-        else:
-            found.append(one)
-    return found
-
-
 def scope_of(action: str) -> str:
-    """The scope of an action's id; empty for one of the list."""
-    return next((scope for scope in SCOPES if action.startswith(f"{scope}-")), "")
-
-
-def bindings_of(scope: str) -> Sequence[BindingType]:
-    """The bindings of a scope, imported only when they are asked for: the start needs none of them."""
-    match scope:
-        case "logs":
-            from sandbox_console.tui.widgets.log.log_keys import LOG_KEYS
-
-            return LOG_KEYS
-        case "spec":
-            from sandbox_console.tui.detail.spec_tab import SpecPane
-
-            return SpecPane.BINDINGS
-        case "inspect":
-            from sandbox_console.tui.detail.inspect_tab import InspectPane
-
-            return InspectPane.BINDINGS
-        case "files":
-            from sandbox_console.tui.files.files_tab import FilesPane
-
-            return FilesPane.BINDINGS
-        case "hosts":
-            from sandbox_console.tui.egress.host_actions import HOST_KEYS
-
-            return HOST_KEYS
-        case _:
-            return _of_screen(scope)
-
-
-def _of_screen(scope: str) -> Sequence[BindingType]:
-    match scope:
-        case "draft":
-            from sandbox_console.tui.egress.draft_screen import EgressDraftScreen
-
-            return EgressDraftScreen.BINDINGS
-        case "columns":
-            from sandbox_console.tui.fleet.columns_screen import ColumnsScreen
-
-            return ColumnsScreen.BINDINGS
-        case "form":
-            from sandbox_console.tui.form.form_screen import FormScreen
-
-            return FormScreen.BINDINGS
-        case "pulse":
-            from sandbox_console.tui.pulse.pulse_screen import PulseScreen
-
-            return PulseScreen.BINDINGS
-        case "results":
-            from sandbox_console.tui.bulk.results_screen import BulkScreen
-
-            return BulkScreen.BINDINGS
-        case "audit":
-            from sandbox_console.tui.audit.audit_screen import AuditScreen
-
-            return AuditScreen.BINDINGS
-        case "images":
-            from sandbox_console.tui.images.images_screen import ImagesScreen
-
-            return ImagesScreen.BINDINGS
-        case "snapshots":
-            from sandbox_console.tui.images.snapshots_screen import SnapshotsScreen
-
-            return SnapshotsScreen.BINDINGS
-    raise KeyError(scope)
+    """The place that an action's id belongs to; empty for one of the list."""
+    scope, dash, _ = action.partition("-")
+    ours = dash and scope in PAGE_KEYS and not any(one.id == action for one in list_keys())  # audit-log is the list's
+    return scope if ours else ""
 
 
 def named(scope: str) -> Iterator[Binding]:
-    """The bindings of a scope that a config can change."""
-    for binding in bindings_of(scope):
+    """The bindings of a place that a config can change."""
+    for binding in PAGE_KEYS[scope]:
         if isinstance(binding, Binding) and binding.id:
             yield binding
 
 
 def taken(scope: str) -> dict[str, str]:
-    """Keys of a scope that stay: those without an id, and those that what is in it takes first."""
-    from textual.widgets import Tree
-
-    from sandbox_console.tui.widgets.table.table import FleetTable
-
-    fixed = [one for one in bindings_of(scope) if isinstance(one, Binding) and not one.id]
+    """Keys of a place that stay: those without an id, and those that the table or tree in it takes first."""
+    fixed = [one for one in PAGE_KEYS[scope] if isinstance(one, Binding) and not one.id]
     found = {key: one.description or one.action for one in fixed for key in one.key.split(",")}
-    within = FleetTable if scope in _TABLES else Tree if scope == "inspect" else None
-    for one in within.BINDINGS if within else ():
+    for one in _inside(scope):
         if isinstance(one, Binding):
             found |= dict.fromkeys(one.key.split(","), f"moving about ({one.description})")
     return found
+
+
+def _inside(scope: str) -> list[BindingType]:
+    from textual.widgets import Tree
+
+    return TABLE_KEYS if scope in _TABLES else Tree.BINDINGS if scope == "inspect" else []

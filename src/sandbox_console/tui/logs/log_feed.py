@@ -15,6 +15,7 @@ from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
+from sandbox_console.tui.text.formatting import error_words
 
 RETRY_S = 2.0
 """A backend that is down is asked again so often, while its sandbox is looked at."""
@@ -91,7 +92,7 @@ class Feed:
             except ConsoleError as error:
                 waits = isinstance(error, BackendUnreachable)
                 stand = WAITS if waits else Stand(f"REFUSED: {clean(error.message, cap=60)}", open=False)
-                self._now(stand, f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
+                self._now(stand, f"✕ {error_words(error)}")
                 if waits:
                     await asyncio.sleep(RETRY_S)
                     continue

@@ -238,7 +238,7 @@ class LogsPane(Vertical):
         self.view.show_store(kept.store)
         self.view.action_tail()
         ago = span(self._clock() - (kept.gone_at or self._clock()))
-        back = hint(self, "logs-logs-of-removed-ones", "goes back.")
+        back = hint(self, "logs-removed", "goes back.")
         self._note(f"{kept.name} is gone since {ago}: what was read of its log. {back}".rstrip())
 
     # --- older lines

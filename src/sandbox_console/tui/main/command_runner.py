@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
 from textual.content import Content
 
 from sandbox_console.errors import UsageError
 from sandbox_console.model.text import clean
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.fleet.columns import choose, column_key
-from sandbox_console.tui.fleet.command_parser import Command, Known, filter_of, help_lines, parse_command
+from sandbox_console.tui.fleet.command_parser import Command, filter_of, help_lines, parse_command
 from sandbox_console.tui.fleet.filter.filter_parser import parse_filter
 from sandbox_console.tui.fleet.groups import group_by
 from sandbox_console.tui.fleet.saved_views import Views
-from sandbox_console.tui.state.fleet_state import FleetState
-from sandbox_console.tui.text.formatting import maker
+from sandbox_console.tui.main.main_base import MainBase
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.main.main_screen import MainScreen
 
 _ACTIONS = {
     "audit": "app.audit", "egress": "app.egress", "images": "app.images", "snapshots": "app.snapshots",
@@ -30,31 +23,14 @@ _ACTIONS = {
 }  # fmt: skip
 
 
-def known_of(state: FleetState, views: Views, aliases: dict[str, str]) -> Known:
-    """What there is to name now."""
-    everything = list(state.sandboxes.values())
-    labels = {f"{key}={value}": None for one in everything for key, value in one.labels.items()}
-    return Known(
-        backends=_unique(key[0] for key in state.health) or _unique(one.ref.backend for one in everything),
-        hosts=_unique(one.ref.host for one in everything),
-        images=_unique(one.image for one in everything),
-        makers=_unique(map(maker, everything)),
-        labels=list(labels),
-        views=views.names,
-        aliases=aliases,
-    )
-
-
-def _unique(values: Iterable[str]) -> list[str]:
-    return [value for value in dict.fromkeys(values) if value]
-
-
-async def run(screen: MainScreen, line: str) -> None:
+async def run(screen: MainBase, line: str) -> None:
     """Do it. Raises UsageError, with nothing changed."""
     fleet = screen.fleet
     command = parse_command(line, fleet.known(screen.state))
     if command.name in _ACTIONS:
         await screen.run_action(_ACTIONS[command.name])
+    elif command == Command("columns"):
+        await screen.run_action("columns")
     elif command.name in ("filter", "state", "backend", "host", "image", "maker", "label"):
         parse_filter(text := filter_of(command))
         fleet.set_filter(text)
@@ -66,7 +42,7 @@ async def run(screen: MainScreen, line: str) -> None:
         _arrange(screen, command)
 
 
-def _arrange(screen: MainScreen, command: Command) -> None:
+def _arrange(screen: MainBase, command: Command) -> None:
     fleet = screen.fleet
     match command:
         case Command("all"):
@@ -75,8 +51,6 @@ def _arrange(screen: MainScreen, command: Command) -> None:
             fleet.set_group(group_by(by))
         case Command("sort", word):
             fleet.set_sort("" if word == "none" else f"{'-' * word.startswith('-')}{column_key(word.lstrip('-'))}")
-        case Command("columns", ""):
-            screen.action_columns()
         case Command("columns", names):
             fleet.set_columns(choose(names.replace(",", " ").split()))
         case Command("view", name):
@@ -88,7 +62,7 @@ def _arrange(screen: MainScreen, command: Command) -> None:
             screen.notify(f"View {name} is removed.")
 
 
-def _save(screen: MainScreen, name: str) -> None:
+def _save(screen: MainBase, name: str) -> None:
     try:
         screen.fleet.save_view(name)
     except OSError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -17,18 +16,16 @@ from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.logs.logs_tab import LogsPane
 from sandbox_console.tui.logs.merged_logs import Group
+from sandbox_console.tui.main.detail_actions import DetailActions
 from sandbox_console.tui.text.form_values import shown_value
 from sandbox_console.tui.text.formatting import DASH, place, shown_name, why
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.main.main_screen import MainScreen
 
 Part = tuple[str, str]
 _LABEL, _SIDE, _LEAST_SIDE = 14, 40, 16
 
 
-async def merge_logs(screen: MainScreen, fleet: Sequence[Sandbox], marked: Sequence[Sandbox]) -> None:
+async def merge_logs(screen: DetailActions, fleet: Sequence[Sandbox], marked: Sequence[Sandbox]) -> None:
     """Show the marked sandboxes' logs by time; without marks ask for a label; where they are shown, go back."""
     pane = screen.query_one(LogsPane)
     if pane.merged:
@@ -62,7 +59,7 @@ def labelled(fleet: Sequence[Sandbox], text: str) -> Group:
     return Group([one for one in fleet if wanted(one)], what, wanted)
 
 
-def compare(screen: MainScreen, marked: Sequence[Sandbox], selected: Sandbox | None) -> None:
+def compare(screen: DetailActions, marked: Sequence[Sandbox], selected: Sandbox | None) -> None:
     """Compare the two marked; else this one with the one that was chosen by the same key before."""
     pair = list(marked)[:2]
     if len(pair) < 2:
@@ -80,7 +77,7 @@ def compare(screen: MainScreen, marked: Sequence[Sandbox], selected: Sandbox | N
     screen.run_worker(_compare(screen, *pair), group="compare", exclusive=True)
 
 
-async def _compare(screen: MainScreen, left: Sandbox, right: Sandbox) -> None:
+async def _compare(screen: DetailActions, left: Sandbox, right: Sandbox) -> None:
     left, right = await asyncio.gather(*(_whole(screen.service, one) for one in (left, right)))
     screen.app.push_screen(TextScreen("Compare", lambda width: compare_words(left, right, width)))
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
-
-from textual.message_pump import MessagePump
+from typing import Any
 
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.tui.main.main_base import MainBase
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.text.formatting import shown_name
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.main.main_screen import MainScreen
 
 OPENING_TICKS = 2
 
 
-class CursorPlaces(MessagePump):
-    """Mixed into the main screen."""
+class CursorPlaces(MainBase):
+    """A sandbox that the cursor waits for, and the row it stays on while the backends answer."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -27,26 +23,21 @@ class CursorPlaces(MessagePump):
         self._top: Hashable | None = None
         self._on_top_until = OPENING_TICKS
 
-    @property
-    def _list(self) -> MainScreen:
-        screen: MainScreen = self  # type: ignore[assignment]
-        return screen
-
     def select(self, ref: SandboxRef) -> None:
         """Put the cursor on a sandbox, at once or when it comes."""
         self._awaited = ref
-        self._list.draw()
+        self.draw()
 
     def go_to(self, ref: SandboxRef) -> None:
         """Put the cursor on a sandbox that a page names, or say that it is not there."""
-        if ref in self._list.state.sandboxes:
+        if ref in self.state.sandboxes:
             self.select(ref)
         else:
-            self._list.notify(f"{ref} is not there any more.", severity="warning")
+            self.notify(f"{ref} is not there any more.", severity="warning")
 
     def select_new(self, ref: SandboxRef, *, in_place: bool) -> None:
         """Go to a sandbox that an action made, ``in_place`` of another; not while a person works in the detail."""
-        working = self._list.is_current and self._list.detail.has_focus_within
+        working = self.is_current and self.detail.has_focus_within
         if in_place or not working:
             self.select(ref)
 
@@ -58,7 +49,7 @@ class CursorPlaces(MessagePump):
 
     def _stay_on_top(self, state: FleetState) -> None:
         """While the backends answer one after the other, until a person moves the cursor."""
-        table, ticks = self._list.table, self._list.ticks
+        table, ticks = self.table, self.ticks
         if state.connecting:
             self._on_top_until = ticks + OPENING_TICKS  # what one that answered holds comes after its answer
         moved = self._top is not None and table.cursor_key != self._top
@@ -69,8 +60,8 @@ class CursorPlaces(MessagePump):
 
     def _go_to_awaited(self, state: FleetState) -> None:
         ref = self._awaited
-        if ref is None or not (self._list.table.move_to(ref) or ref in state.sandboxes):
+        if ref is None or not (self.table.move_to(ref) or ref in state.sandboxes):
             return
         self._awaited = None  # a hidden one is not waited for: the cursor would jump when it is shown
-        if self._list.table.cursor_key != ref:
-            self._list.notify(f"{shown_name(state.sandboxes[ref])} is hidden in the list.", severity="warning")
+        if self.table.cursor_key != ref:
+            self.notify(f"{shown_name(state.sandboxes[ref])} is hidden in the list.", severity="warning")

@@ -5,25 +5,30 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from sandbox_console.model.action import Create
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import clean
-from sandbox_console.tui.actions.availability import KEY_OF, choices
+from sandbox_console.tui.actions.availability import choices, verb_key
 from sandbox_console.tui.actions.cli_command import bulk_command, command_line
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.keys.keymap import Keymap
-from sandbox_console.tui.state.messages import Asked, BulkAsked, FormAsked
+from sandbox_console.tui.main.main_base import MainBase
+from sandbox_console.tui.state.messages import (
+    Asked,
+    AttachAsked,
+    BulkAsked,
+    ChangesAsked,
+    FormAsked,
+    ForwardAsked,
+    NameAsked,
+)
 from sandbox_console.tui.state.verbs import NAMINGS, VERBS, Naming, Verb, bulk_pause, toggled_pause, unfit
-from sandbox_console.tui.text import port_text as ports
+from sandbox_console.tui.text import port_text
 from sandbox_console.tui.text.formatting import LOCAL, many, shown_name
 
-if TYPE_CHECKING:
-    from sandbox_console.tui.main.main_screen import MainScreen
 
-
-def ask(screen: MainScreen, verb: Verb) -> None:
+def ask(screen: MainBase, verb: Verb) -> None:
     """Ask for a verb on the marked sandboxes, or on the selected one."""
     if marked := screen.marked:
         shown = {row.key for row in screen.table.rows}
@@ -38,25 +43,25 @@ def ask(screen: MainScreen, verb: Verb) -> None:
         screen.post_message(Asked(verb.make(sandbox), sandbox))
 
 
-def ask_name(screen: MainScreen, naming: Naming) -> None:
+def ask_name(screen: MainBase, naming: Naming) -> None:
     """Ask for a verb that takes a word, on the selected sandbox."""
     if (sandbox := _fit(screen, naming)) is not None:
-        screen.app.run_worker(screen.console_app.flows.named(naming, sandbox))
+        screen.post_message(NameAsked(naming, sandbox))
 
 
-def ask_attach(screen: MainScreen) -> None:
+def ask_attach(screen: MainBase) -> None:
     """Ask to watch and feed the selected sandbox's main process."""
     if (sandbox := _running(screen, "attach")) is not None:
-        screen.app.run_worker(screen.console_app.flows.attach(sandbox))
+        screen.post_message(AttachAsked(sandbox))
 
 
-def ask_forward(screen: MainScreen) -> None:
+def ask_forward(screen: MainBase) -> None:
     """Ask which port of the selected sandbox is forwarded, or which is not any more."""
     if (sandbox := _running(screen, "forward")) is not None:
-        screen.app.run_worker(screen.console_app.forwards.ask(sandbox))
+        screen.post_message(ForwardAsked(sandbox))
 
 
-def _running(screen: MainScreen, what: str) -> Sandbox | None:
+def _running(screen: MainBase, what: str) -> Sandbox | None:
     """The selected sandbox where it runs; else it is told why ``what`` cannot be."""
     sandbox = screen.selected
     if sandbox is None:
@@ -68,15 +73,15 @@ def _running(screen: MainScreen, what: str) -> Sandbox | None:
     return None
 
 
-def ask_changes(screen: MainScreen) -> None:
+def ask_changes(screen: MainBase) -> None:
     """Ask how the selected sandbox's files differ from its image."""
     if screen.selected is None:
         screen.notify("No sandbox is selected.", severity="warning")
     else:
-        screen.app.run_worker(screen.console_app.flows.changes(screen.selected))
+        screen.post_message(ChangesAsked(screen.selected))
 
 
-def ask_edit(screen: MainScreen) -> None:
+def ask_edit(screen: MainBase) -> None:
     """Ask for the form of the selected sandbox."""
     if screen.selected is None:
         screen.notify("No sandbox is selected.", severity="warning")
@@ -84,7 +89,7 @@ def ask_edit(screen: MainScreen) -> None:
         screen.post_message(FormAsked(screen.selected))
 
 
-def _fit(screen: MainScreen, naming: Naming) -> Sandbox | None:
+def _fit(screen: MainBase, naming: Naming) -> Sandbox | None:
     sandbox = screen.selected
     if sandbox is None:
         screen.notify("No sandbox is selected.", severity="warning")
@@ -94,7 +99,7 @@ def _fit(screen: MainScreen, naming: Naming) -> Sandbox | None:
     return sandbox
 
 
-def ask_pause(screen: MainScreen) -> None:
+def ask_pause(screen: MainBase) -> None:
     """Ask to pause, or to resume what is paused."""
     if marked := screen.marked:
         ask(screen, bulk_pause(marked))
@@ -104,7 +109,7 @@ def ask_pause(screen: MainScreen) -> None:
         screen.notify("No sandbox is selected.", severity="warning")
 
 
-async def menu(screen: MainScreen) -> None:
+async def menu(screen: MainBase) -> None:
     """Show all that can be done to the marked sandboxes or the selected one, and do what is chosen."""
     sandbox = screen.selected
     if marked := screen.marked:
@@ -128,9 +133,7 @@ def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
         fits = reasons.pop("", 0)
         why = ", ".join(f"{count}: {text}" for text, count in reasons.items())
         label = f"{verb.label} {fits}"
-        found.append(
-            Choice(f"bulk('{verb.name}')", label, keys.first(KEY_OF.get(verb.name, verb.name)), "" if fits else why)
-        )
+        found.append(Choice(f"bulk('{verb.name}')", label, verb_key(keys, verb.name), "" if fits else why))
     return [
         *found,
         Choice("merge", "Merge logs", keys.first("merge-logs")),
@@ -139,7 +142,7 @@ def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
     ]
 
 
-async def copy_address(screen: MainScreen) -> None:
+async def copy_address(screen: MainBase) -> None:
     """Copy ``http://ADDRESS:PORT`` of the selected sandbox's first port, or say why there is none."""
     sandbox = screen.selected
     if sandbox is None:
@@ -148,9 +151,9 @@ async def copy_address(screen: MainScreen) -> None:
     from sandbox_console.tui.detail.spec_tab import whole
 
     sandbox = await whole(screen.service, sandbox)
-    name, url = shown_name(sandbox), ports.address(sandbox)
+    name, url = shown_name(sandbox), port_text.address(sandbox)
     if not url:
-        free = "its place is told once it runs" if ports.openings(sandbox) else "it publishes no port"
+        free = "its place is told once it runs" if port_text.openings(sandbox) else "it publishes no port"
         screen.notify(f"{name}: {free}.", title="address", severity="warning")
         return
     screen.app.copy_to_clipboard(url)
@@ -159,7 +162,7 @@ async def copy_address(screen: MainScreen) -> None:
     screen.notify(f"Copied {url}{there}{still}")
 
 
-async def copy_command(screen: MainScreen) -> None:
+async def copy_command(screen: MainBase) -> None:
     """Show the commands that do the same as the keys, and copy the one chosen."""
     marked, sandbox = screen.marked, screen.selected
     several = marked or ([sandbox] if sandbox else [])

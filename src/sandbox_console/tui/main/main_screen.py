@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.css.query import NoMatches
 from textual.geometry import Size
-from textual.screen import ModalScreen, Screen
+from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Input
 
-from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
-from sandbox_console.service import Console, find_paths
+from sandbox_console.model.sandbox import SandboxRef, Status
+from sandbox_console.service import Console
 from sandbox_console.tui.detail.audit_tab import AuditPane, entry_words
 from sandbox_console.tui.detail.detail_pane import Detail
 from sandbox_console.tui.dialogs.text_screen import TextScreen
@@ -30,18 +30,13 @@ from sandbox_console.tui.fleet.mark_bar import MarkBar
 from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.keys.main_keys import MAIN_KEYS
 from sandbox_console.tui.main.cursor import CursorPlaces
-from sandbox_console.tui.main.detail_actions import DetailActions
 from sandbox_console.tui.main.list_actions import ListActions
 from sandbox_console.tui.main.sandbox_actions import AskActions
-from sandbox_console.tui.main.split import Split
 from sandbox_console.tui.state.fleet_state import FleetState, News
 from sandbox_console.tui.state.messages import Arrived
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 from sandbox_console.tui.widgets.table.table import HEADER_ROWS, FleetTable
-
-if TYPE_CHECKING:
-    from sandbox_console.tui.app import ConsoleApp
 
 WIDE = (100, 30)
 """From this size on the list and the detail are both in view."""
@@ -55,7 +50,7 @@ LOOK_S = 0.1
 """To show another sandbox from near takes 20 ms: not for each that the cursor passes."""
 
 
-class MainScreen(CursorPlaces, ListActions, AskActions, DetailActions, Screen[None]):
+class MainScreen(CursorPlaces, ListActions, AskActions):
     """Shows the state that the app gives it, and posts what a person asks."""
 
     DEFAULT_CSS = """
@@ -76,21 +71,13 @@ class MainScreen(CursorPlaces, ListActions, AskActions, DetailActions, Screen[No
     BINDINGS: ClassVar[list[BindingType]] = MAIN_KEYS
 
     def __init__(self, console: Console, publish: Callable[[News], None], clock: Callable[[], float]) -> None:
-        super().__init__()
-        self.service = console
+        super().__init__(console, clock)
         self._publish = publish
-        self._clock = clock
-        self.state = FleetState()
         self._stats_asked = False
         self._look: Timer | None = None
         self._looked_at: Hashable | None = None
         self._alone = self._late = self._resumed = False
-        self.compared: Sandbox | None = None
-        folder = find_paths().state
-        self.split = Split(folder)
-        self.fleet = FleetList(console.config.tui, folder, lambda: self.state)
         self._denials = DenialWatch(console, lambda news: self.app.post_message(Arrived(news)))
-        self.ticks = 0
 
     def compose(self) -> ComposeResult:
         yield HeaderBar()
@@ -105,33 +92,6 @@ class MainScreen(CursorPlaces, ListActions, AskActions, DetailActions, Screen[No
 
     async def on_unmount(self) -> None:
         await self._denials.close()
-
-    @property
-    def table(self) -> MarkedTable:
-        """The list."""
-        return self.fleet.table
-
-    @property
-    def detail(self) -> Detail:
-        """The selected sandbox from near."""
-        return self.query_one(Detail)
-
-    @property
-    def selected(self) -> Sandbox | None:
-        """The sandbox under the cursor."""
-        key = self.table.cursor_key
-        return self.state.sandboxes.get(key) if isinstance(key, SandboxRef) else None
-
-    @property
-    def console_app(self) -> ConsoleApp:
-        """The app."""
-        app: ConsoleApp = self.app  # type: ignore[assignment]
-        return app
-
-    @property
-    def marked(self) -> list[Sandbox]:
-        """The marked sandboxes, in the order they were marked."""
-        return [self.state.sandboxes[ref] for ref in self.table.marked if ref in self.state.sandboxes]
 
     # --- what is shown
 

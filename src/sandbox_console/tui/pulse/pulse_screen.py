@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Grid, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
@@ -22,7 +22,7 @@ from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.detail.stats_tab import CPU, MEMORY
 from sandbox_console.tui.keys.keymap import key_of
-from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.pulse import history as pulse
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.widgets.graph import Graph
@@ -50,16 +50,7 @@ class PulseScreen(Screen[None]):
     PulseScreen > #pulse-audit { height: auto; max-height: 3; padding: 0 1; }
     PulseScreen Footer { height: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = scoped(
-        "pulse",
-        [
-            Binding("b", "app.backends", "Backends"),
-            Binding("i", "app.egress", "Egress inbox"),
-            Binding("h", "app.audit", "Audit"),
-            Binding("escape,q,u", "dismiss", "Back"),
-            Binding("question_mark", "app.help", "Help"),
-        ],
-    )
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["pulse"]
 
     def __init__(
         self, console: Console, history: pulse.History, state: Callable[[], FleetState], clock: Callable[[], float]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 
 from textual.message import Message
 
 from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service import Consent
 from sandbox_console.tui.state.fleet_state import News
-from sandbox_console.tui.state.verbs import Verb
+from sandbox_console.tui.state.verbs import Naming, Verb
 
 
 class Arrived(Message):
@@ -78,11 +76,34 @@ class FormAsked(Message):
         self.sandbox = sandbox
 
 
-class ConsentAsked(Message):
-    """Something that a person asked for may need more than that: ``answer`` is their consent, or None."""
+class NameAsked(Message):
+    """A person wants a verb that takes a word done to a sandbox: the word is not asked for yet."""
 
-    def __init__(self, action: Action, sandbox: Sandbox) -> None:
+    def __init__(self, naming: Naming, sandbox: Sandbox) -> None:
         super().__init__()
-        self.action = action
+        self.naming = naming
         self.sandbox = sandbox
-        self.answer: asyncio.Future[Consent | None] = asyncio.get_running_loop().create_future()
+
+
+class AttachAsked(Message):
+    """A person wants to watch and feed a sandbox's main process."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        super().__init__()
+        self.sandbox = sandbox
+
+
+class ForwardAsked(Message):
+    """A person wants a port of a sandbox forwarded to this machine, or a forward ended."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        super().__init__()
+        self.sandbox = sandbox
+
+
+class ChangesAsked(Message):
+    """A person wants to see how a sandbox's files differ from its image."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        super().__init__()
+        self.sandbox = sandbox

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit, HealthState, Sandbox, Status
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.tui.text.lookalikes import mixes_scripts
@@ -73,7 +74,7 @@ def shown_name(sandbox: Sandbox) -> str:
 
 
 def name_and_id(sandbox: Sandbox) -> tuple[str, str]:
-    """The same in two parts, for where there may be no room for all of it: the id is empty where none is needed."""
+    """A shown name and the id beside it, for where there may be no room for both; the id is empty if none is needed."""
     name = clean(sandbox.name, cap=200)
     if sandbox.name.isascii() and sandbox.name.isprintable():
         return name, ""
@@ -144,3 +145,10 @@ def many(count: int) -> str:
 def maker(sandbox: Sandbox) -> str:
     """Who made it, not cleaned: ``ours`` for what this console manages; empty where that is not known."""
     return "ours" if sandbox.managed else sandbox.maker
+
+
+def error_words(error: ConsoleError, *, apart: bool = False) -> str:
+    """What failed, and the next step in brackets behind it; ``apart`` puts the step on a line of its own."""
+    if not error.hint:
+        return error.message
+    return f"{error.message}\n{error.hint}" if apart else f"{error.message} ({error.hint})"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
 
+from sandbox_console.model.nearest import nearest
 from sandbox_console.model.sandbox import Sandbox, Stats, Status
 from sandbox_console.tui.fleet.filter.tokens import FilterError, Word, duration, number, searcher, size, yes
 from sandbox_console.tui.state.fleet_state import FleetState
@@ -113,8 +113,8 @@ def field_test(word: Word) -> tuple[str, Test] | None:
         return name, _egress_test(sign, value, at, word)
     if name == "port":
         return name, _port_test(sign, value, at)
-    near = difflib.get_close_matches(name, NAMES, n=1)
-    known = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
+    near = nearest(name, NAMES)
+    known = f"did you mean {near}?" if near else f"there are {', '.join(NAMES)}"
     raise FilterError(f"no field {name!r}: {known}", word.at)
 
 
@@ -181,8 +181,8 @@ def _check_states(sign: str, text: str, at: int) -> None:
         return
     for part in text.split(","):
         if part not in _STATES:
-            near = difflib.get_close_matches(part, _STATES, n=1)
-            known = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_STATES))}"
+            near = nearest(part, _STATES)
+            known = f"did you mean {near}?" if near else f"there are {', '.join(sorted(_STATES))}"
             raise FilterError(f"no state {part!r}: {known}", at + text.find(part))
 
 

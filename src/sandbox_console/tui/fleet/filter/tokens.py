@@ -108,7 +108,7 @@ def finder(text: str, at: int, *, literal: bool = False) -> Finder:
 
 
 def searcher(text: str, at: int) -> Search:
-    """The same for one text at a time."""
+    """A test of one text, where `finder` makes one of many texts at once. Raises FilterError."""
     found = finder(text, at)
     if found.cased:
         return lambda one: any(found.flags([one]))

@@ -15,8 +15,8 @@ from textual.message import Message
 from sandbox_console.logs.store import Line
 from sandbox_console.model.text import strip_colours
 from sandbox_console.tui.keys.keymap import hint, key_of
+from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.widgets.log.log_canvas import LogCanvas
-from sandbox_console.tui.widgets.log.log_keys import LOG_KEYS
 from sandbox_console.tui.widgets.log.log_line import is_json
 from sandbox_console.tui.widgets.log.log_save import save_new
 
@@ -41,7 +41,7 @@ class LogView(LogCanvas, can_focus=True):
     answers.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = LOG_KEYS
+    BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["logs"]
 
     class _Asked(Message):
         def __init__(self, view: LogView) -> None:
@@ -248,7 +248,7 @@ class LogView(LogCanvas, can_focus=True):
     def action_next_mark(self) -> None:
         """Go to the mark above, round the top to the last one."""
         if not self.store.marks:
-            makes = hint(self, "logs-put-a-mark", "makes one")
+            makes = hint(self, "logs-mark", "makes one")
             self.notify("; ".join(filter(None, ("There is no mark", makes))) + ".", severity="warning")
             return
         top = self.lines.line_at(self._top).number if self.shown else 0

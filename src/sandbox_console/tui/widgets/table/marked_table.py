@@ -8,11 +8,12 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.strip import Strip
 
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.tui.keys.main_keys import MARK_KEYS
 from sandbox_console.tui.widgets.table.row_marks import Marks
 from sandbox_console.tui.widgets.table.table import HEADER_ROWS, FleetTable
 
@@ -30,14 +31,7 @@ class MarkedTable(FleetTable):
     MarkedTable > .table--marked { background: $warning 12%; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"table--mark", "table--marked"}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "mark", "Mark; fold a group", show=False, id="mark"),
-        Binding("ctrl+@,ctrl+space", "mark_range", "Mark up to here", show=False, id="mark-range"),
-        Binding("asterisk,ctrl+a", "mark_all", "Mark all shown", show=False, id="mark-all"),
-        Binding("shift+down", "mark_step(1)", "Mark, next", show=False, id="mark-down"),
-        Binding("shift+up", "mark_step(-1)", "Mark, before", show=False, id="mark-up"),
-        Binding("ctrl+backslash", "unmark", "No marks", show=False, id="unmark"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = MARK_KEYS
 
     class MarksChanged(Message):
         """Other rows are marked."""

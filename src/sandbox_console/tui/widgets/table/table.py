@@ -6,9 +6,10 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 
+from sandbox_console.tui.keys.main_keys import TABLE_KEYS
 from sandbox_console.tui.widgets.table.table_canvas import HEADER_ROWS, TableCanvas
 from sandbox_console.tui.widgets.table.table_layout import Column, natural_widths
 from sandbox_console.tui.widgets.table.table_lines import column_at
@@ -51,17 +52,7 @@ class FleetTable(TableCanvas, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"table--{name}" for name in ("header", "cursor", "ok", "warn", "error", "dim", "accent", "head")
     }
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("home,g", "go(0)", "First", show=False),
-        Binding("end,G", "go(-1)", "Last", show=False),
-        Binding("enter", "choose", "Open; fold a group", show=False),
-        Binding("left", "sideways(-1)", "Close, left", show=False),
-        Binding("right", "sideways(1)", "Open, right", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = TABLE_KEYS
 
     class Chosen(Message):
         """A row was opened."""

@@ -1,0 +1,63 @@
+"""What the parts of the main screen know of each other: the state, the list, the detail, and how they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import getters
+from textual.screen import Screen
+
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Console, find_paths
+from sandbox_console.tui.app_base import BaseApp
+from sandbox_console.tui.detail.detail_pane import Detail
+from sandbox_console.tui.fleet.fleet_pane import FleetList
+from sandbox_console.tui.main.split import Split
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.widgets.table.marked_table import MarkedTable
+
+
+class MainBase(Screen[None]):
+    """Its subclasses add keys; `MainScreen` is all of them together. ``ticks`` are the seconds since it was opened."""
+
+    console_app = getters.app(BaseApp)
+
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self.service = console
+        self._clock = clock
+        self.state = FleetState()
+        self.compared: Sandbox | None = None
+        folder = find_paths().state
+        self.split = Split(folder)
+        self.fleet = FleetList(console.config.tui, folder, lambda: self.state)
+        self.ticks = 0
+
+    @property
+    def table(self) -> MarkedTable:
+        """The list."""
+        return self.fleet.table
+
+    @property
+    def detail(self) -> Detail:
+        """The selected sandbox in tabs."""
+        return self.query_one(Detail)
+
+    @property
+    def selected(self) -> Sandbox | None:
+        """The sandbox under the cursor."""
+        key = self.table.cursor_key
+        return self.state.sandboxes.get(key) if isinstance(key, SandboxRef) else None
+
+    @property
+    def marked(self) -> list[Sandbox]:
+        """The marked sandboxes, in the order they were marked."""
+        return [self.state.sandboxes[ref] for ref in self.table.marked if ref in self.state.sandboxes]
+
+    def draw(self) -> None:
+        """Show what there is now, in the way that was chosen."""
+        raise NotImplementedError
+
+    def show_detail(self) -> None:
+        """Show the selected sandbox in its tabs."""
+        raise NotImplementedError

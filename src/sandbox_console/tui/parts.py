@@ -1,0 +1,110 @@
+"""The parts that the app holds. Each flow is made when something is first asked of it: none is needed to start."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from textual.css.query import NoMatches
+
+from sandbox_console.model.action import Action
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Consent
+from sandbox_console.tui.app_base import BaseApp
+from sandbox_console.tui.main.main_screen import MainScreen
+from sandbox_console.tui.pulse.history import History
+from sandbox_console.tui.state.fleet_state import News
+from sandbox_console.tui.state.operations import Work
+from sandbox_console.tui.state.reducer import reduce
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.actions.action_flow import Flows
+    from sandbox_console.tui.bulk.bulk_flow import BulkFlow
+    from sandbox_console.tui.egress.egress_flow import EgressFlow
+    from sandbox_console.tui.forward.forward_flow import ForwardFlow
+    from sandbox_console.tui.images.image_flow import HostFlow
+    from sandbox_console.tui.shell.shell_flow import ShellFlow
+
+Told = tuple[float, str, str]
+"""When (Unix seconds), how severe, and the message."""
+
+
+class AppParts(BaseApp):
+    """The main screen, the actions in flight, the fleet's history, what was told, and the flows."""
+
+    main: MainScreen
+    work: Work
+    history: History
+    told: deque[Told]
+
+    @property
+    def selected(self) -> Sandbox | None:
+        return self.main.selected
+
+    def publish(self, *news: News) -> None:
+        """Take news into the state; several at once are drawn once."""
+        if self.is_running:
+            self.fleet = reduce(self.fleet, news)
+
+    async def agreed(self, action: Action, sandbox: Sandbox) -> Consent | None:
+        answer: asyncio.Future[Consent | None] = asyncio.get_running_loop().create_future()
+        self.run_worker(self._agree(action, sandbox, answer))  # a worker of the app: the pane may give up waiting
+        return await answer
+
+    async def _agree(self, action: Action, sandbox: Sandbox, answer: asyncio.Future[Consent | None]) -> None:
+        consent: Consent | None = None
+        try:
+            consent = await self.flows.consent(action, sandbox, confirmed=True)
+        finally:
+            if not answer.done():
+                answer.set_result(consent)
+
+    def _drop_marks(self, refs: Iterable[SandboxRef]) -> None:
+        with contextlib.suppress(NoMatches):  # the app is being left
+            self.main.table.drop_marks(refs)
+
+    @cached_property
+    def flows(self) -> Flows:
+        """What is done to one sandbox, with the questions it takes."""
+        from sandbox_console.tui.actions.action_flow import Flows
+
+        return Flows(self, self.service, self.work)
+
+    @cached_property
+    def shells(self) -> ShellFlow:
+        """What opens shells, and attaches to main processes."""
+        from sandbox_console.tui.shell.shell_flow import ShellFlow
+
+        return ShellFlow(self, self.service, self.flows)
+
+    @cached_property
+    def forwards(self) -> ForwardFlow:
+        """Ports of sandboxes that this machine answers for while the app runs."""
+        from sandbox_console.tui.forward.forward_flow import ForwardFlow
+
+        return ForwardFlow(self, self.service, self.flows, self.publish)
+
+    @cached_property
+    def egress(self) -> EgressFlow:
+        """What is done to egress rules."""
+        from sandbox_console.tui.egress.egress_flow import EgressFlow
+
+        return EgressFlow(self, self.service, self.work, self.flows, self.now)
+
+    @cached_property
+    def bulk(self) -> BulkFlow:
+        """What is done to marked sandboxes."""
+        from sandbox_console.tui.bulk.bulk_flow import BulkFlow
+
+        return BulkFlow(self, self.service, self.work, self._drop_marks)
+
+    @cached_property
+    def hosts(self) -> HostFlow:
+        """What is done to backends' images and snapshots."""
+        from sandbox_console.tui.images.image_flow import HostFlow
+
+        return HostFlow(self, self.service, self.work, self.now)
