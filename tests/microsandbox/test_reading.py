@@ -426,7 +426,7 @@ def test_the_listeners_of_a_process_are_found():
 def test_places_are_chosen_before_a_boot():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
-        with pytest.raises(Conflict, match=f"127.0.0.1:{number} of this host is taken"):
+        with pytest.raises(Conflict, match=f"127.0.0.1:{number} is taken by another program of the host$"):
             ports.choose(SandboxSpec("x", ports=(f"{number}:80",)))
         [kept] = ports.choose(SandboxSpec("x", ports=("80",)), (PublishedPort("127.0.0.1", number, 80),))
         assert kept.host_port not in (0, number)

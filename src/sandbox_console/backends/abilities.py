@@ -7,6 +7,7 @@ Errors, permits and cancellation are as in ``base``.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from sandbox_console.backends.base import Backend, Process, Progress, Secrets
@@ -219,4 +220,16 @@ class Egress(Protocol):
 
     def egress_records(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[EgressRecord]:
         """Decisions on record, oldest first; with ``follow`` for as long as it is iterated."""
+        ...
+
+
+@runtime_checkable
+class EgressFiles(Protocol):
+    """Beside Egress, where the records are files of this machine, as ``egress.records`` writes them.
+
+    The records of all sandboxes are then followed by one watch; without it each is asked in turn.
+    """
+
+    async def egress_folder(self, ref: SandboxRef) -> Path | None:
+        """The folder of a sandbox's records, which may not be there yet; None where it has no gateway."""
         ...

@@ -31,8 +31,12 @@ HOST_KEYS: list[BindingType] = scoped(
 class HostActions(MessagePump):
     """Mixed into what shows a feed in a FleetTable whose keys are hosts."""
 
-    _feed: Feed
     _denied_only: bool
+
+    @property
+    def _feed(self) -> Feed:
+        """The hosts to show."""
+        raise NotImplementedError
 
     @property
     def _widget(self) -> Widget:

@@ -135,7 +135,7 @@ class DockerBackend(Gated):
         try:
             return await lifecycle.create(engine, info, spec, secrets, gate, kept=self._kept)
         except BaseException:
-            await asyncio.shield(self._gates.discard(engine, gate.token))
+            await to_the_end(self._gates.discard(engine, gate.token))
             raise
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
@@ -195,7 +195,7 @@ class DockerBackend(Gated):
         token = await self._token(ref)
         await self._removed(engine, ref, force)
         if token:
-            await asyncio.shield(self._gates.discard(engine, token))
+            await to_the_end(self._gates.discard(engine, token))
 
     async def _removed(self, engine: Engine, ref: SandboxRef, force: bool) -> None:
         with about(_name(ref)):

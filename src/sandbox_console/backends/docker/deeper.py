@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.base import Process, Progress
+from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import attaching, committing, files, happenings, images, peek, pulling
 from sandbox_console.model.action import Permit
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable
@@ -92,9 +93,3 @@ class Deeper:
 
     async def _engine(self) -> Engine:
         return await self._connection.engine()
-
-
-def need(permit: Permit) -> None:
-    """No permit, no effect; the type checker says the same, this holds where it was not asked."""
-    if not isinstance(permit, Permit):
-        raise TypeError("a changing call needs a Permit")

@@ -9,6 +9,7 @@ import signal as signals
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sandbox_console.backends.common.refusals import not_running
 from sandbox_console.backends.microsandbox import boot, labels, made, ports, runs, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
@@ -269,7 +270,7 @@ async def kill(module: Any, looker: Looker, handle: Any, name: str) -> None:
     """Send a signal to the main process; SIGKILL ends the sandbox."""
     seen = translate.view(handle)
     if seen.status in ("stopped", "crashed"):
-        raise Conflict(f"sandbox {seen.shown_name} does not run")
+        raise not_running(seen.shown_name, seen.status)
     number = getattr(signals, name, None)
     if not isinstance(number, signals.Signals):
         raise InvalidSpec({"signal": f"{name!r} is not a signal's name"}, hint="for example SIGTERM")

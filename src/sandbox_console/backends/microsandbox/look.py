@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
+from sandbox_console.backends.common.refusals import not_running
 from sandbox_console.backends.microsandbox import boot, labels, main_process, ports, runs, sdk, translate
 from sandbox_console.backends.microsandbox.boot import Cause
 from sandbox_console.backends.microsandbox.main_process import ALL
@@ -113,14 +114,14 @@ class Looker:
         if (handle := await self.started(module, ref)) is None:
             one = await asyncio.to_thread(self.pending.get, ref.id)
             name = one.spec.name if one else ref.id
-            raise Conflict(f"sandbox {name} was never started", hint="start it first")
+            raise not_running(name, "created")
         return handle
 
     async def running(self, module: Any, ref: SandboxRef) -> Any:
         """The handle of one that runs. Raises NotFound, Conflict."""
         handle = await self.begun(module, ref)
         if str(handle.status) != "running":
-            raise Conflict(f"sandbox {translate.view(handle).shown_name} is {handle.status}", hint="start it first")
+            raise not_running(translate.view(handle).shown_name, str(handle.status))
         return handle
 
     async def jobs(self, module: Any, handle: Any) -> Sequence[Any]:

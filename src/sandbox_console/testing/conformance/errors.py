@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from sandbox_console.backends.common.permit import permitted
 from sandbox_console.errors import ConsoleError, NotFound
-from sandbox_console.model.action import Exec, OpenShell
+from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import SandboxRef
@@ -63,6 +64,23 @@ class Errors(Checks):
         if not capabilities.has(Capability.PAUSE):
             await rig.refusal(rig.backend.pause(await rig.permit("pause"), ref), "pause without the capability")
         assert [one.ref for one in await rig.backend.list() if one.ref in rig.made] == [ref]
+
+    async def test_without_a_permit_nothing_happens(self, rig: Rig) -> None:
+        """The console holds a backend to its permits, whatever the backend itself checks."""
+        backend, ref = permitted(rig.backend), await rig.make(start=False)
+        before = await rig.backend.list()
+        for permit in (None, 1, "create"):
+            nothing = cast(Permit, permit)
+            with pytest.raises(TypeError, match="Permit"):
+                await backend.create(nothing, rig.spec(), (), lambda _: None)
+            with pytest.raises(TypeError, match="Permit"):
+                await backend.start(nothing, ref, ())
+            with pytest.raises(TypeError, match="Permit"):
+                await backend.remove(nothing, ref, force=True)
+        assert [one for one in await rig.backend.list() if one.ref in rig.made] == [
+            one for one in before if one.ref in rig.made
+        ]
+        assert len(await rig.backend.list()) == len(before)
 
     @pytest.mark.parametrize("verb", ["pause", "exec", "shell"])
     async def test_one_that_does_not_run_is_a_conflict_by(self, rig: Rig, verb: str) -> None:

@@ -18,11 +18,9 @@ from textual.widgets import Input
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Console, find_paths
-from sandbox_console.tui.denials import DenialWatch
 from sandbox_console.tui.groups import GroupKey
 from sandbox_console.tui.keymap import key_of
 from sandbox_console.tui.keys import MAIN_KEYS
-from sandbox_console.tui.messages import Arrived
 from sandbox_console.tui.panes.audit import AuditPane, entry_words
 from sandbox_console.tui.panes.detail import Detail
 from sandbox_console.tui.panes.empty import empty_words
@@ -89,7 +87,6 @@ class MainScreen(CursorPlaces, ListActions, AskActions, DetailActions, Screen[No
         folder = find_paths().state
         self.split = Split(folder)
         self.fleet = FleetList(console.config.tui, folder, lambda: self.state)
-        self._denials = DenialWatch(console, lambda news: self.app.post_message(Arrived(news)))
         self.ticks = 0
 
     def compose(self) -> ComposeResult:
@@ -102,9 +99,6 @@ class MainScreen(CursorPlaces, ListActions, AskActions, DetailActions, Screen[No
         self.table.focus()
         self.set_interval(AGE_S, self._tick)
         self.watch(self.table, "scroll_y", self._ask_stats, init=False)
-
-    async def on_unmount(self) -> None:
-        await self._denials.close()
 
     @property
     def table(self) -> MarkedTable:
@@ -240,7 +234,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions, DetailActions, Screen[No
         there = [one for one in found if one is not None]
         running = [one.ref for one in there if one.status is Status.RUNNING]
         self.service.show_stats(running, rest_soon=self.fleet.by_samples)
-        self._denials.show(there)
+        self.service.denials.show(one.ref for one in there)
 
     def fit(self, size: Size) -> None:
         """The classes of a size, before the screen is styled for the first time."""
