@@ -14,10 +14,10 @@ from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.egress_flow import patterns_of
-from sandbox_console.tui.screens.egress import EgressScreen
-from sandbox_console.tui.screens.egress_ask import EgressAskScreen
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.egress.egress_flow import patterns_of
+from sandbox_console.tui.egress.inbox_screen import EgressScreen
+from sandbox_console.tui.egress.rule_dialog import EgressAskScreen
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 AGENT = ref("aaaaaaaaaaaa")
 HOSTILE = "[@click=app.quit]x[/]\x1b]52;c;ZXZpbA==\x07\u202eevil.example"
