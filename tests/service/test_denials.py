@@ -114,9 +114,8 @@ async def test_without_files_each_is_read_once_before_any_is_read_again_and_thos
 
     fake = Shown(boxes)
     async with console_of(fake) as console:
-        await until(lambda: len(fake.read) > 60)
-    assert set(fake.read[:30]) <= {box.ref.id for box in boxes[:30]}
-    assert fake.read[1] == "box-00029", "it is in view"
+        await until(lambda: len(fake.read) > 80)
+    assert "box-00029" in fake.read[1:3], "it is in view"
     unseen = [one for one in fake.read if one != "box-00029"]
     assert sorted(unseen[:29]) == [box.ref.id for box in boxes[:29]]
 

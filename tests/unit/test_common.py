@@ -20,8 +20,8 @@ def test_one_cgroup_has_the_same_memory_in_every_backend(tmp_path, version):
     (tmp_path / ("memory.usage_in_bytes" if version == 1 else "memory.current")).write_text(f"{100 * MIB}\n")
     (tmp_path / "memory.stat").write_text("".join(f"{key} {value}\n" for key, value in stat.items()))
     here = bubblewrap_stats._memory({"memory": str(tmp_path)}, version)
-    there = measure({"memory_stats": {"usage": 100 * MIB, "stats": stat}}, None, None).memory_bytes
-    assert (here, there) == (90 * MIB, 90 * MIB)
+    sample = {"read": "2026-01-01T00:00:00Z", "cpu_stats": {}, "memory_stats": {"usage": 100 * MIB, "stats": stat}}
+    assert (here, measure(sample, None).memory_bytes) == (90 * MIB, 90 * MIB)
 
 
 def test_a_port_that_others_can_reach_is_noted():

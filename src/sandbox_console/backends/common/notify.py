@@ -17,6 +17,7 @@ _HEAD = struct.Struct("iIII")
 STATE = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE
 LOG = MODIFY | CREATE
 EVENTS = MODIFY | CREATE | DELETE_SELF | MOVE_SELF
+RECORDS = EVENTS | DELETE  # a folder whose file is open somewhere tells its own end late
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -14,11 +14,11 @@ from msgspec import structs
 
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
+from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.deeper import need
 from sandbox_console.backends.docker.egress import Gates, Options, token_of
 from sandbox_console.backends.docker.egress_ability import Gated
 from sandbox_console.backends.docker.failures import Refused, about

@@ -62,6 +62,8 @@ class RecordReader:
         self._use, self._take, self._refused = use, take, refused
         self._sources: dict[SandboxRef, _Source] = {}
         self._due: OrderedDict[SandboxRef, None] = OrderedDict()
+        self._first: OrderedDict[SandboxRef, None] = OrderedDict()  # those that are due and in view
+        self._odd = False
         self._news = asyncio.Event()
         self._shown: frozenset[SandboxRef] = frozenset()
         self._folders: notify.Folders | None = None
@@ -79,16 +81,19 @@ class RecordReader:
         """Read it no longer."""
         source = self._sources.pop(ref, None)
         self._due.pop(ref, None)
+        self._first.pop(ref, None)
         if source is not None and source.timer is not None:
             source.timer.cancel()
         if self._folders is not None:
             self._folders.drop(ref.id)
 
     def show(self, refs: Iterable[SandboxRef]) -> None:
-        """Read these before the others."""
+        """Read these sooner: every other turn is theirs."""
         self._shown = frozenset(refs)
+        for ref in self._first.keys() - self._shown:
+            self._due[ref] = self._first.pop(ref)
         for ref in self._shown & self._due.keys():
-            self._due.move_to_end(ref, last=False)
+            self._first[ref] = self._due.pop(ref)
 
     async def close(self) -> None:
         """Stop."""
@@ -100,9 +105,7 @@ class RecordReader:
     def _ready(self, ref: SandboxRef) -> None:
         """It is its turn, as soon as those before it were read."""
         if ref in self._sources and ref not in self._due:
-            self._due[ref] = None
-            if ref in self._shown:
-                self._due.move_to_end(ref, last=False)
+            (self._first if ref in self._shown else self._due)[ref] = None
         self._news.set()
         if self._folders is not None:
             self._folders.wake()
@@ -115,10 +118,10 @@ class RecordReader:
     async def _run(self) -> None:
         try:
             while True:
-                if not self._due:
+                if not self._due and not self._first:
                     await self._wait()
                     continue
-                source = self._sources[self._due.popitem(last=False)[0]]
+                source = self._next()
                 rate = AGAIN_PER_S if source.read else FIRST_PER_S
                 began = time.monotonic()
                 await self._read(source)
@@ -126,6 +129,11 @@ class RecordReader:
         finally:
             if self._folders is not None:
                 self._folders.close()
+
+    def _next(self) -> _Source:
+        self._odd = not self._odd
+        queue = self._first if self._first and (self._odd or not self._due) else self._due
+        return self._sources[queue.popitem(last=False)[0]]
 
     async def _wait(self) -> None:
         """Until a sandbox is due, or a file has changed."""
@@ -171,7 +179,7 @@ class RecordReader:
         folder = source.folder = source.folder or await backend.egress_folder(source.ref)
         if folder is None or self._sources.get(source.ref) is not source:
             return ()
-        self._folders = self._folders or notify.Folders(notify.EVENTS, poll_s=1.0)
+        self._folders = self._folders or notify.Folders(notify.RECORDS, poll_s=1.0)
         self._folders.add(source.ref.id, folder)  # each time: one that was made anew has no watch
         source.watched = folder.is_dir()
         if not source.watched:
