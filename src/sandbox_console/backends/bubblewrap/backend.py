@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.bubblewrap import binary, egress, jail, launch, logfile, owner, show, stats, watch
 from sandbox_console.backends.bubblewrap import limits as limiting
+from sandbox_console.backends.bubblewrap.abilities import Deeper
+from sandbox_console.backends.bubblewrap.capabilities import capabilities, problems, refuse
 from sandbox_console.backends.bubblewrap.client import Connection
-from sandbox_console.backends.bubblewrap.deeper import Deeper
-from sandbox_console.backends.bubblewrap.facts import capabilities, problems, refuse
-from sandbox_console.backends.bubblewrap.guest import Command, Shell
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
+from sandbox_console.backends.bubblewrap.process import Command, Shell
 from sandbox_console.backends.bubblewrap.state import Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.backends.bubblewrap.supervise.happened import note

@@ -13,7 +13,7 @@ from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import executor
-from sandbox_console.backends.docker.deeper import Deeper
+from sandbox_console.backends.docker.abilities import Deeper
 from sandbox_console.backends.docker.egress import proxy_of, token_of
 from sandbox_console.backends.docker.egress_bodies import PORT, RUN
 from sandbox_console.backends.docker.failures import about

@@ -28,7 +28,7 @@ from sandbox_console.backends.microsandbox import (
     stats,
     translate,
 )
-from sandbox_console.backends.microsandbox.deeper import Deeper
+from sandbox_console.backends.microsandbox.abilities import Deeper
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import PendingStore
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess, MicrosandboxTerminal

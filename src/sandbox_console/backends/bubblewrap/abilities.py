@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.base import Process
-from sandbox_console.backends.bubblewrap import files, happenings, logfile, peek
+from sandbox_console.backends.bubblewrap import files, happenings, logfile, processes
 from sandbox_console.backends.bubblewrap.attaching import Attached
 from sandbox_console.backends.bubblewrap.state import Record, Store
 from sandbox_console.backends.common.refusals import not_running
@@ -42,10 +42,10 @@ class Deeper:
         await files.upload(await self._record(ref), path, archive)
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
-        return await asyncio.to_thread(peek.processes, await self._record(ref))
+        return await asyncio.to_thread(processes.processes, await self._record(ref))
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
-        return await asyncio.to_thread(peek.raw, await self._record(ref))
+        return await asyncio.to_thread(processes.raw, await self._record(ref))
 
     async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
         record = await self._record(ref)
