@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from sandbox_console.backends.base import Backend, Process, Progress, Secrets
+from sandbox_console.backends import base
+from sandbox_console.backends.base import Process, Progress, Secrets
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capability
@@ -23,7 +24,7 @@ from sandbox_console.model.spec import SandboxSpec
 T = TypeVar("T")
 
 
-def able(backend: Backend, ability: type[T], capability: Capability) -> T:
+def able(backend: base.Backend, ability: type[T], capability: Capability) -> T:
     """The backend as one that has ``ability``. Raises Unsupported with the backend's reason."""
     capabilities = backend.capabilities()
     if capabilities.has(capability) and isinstance(backend, ability):
