@@ -200,7 +200,7 @@ async def test_a_taken_place_fails_the_start_says_whose_it_is_and_leaves_nothing
     number = _free()
     first = await _serving(make, f"{number}:7000")
     second = await make(start=False, ports=("7001", f"{number}:7000"))
-    with pytest.raises(Conflict, match=f"127.0.0.1:{number} of this host is taken by the sandbox box-0") as caught:
+    with pytest.raises(Conflict, match=f"box-1: 127.0.0.1:{number} is taken by box-0$") as caught:
         await second.start()
     assert "stop box-0" in caught.value.hint
     shown = await second.show()

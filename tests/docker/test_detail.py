@@ -57,7 +57,8 @@ def test_health_restarts_ports_and_networks_are_told():
     assert (facts["health"].value, facts["health"].note) == ("unhealthy", "failed 3 in a row: no route")
     assert (facts["restarts"].value, facts["restarts"].note) == ("2", "policy on-failure, 5 at most")
     assert (facts["network shop"].value, facts["network shop"].note) == ("172.18.0.2", "gateway 172.18.0.1")
-    assert (facts["port 80/tcp"].value, facts["port 80/tcp"].note) == ("0.0.0.0:8080, [::1]:1", "open to every network")
+    port = facts["port 80/tcp"]
+    assert (port.value, port.note) == ("0.0.0.0:8080, [::1]:1", "other machines can reach it")
     assert facts["port 9/udp"].value == "not published"
     assert "network none" not in facts
 

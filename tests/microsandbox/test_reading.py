@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_console.backends.microsandbox import (
-    boot,
+    boot_failure,
     egress,
     kvm,
     kvm_probe,
@@ -59,7 +59,7 @@ def logs_of(home, name, text):
 def test_a_boots_failure_is_read_off_the_log(tmp_path, monkeypatch, sample, reason, hint):
     monkeypatch.setenv("MSB_HOME", str(tmp_path))
     logs_of(tmp_path, "one", (SAMPLES / sample).read_text())
-    found = boot.failure("one")
+    found = boot_failure.failure("one")
     if reason is None:
         assert found is None
     else:
@@ -71,9 +71,9 @@ def test_only_the_newest_boot_counts(tmp_path, monkeypatch):
     monkeypatch.setenv("MSB_HOME", str(tmp_path))
     failed, good = (SAMPLES / "internal-error.log").read_text(), (SAMPLES / "good.log").read_text()
     logs_of(tmp_path, "one", failed + good)
-    assert boot.failure("one") is None
+    assert boot_failure.failure("one") is None
     logs_of(tmp_path, "one", good + failed)
-    assert boot.failure("one") is not None
+    assert boot_failure.failure("one") is not None
 
 
 @pytest.mark.parametrize("times", [1, 400])  # 400: the boot itself is no more in what is read of the log
@@ -82,7 +82,7 @@ def test_what_a_guest_brings_into_the_log_is_no_failed_boot(tmp_path, monkeypatc
     asked = VIOLATION.decode().replace("path=/leak", "path=/x?sandbox starting&max duration 1s exceeded")
     hostile = f"2026-11-21T08:43:39.000001Z  {asked}" * times
     logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text() + hostile)
-    assert boot.failure("one") is None
+    assert boot_failure.failure("one") is None
     assert runs.ended("one").why == ""
 
 
@@ -102,7 +102,7 @@ def test_a_sandboxs_name_is_no_reason_of_its_end(tmp_path, monkeypatch):
 def test_no_permission_names_the_group(tmp_path, monkeypatch):
     monkeypatch.setenv("MSB_HOME", str(tmp_path))
     logs_of(tmp_path, "one", (SAMPLES / "no-kvm.log").read_text().replace("Error(2)", "Error(13)"))
-    assert "group kvm" in boot.failure("one")[1]
+    assert "group kvm" in boot_failure.failure("one")[1]
 
 
 def test_the_guests_own_error_comes_first(tmp_path, monkeypatch):
@@ -111,7 +111,7 @@ def test_the_guests_own_error_comes_first(tmp_path, monkeypatch):
     told = {"t": "2026-11-21T21:35:17.229Z", "stage": "config", "errno": None, "reason": "user_not_found"}
     for message, shown in (("the root has no init",) * 2, ("guest user not found: joe", "its image has no such user")):
         (folder / "boot-error.json").write_text(json.dumps(told | {"message": message}))
-        assert boot.failure("one")[0] == shown
+        assert boot_failure.failure("one")[0] == shown
 
 
 def test_why_kvm_does_not_work_is_told(tmp_path, monkeypatch):
@@ -426,7 +426,7 @@ def test_the_listeners_of_a_process_are_found():
 def test_places_are_chosen_before_a_boot():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
-        with pytest.raises(Conflict, match=f"127.0.0.1:{number} of this host is taken"):
+        with pytest.raises(Conflict, match=f"127.0.0.1:{number} is taken by another program of the host$"):
             ports.choose(SandboxSpec("x", ports=(f"{number}:80",)))
         [kept] = ports.choose(SandboxSpec("x", ports=("80",)), (PublishedPort("127.0.0.1", number, 80),))
         assert kept.host_port not in (0, number)

@@ -414,7 +414,7 @@ async def test_published_ports_are_had_or_refused_and_a_copy_has_others(folder, 
     await greeter.kill()
     await backend.stop(await permit("stop"), ref, 0.2)
     assert await places(backend, ref) == ["not published"]
-    with listening(fixed), pytest.raises(Conflict, match=f"{number} of this host is taken"):
+    with listening(fixed), pytest.raises(Conflict, match=f"{number} is taken by another program of the host"):
         # The runtime itself would boot without a word, and nobody would listen there.
         await backend.start(await permit("start"), ref, ())
     assert (await backend.inspect(ref)).status is Status.EXITED

@@ -79,3 +79,55 @@ def test_listing_backends_imports_no_sdk_and_no_screen():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['bubblewrap', 'docker', 'microsandbox'] [] []\n"
+
+
+def test_the_methods_that_are_checked_for_a_permit_are_those_that_take_one():
+    from sandbox_console.backends.common.permit import CHANGING
+
+    names = set()
+    for path, tree in trees("backends"):
+        if path.parts[1:] in (("base.py",), ("abilities.py",)):
+            for node in ast.walk(tree):
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and "permit" in {
+                    one.arg for one in node.args.args
+                }:
+                    names.add(node.name)
+    assert names == CHANGING
+    assert {"create", "upload", "download", "set_egress", "commit"} <= CHANGING
+
+
+async def test_a_backend_of_anybody_is_held_to_its_permits():
+    import pytest
+
+    from sandbox_console.backends.abilities import Egress, EgressFiles, Files
+    from sandbox_console.backends.base import Backend
+    from sandbox_console.backends.common.permit import CHANGING, permitted
+    from sandbox_console.service.reads.fleet import Fleet
+    from sandbox_console.testing.fake import FakeBackend
+
+    fake = FakeBackend()
+    held = await Fleet([fake]).use("fake", "local")
+    assert isinstance(held, Backend)
+    assert isinstance(held, Files)
+    assert isinstance(held, Egress)
+    assert not isinstance(held, EgressFiles)
+    for name in CHANGING & set(dir(fake)):
+        with pytest.raises(TypeError, match="Permit"):
+            getattr(held, name)(None)
+        with pytest.raises(TypeError, match="Permit"):
+            getattr(held, name)(permit=None)
+    assert fake.permits == []
+
+    class Late(FakeBackend):
+        def __getattr__(self, name):
+            if name == "load_image":
+                return lambda *_: "loaded"
+            raise AttributeError(name)
+
+    with pytest.raises(TypeError, match="Permit"):
+        permitted(Late()).load_image(None)
+
+
+def test_what_a_cancellation_must_not_split_is_awaited_in_one_way():
+    found = {str(path) for path, tree in trees() for node in ast.walk(tree) if getattr(node, "attr", "") == "shield"}
+    assert found == {"model/waiting.py"}, "to_the_end, settled and joined are there for it"

@@ -23,7 +23,7 @@ from sandbox_console.audit.thread import Worker
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.audit import Kind, Outcome
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.waiting import joined, to_the_end
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ class Journal:
         draft = self._draft(Kind.ATTEMPT, action, backend, target, body)
         task = asyncio.ensure_future(self._run(self._store.append, draft))
         try:
-            [seq] = await asyncio.shield(task)
+            [seq] = await joined(task)
         except asyncio.CancelledError:
             with suppress(AuditUnavailable):  # nothing was permitted: the cancellation is what the caller must see
                 await to_the_end(self._abandon(task, draft))

@@ -7,9 +7,11 @@ Errors, permits and cancellation are as in ``base``.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from sandbox_console.backends.base import Backend, Process, Progress, Secrets
+from sandbox_console.backends import base
+from sandbox_console.backends.base import Process, Progress, Secrets
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capability
@@ -22,7 +24,7 @@ from sandbox_console.model.spec import SandboxSpec
 T = TypeVar("T")
 
 
-def able(backend: Backend, ability: type[T], capability: Capability) -> T:
+def able(backend: base.Backend, ability: type[T], capability: Capability) -> T:
     """The backend as one that has ``ability``. Raises Unsupported with the backend's reason."""
     capabilities = backend.capabilities()
     if capabilities.has(capability) and isinstance(backend, ability):
@@ -219,4 +221,16 @@ class Egress(Protocol):
 
     def egress_records(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[EgressRecord]:
         """Decisions on record, oldest first; with ``follow`` for as long as it is iterated."""
+        ...
+
+
+@runtime_checkable
+class EgressFiles(Protocol):
+    """Beside Egress, where the records are files of this machine, as ``egress.records`` writes them.
+
+    The records of all sandboxes are then followed by one watch; without it each is asked in turn.
+    """
+
+    async def egress_folder(self, ref: SandboxRef) -> Path | None:
+        """The folder of a sandbox's records, which may not be there yet; None where it has no gateway."""
         ...

@@ -80,13 +80,20 @@ class Follower:
         self._folder, self._keep = folder, keep
         self._last: _Identity = (0, b"")
         self._at = 0
+        self.more = False
+        """Whether the last poll left something, because ``most`` was reached."""
 
-    def poll(self, since: float | None = None) -> list[EgressRecord]:
-        """What has come since the last poll, oldest first. Blocks on small files: call it in a thread."""
+    def poll(self, since: float | None = None, most: int | None = None) -> list[EgressRecord]:
+        """What has come since the last poll, oldest first. Blocks on small files: call it in a thread.
+
+        ``most``: how many bytes of a file are read at a time.
+        """
         found: list[EgressRecord] = []
+        self.more = False
         for fd, identity in self._files():
             try:
-                found += self._rest(fd, identity)
+                if not self.more:
+                    found += self._rest(fd, identity, most)
             finally:
                 os.close(fd)
         return [record for record in found if since is None or record.at >= since]
@@ -110,14 +117,15 @@ class Follower:
                 break
         return found
 
-    def _rest(self, fd: int, identity: _Identity) -> list[EgressRecord]:
+    def _rest(self, fd: int, identity: _Identity, most: int | None) -> list[EgressRecord]:
         if identity != self._last:
             self._last, self._at = identity, 0
         os.lseek(fd, self._at, os.SEEK_SET)
         data = b""
-        while part := os.read(fd, 1 << 20):
+        while part := os.read(fd, 1 << 20 if most is None else most - len(data)):
             data += part
-        whole = data.rfind(b"\n") + 1
+        self.more = len(data) == most
+        whole = data.rfind(b"\n") + 1 or (len(data) if self.more else 0)  # what is longer than most is no record
         self._at += whole
         return [record for line in data[:whole].splitlines() if (record := parse_record(line)) is not None]
 

@@ -40,6 +40,15 @@ class Sampled(Struct, frozen=True, gc=False):
     stats: Stats
 
 
+class Denied(Struct, frozen=True, gc=False):
+    """What a sandbox was refused so far: how often, and last which ``host``, ``at`` seconds since the epoch."""
+
+    ref: SandboxRef
+    count: int
+    host: str
+    at: float
+
+
 class Acted(Struct, frozen=True):
     """An action has ended: its row in the audit log, for whoever shows it."""
 
@@ -63,4 +72,4 @@ class Gap(Struct, frozen=True):
 
 
 BackendEvent = Listed | Changed | Removed | HealthChanged
-Event = Listed | Changed | Removed | HealthChanged | Sampled | Acted | AuditChanged | Gap
+Event = Listed | Changed | Removed | HealthChanged | Sampled | Denied | Acted | AuditChanged | Gap

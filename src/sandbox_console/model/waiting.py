@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -26,3 +27,19 @@ async def to_the_end(work: Awaitable[T]) -> T:
         task.exception()
         raise asyncio.CancelledError
     return task.result()
+
+
+async def joined(work: asyncio.Future[T]) -> T:
+    """Wait for work that is another's too: a cancelled wait leaves it be, and is passed on at once."""
+    return await asyncio.shield(work)
+
+
+async def settled(work: asyncio.Future[Any]) -> BaseException | None:
+    """Wait until work is done, however often the waiter is cancelled, and give what it raised.
+
+    For an ``except CancelledError`` that raises again: a thread or another process goes on all the same.
+    """
+    while not work.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([work])
+    return None if work.cancelled() else work.exception()

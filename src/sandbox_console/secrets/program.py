@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from sandbox_console.errors import SecretError
 from sandbox_console.model.text import clean
+from sandbox_console.model.waiting import to_the_end
 from sandbox_console.secrets.local import MAX_BYTES, text_of
 from sandbox_console.secrets.redactor import Redactor
 
@@ -97,7 +98,7 @@ async def run(words: Sequence[str], who: str, timeout_s: float, env: Mapping[str
         hint = "it has no terminal to ask on; unlock it first, or raise timeout_s"
         raise SecretError(f"{who} did not end within {timeout_s:g} s", hint=hint) from None
     finally:
-        await asyncio.shield(_end(process))
+        await to_the_end(_end(process))
 
 
 async def _drained(process: asyncio.subprocess.Process, who: str) -> Printed:

@@ -10,7 +10,8 @@ from sandbox_console.service.effects.port_forward import Forwarding
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
-from sandbox_console.service.reads.egress import Outbound, has_gateway, same_template
+from sandbox_console.service.reads.denials import DenialFeed, has_gateway
+from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.egress_draft import DraftLine, change_to, read_draft, write_draft
 from sandbox_console.service.reads.hub import Subscription
 from sandbox_console.service.reads.leaks import Leak, NotLooked
@@ -31,6 +32,7 @@ __all__ = [
     "Consent",
     "Console",
     "Decision",
+    "DenialFeed",
     "Deny",
     "DraftLine",
     "ExecIO",

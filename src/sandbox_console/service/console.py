@@ -46,6 +46,7 @@ from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operati
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.denials import DenialFeed
 from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub, Subscription
@@ -74,7 +75,8 @@ class Console:
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
-        self.egress = Outbound(fleet)
+        self.denials = DenialFeed(fleet, hub, self._watcher.start)
+        self.egress = Outbound(fleet, self.denials)
         kept = config.logs
         self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
@@ -118,7 +120,7 @@ class Console:
 
     def watch(self) -> Subscription:
         """Everything that changes, from the state as it is. Close it when done."""
-        self._watcher.start()
+        self.denials.start()
         return self.hub.subscribe()
 
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
@@ -264,6 +266,7 @@ class Console:
         await asyncio.gather(*(shell.close() for shell in self._shells), return_exceptions=True)
         await self._stats.close()
         await self._watcher.close()
+        await self.denials.close()
         await self.shipper.close()
         try:
             await self.fleet.close()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from sandbox_console.model.log import LogItem, LogRecord, Stream
 from sandbox_console.model.sandbox import Exit
+from sandbox_console.model.waiting import joined
 
 
 class FakeAttached:
@@ -41,7 +42,7 @@ class FakeAttached:
         """Nothing waits for its end."""
 
     async def wait(self) -> Exit:
-        return await asyncio.shield(self._end)
+        return await joined(self._end)
 
     async def kill(self) -> None:
         """Let go; the process lives on."""

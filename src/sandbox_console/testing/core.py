@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field, structs
 
+from sandbox_console.backends.common.refusals import name_taken
 from sandbox_console.errors import Conflict, NotFound
 from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capabilities, Capability
@@ -173,7 +174,7 @@ class FakeCore:
 
     def _free(self, name: str) -> None:
         if any(one.name == name for one in self.sandboxes.values()):
-            raise Conflict(f"the name {name!r} is taken", hint="choose another, or remove that sandbox")
+            raise name_taken(name)
 
     def _require(self, ref: SandboxRef, status: Status) -> Sandbox:
         sandbox = self._get(ref)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sandbox_console.model.sandbox import Exit
+from sandbox_console.model.waiting import joined
 
 PROMPT = b"$ "
 
@@ -33,7 +34,7 @@ class FakeTerminal:
         self.cols, self.rows = cols, rows
 
     async def wait(self) -> Exit:
-        return await asyncio.shield(self._end)
+        return await joined(self._end)
 
     async def close(self) -> None:
         self._finish(Exit(129, 1))

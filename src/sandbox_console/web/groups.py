@@ -12,6 +12,8 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
+from sandbox_console.model.waiting import to_the_end
+
 GRACE_S = 5.0
 """Between SIGINT, SIGTERM and SIGKILL. textual-web gives its apps 3 s after SIGINT."""
 _PR_SET_PDEATHSIG = 1
@@ -44,12 +46,7 @@ async def process_group(
     try:
         yield process
     finally:
-        ending = asyncio.create_task(_end(process))
-        try:
-            await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            await ending
-            raise
+        await to_the_end(_end(process))
 
 
 async def _end(process: Process) -> None:

@@ -15,6 +15,7 @@ from textual_serve.app_service import AppService
 from textual_serve.download_manager import DownloadManager
 
 from sandbox_console.model.text import clean
+from sandbox_console.model.waiting import joined
 from sandbox_console.web.environment import app_environment
 
 START_S = 30.0
@@ -150,7 +151,7 @@ class AppProcess(AppService):
 
     async def _end_processes(self) -> None:
         """End the group once, however many ask; a caller's cancellation does not stop the ending."""
-        await asyncio.shield(self._begin_ending())
+        await joined(self._begin_ending())
 
     def _begin_ending(self) -> asyncio.Task[None]:
         if self._ending is None:

@@ -245,9 +245,8 @@ async def test_the_inbox_holds_denials_of_all_and_allows_to_those_that_asked(run
 
 
 async def test_what_cannot_be_read_is_told_and_read_when_it_can_be(run_app, monkeypatch):
-    for name in ("_READ_AGAIN_S", "_READ_SELDOM_S", "_READS_S"):
-        monkeypatch.setattr(f"sandbox_console.service.reads.egress.{name}", 0.05)
-    monkeypatch.setattr("sandbox_console.tui.fleet.denials.AGAIN_S", 0.0)
+    for name in ("AGAIN_S", "SELDOM_S"):
+        monkeypatch.setattr(f"sandbox_console.service.reads.record_reader.{name}", 0.05)
     fake = fake_with(RECORDS, faults={"egress_records": BackendError("its records are locked")})
     async with run_app(fake, size=(200, 60)) as (app, pilot):
         await pilot.press("u")

@@ -17,6 +17,7 @@ from sandbox_console.model.event import Changed
 from sandbox_console.model.sandbox import SandboxRef, Stats, Status
 from sandbox_console.service import Config
 from sandbox_console.service.config import TuiOptions, ViewOptions
+from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.fleet.columns import BY_KEY
@@ -453,6 +454,33 @@ async def test_denials_of_rows_in_view_are_told_and_counted_once(run_app, fake):
         app.main.fleet.set_filter("denied>1")
         await until(pilot, lambda: names(app) == ["agent"])
         await until(pilot, lambda: "✕2 evil.example.com" in screen_text(app))
+
+
+async def test_denials_of_all_sandboxes_are_known_wherever_the_list_stands(run_app):
+    """Of 200, ten were refused something, and most of them are out of view: the filter and the sort have them all."""
+    boxes = [sandbox(f"{number:012}", f"box-{number:03}") for number in range(200)]
+    wanted = {f"box-{number:03}" for number in range(7, 200, 20)}
+    evil = EgressRecord(NOW - 5, "box", "evil.example", 443, allowed=False)
+    refused = {one.ref.id: [evil] for one in boxes if one.name in wanted}
+    fake = FakeBackend(boxes, clock=lambda: NOW, within=Within(egress=refused))
+    lists = []
+    really_list = fake.list
+
+    async def counted():
+        lists.append(1)
+        return await really_list()
+
+    fake.list = counted
+    async with run_app(fake, size=(120, 24)) as (app, pilot):
+        await until(pilot, lambda: len(app.fleet.denied) == 10)
+        app.main.fleet.set_filter("denied>0")
+        await until(pilot, lambda: set(names(app)) == wanted)
+        asked = len(lists)
+        await pilot.press("i")
+        await until(pilot, lambda: "1 hosts denied, 10 denials" in screen_text(app))
+        await fake.record(boxes[0].ref, EgressRecord(NOW - 1, "box-000", "late.example", 443, allowed=False))
+        await until(pilot, lambda: "2 hosts denied, 11 denials" in screen_text(app))
+        assert len(lists) == asked, "the inbox asks no backend for its list"
 
 
 async def test_the_detail_follows_when_the_cursor_rests(run_app):

@@ -13,7 +13,7 @@ from msgspec import structs
 from tests.tui.app.scene import NOW, fleet, ref, samples, sandbox
 
 from sandbox_console.errors import UsageError
-from sandbox_console.model.event import Changed, Listed, Removed, Sampled
+from sandbox_console.model.event import Changed, Denied, Listed, Removed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, Exit, HealthState, SandboxRef, Stats, Status
 from sandbox_console.service.config import ViewOptions
 from sandbox_console.tui.fleet.arrangement import Arranger, Hidden, Wanted, fault, newest_first
@@ -32,7 +32,7 @@ from sandbox_console.tui.fleet.fleet_rows import LOOKS, ORDERS, SandboxRow, Show
 from sandbox_console.tui.fleet.groups import GroupKey, group_by
 from sandbox_console.tui.fleet.saved_columns import ColumnChoice
 from sandbox_console.tui.fleet.saved_views import VIEWS_MOST, Views
-from sandbox_console.tui.state.fleet_state import SAMPLES_KEPT, Denial, FleetState, Refused
+from sandbox_console.tui.state.fleet_state import SAMPLES_KEPT, Denial, FleetState
 from sandbox_console.tui.state.reducer import reduce
 from sandbox_console.tui.widgets.table.table_layout import Cell, Column, fit_cell, fit_sideways
 
@@ -300,7 +300,7 @@ def test_the_last_samples_are_kept_for_the_graphs():
 def test_denials_are_counted_and_forgotten_with_their_sandbox():
     one = FLEET[0].ref
     state = reduce(
-        STATE, [Refused(one, "a.org", 1.0), Refused(one, "b.org", 2.0, count=3), Refused(ref("gone"), "x", 1.0)]
+        STATE, [Denied(one, 1, "a.org", 1.0), Denied(one, 4, "b.org", 2.0), Denied(ref("gone"), 1, "x", 1.0)]
     )
     assert state.denied == {one: Denial(4, "b.org", 2.0)}
     assert reduce(state, [Removed(one)]).denied == {}
@@ -330,7 +330,7 @@ def test_cells_have_short_forms_and_graphs():
 
 def test_egress_tells_the_last_denial():
     one = FLEET[0]
-    state = reduce(STATE, [Refused(one.ref, "evil\x1b.org", NOW - 65, count=2)])
+    state = reduce(STATE, [Denied(one.ref, 2, "evil\x1b.org", NOW - 65)])
     ((cell,), (style,)) = cells(one, state, "egress")
     assert (cell.text, cell.short, style) == ("✕2 evil␛.org 1m05s, 1 host", "✕2", "warn")
     assert {fit_cell(cell, width, "left")[:2] for width in range(3, 40)} == {"✕2"}

@@ -87,12 +87,13 @@ async def test_news_are_drawn(run_app, fake):
 async def test_denials_come_from_the_records(run_app):
     fake = FakeBackend(fleet(), logs=log_lines(), stats=samples(), clock=lambda: NOW)
     async with run_app(fake) as (app, pilot):
-
-        async def feed(**_):
-            yield fleet()[0], EgressRecord(NOW - 5, "x", "evil.example", 443, allowed=False)
-
-        app.service.egress.feed = feed
+        await fake.record(
+            ref("aaaaaaaaaaaa"),
+            EgressRecord(NOW - 4000, "x", "old.example", 443, allowed=False),
+            EgressRecord(NOW - 5, "x", "evil.example", 443, allowed=False),
+        )
         await pilot.press("u")
+        await until(pilot, lambda: "    1  1 hosts, last: evil" in screen_text(app))
         await until(pilot, lambda: "evil.example from agent 5s ago" in screen_text(app))
 
 

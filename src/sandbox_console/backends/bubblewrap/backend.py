@@ -17,16 +17,16 @@ from msgspec.structs import replace
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.bubblewrap import binary, egress, jail, launch, logfile, owner, show, stats, watch
 from sandbox_console.backends.bubblewrap import limits as limiting
+from sandbox_console.backends.bubblewrap.abilities import Deeper
+from sandbox_console.backends.bubblewrap.capabilities import capabilities, problems, refuse
 from sandbox_console.backends.bubblewrap.client import Connection
-from sandbox_console.backends.bubblewrap.deeper import Deeper
-from sandbox_console.backends.bubblewrap.facts import capabilities, problems, refuse
-from sandbox_console.backends.bubblewrap.guest import Command, Shell
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
-from sandbox_console.backends.bubblewrap.settle import settled
+from sandbox_console.backends.bubblewrap.process import Command, Shell
 from sandbox_console.backends.bubblewrap.state import Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.backends.bubblewrap.supervise.happened import note
+from sandbox_console.backends.common.refusals import name_taken, not_running
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
@@ -35,6 +35,7 @@ from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import joined, settled
 
 _LAST_S = 2.0
 Listing = list[Sandbox]  # inside the class `list` is the method
@@ -120,7 +121,7 @@ class BubblewrapBackend(Deeper):
         self._working()
         making = asyncio.ensure_future(asyncio.to_thread(self._create, spec))
         try:
-            return SandboxRef(self.name, self.host, await asyncio.shield(making))
+            return SandboxRef(self.name, self.host, await joined(making))
         except asyncio.CancelledError:
             if await settled(making) is None:  # nobody was told of it: it must not keep the name
                 record = self._store.get(making.result())
@@ -160,7 +161,7 @@ class BubblewrapBackend(Deeper):
     def _free(name: str, others: Sequence[Record]) -> None:
         for one in others:
             if one.spec.name == name:
-                raise Conflict(f"the name {name!r} is taken", hint="choose another, or remove that sandbox first")
+                raise name_taken(name)
 
     def _working(self) -> binary.Bwrap:
         if isinstance(self._bwrap, binary.Bwrap):
@@ -219,10 +220,7 @@ class BubblewrapBackend(Deeper):
     async def _running(self, ref: SandboxRef) -> Record:
         record = await self._record(ref)
         if not record.status.live:
-            raise Conflict(
-                f"{record.spec.name} does not run: it is {record.status}",
-                hint=f"sandbox-console start {record.spec.name}",
-            )
+            raise not_running(record.spec.name, record.status)
         return record
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
@@ -301,6 +299,9 @@ class BubblewrapBackend(Deeper):
         async with aclosing(egress.records(await self._record(ref), since, follow)) as found:
             async for record in found:
                 yield record
+
+    async def egress_folder(self, ref: SandboxRef) -> Path | None:
+        return egress.records_folder(await self._record(ref))
 
     # -- entering
 

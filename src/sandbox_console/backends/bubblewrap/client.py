@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.bubblewrap.supervise import wire
-from sandbox_console.errors import BackendError, Conflict
+from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.errors import BackendError
 
 _CONNECT_S = 5.0
 
@@ -39,7 +40,7 @@ class Connection:
                 await asyncio.sleep(0.01)
             except OSError as error:
                 sock.close()
-                raise Conflict(f"{name} does not run", hint=f"sandbox-console start {name}") from error
+                raise not_running(name) from error
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send a small message."""

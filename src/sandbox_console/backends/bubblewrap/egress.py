@@ -90,6 +90,11 @@ async def probe(record: Record, host: str, port: int) -> EgressVerdict:
             raise BackendError(f"the gateway of {record.spec.name} does not answer: {error or 'no answer'}") from error
 
 
+def records_folder(record: Record) -> Path | None:
+    """Where the gateway's records are; None where there is no gateway."""
+    return folder(record) / "records" if record.spec.egress else None
+
+
 def records(record: Record, since: float | None, following: bool) -> AsyncGenerator[EgressRecord, None]:
     """The decisions on record."""
     return follow.follow(folder(record) / "records", since, following)

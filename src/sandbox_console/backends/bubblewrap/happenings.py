@@ -7,8 +7,8 @@ import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from sandbox_console.backends.bubblewrap import notify
 from sandbox_console.backends.bubblewrap.supervise.happened import NEW, OLD
+from sandbox_console.backends.common import notify
 from sandbox_console.model.inside import Happening
 
 

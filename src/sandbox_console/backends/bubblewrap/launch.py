@@ -13,9 +13,9 @@ from sandbox_console.backends.bubblewrap import egress, jail, limits, ports, sta
 from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
-from sandbox_console.backends.bubblewrap.settle import settled
 from sandbox_console.errors import BackendError, NotFound
 from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.waiting import joined, settled
 
 _PROGRAM = Path(__file__).with_name("supervisor.py")
 _MIB = 1 << 20
@@ -56,7 +56,7 @@ async def launch(asked: dict[str, Any], name: str, others: Callable[[], Sequence
     """
     talk = asyncio.ensure_future(_talk(asked))
     try:
-        out, err = await asyncio.shield(talk)
+        out, err = await joined(talk)
     except asyncio.CancelledError:
         await settled(talk)
         raise

@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 from msgspec import Struct, field
 
-from sandbox_console.backends.bubblewrap import notify
 from sandbox_console.backends.bubblewrap.supervise import segments
+from sandbox_console.backends.common import notify
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
 
 _BATCH = 512 << 10  # bytes of output in a batch: about 5 ms of work in the thread

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.backends.bubblewrap.supervise.gateway import PORT
+from sandbox_console.backends.common.port_notes import reach
+from sandbox_console.backends.common.refusals import place_taken
 from sandbox_console.errors import Conflict
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact, Status
@@ -29,7 +31,7 @@ def facts(record: Record) -> Iterator[Fact]:
     bound = list(_bound(record))
     for port in sorted({one.port for one in parse_all(record.spec.ports)}):
         at = [one for one in bound if one.port == port]
-        note = "" if all(one.loopback for one in at) else "other machines can reach it"
+        note = reach(one.address for one in at)
         if record.status is Status.PAUSED:
             note = "; ".join(filter(None, [note, "who connects waits until it is resumed"]))
         places = ", ".join(one.place for one in at)
@@ -71,8 +73,7 @@ def taken(place: str, hint: str, name: str, others: Callable[[], Sequence[Record
     holder = next((one.spec.name for one in others() for at in _bound(one) if _excludes(at, place)), "")
     number = place.rpartition(":")[2]
     hint += f", or stop {holder} first" if holder else f"; whose it is: ss -ltnp sport = :{number}"
-    whose = f"the sandbox {holder}" if holder else "another program"
-    return Conflict(f"{name} cannot start: {place} of this host is taken by {whose}", hint=hint)
+    return place_taken(name, place, holder, hint)
 
 
 def _excludes(at: PublishedPort, place: str) -> bool:

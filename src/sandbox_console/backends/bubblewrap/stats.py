@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from sandbox_console.backends.bubblewrap.supervise import tree
 from sandbox_console.backends.bubblewrap.supervise.cgroup import read as read_value
+from sandbox_console.backends.common.memory import used
 from sandbox_console.model.sandbox import Stats
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -74,15 +75,11 @@ def _memory(groups: Mapping[str, str], version: int) -> int | None:
     if "memory" not in groups:
         return None
     folder = groups["memory"]
-    used = read_value(f"{folder}/{'memory.current' if version == 2 else 'memory.usage_in_bytes'}")
-    if not used:
+    usage = read_value(f"{folder}/{'memory.current' if version == 2 else 'memory.usage_in_bytes'}")
+    if not usage:
         return None
-    names = ("active_file", "inactive_file") if version == 2 else ("total_active_file", "total_inactive_file")
-    cache = 0
-    for line in read_value(f"{folder}/memory.stat").splitlines():
-        key, _, value = line.partition(" ")
-        cache += int(value) if key in names else 0
-    return max(0, int(used) - cache)
+    stat = (line.split() for line in read_value(f"{folder}/memory.stat").splitlines())
+    return used(int(usage), {key: int(value) for key, value in stat})
 
 
 def _process_cpu(pid: int) -> float:

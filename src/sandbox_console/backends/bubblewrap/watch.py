@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from sandbox_console.backends.bubblewrap import notify
 from sandbox_console.backends.bubblewrap.state import Store
+from sandbox_console.backends.common import notify
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.event import BackendEvent, Changed, Listed, Removed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef

@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from sandbox_console.backends.common.refusals import not_running
 from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.paths import container_path, described
-from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError, NotFound
+from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 
@@ -30,7 +31,7 @@ async def attach(engine: Engine, id: str) -> Attached:
     with about(described(id)):
         data = await engine.call("GET", container_path(id, "json"))
         if not data["State"]["Running"]:
-            raise Conflict(f"{described(id)} does not run", hint="start it first")
+            raise not_running(str(data["Name"]).lstrip("/"))
         takes_input = _takes_input(data["Config"])
         channel = Channel(
             engine, engine.docker.containers.container(id).attach(stdin=takes_input, stdout=True, stderr=True)

@@ -14,11 +14,11 @@ from msgspec import structs
 
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
+from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.deeper import need
 from sandbox_console.backends.docker.egress import Gates, Options, token_of
 from sandbox_console.backends.docker.egress_ability import Gated
 from sandbox_console.backends.docker.failures import Refused, about
@@ -135,7 +135,7 @@ class DockerBackend(Gated):
         try:
             return await lifecycle.create(engine, info, spec, secrets, gate, kept=self._kept)
         except BaseException:
-            await asyncio.shield(self._gates.discard(engine, gate.token))
+            await to_the_end(self._gates.discard(engine, gate.token))
             raise
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
@@ -195,7 +195,7 @@ class DockerBackend(Gated):
         token = await self._token(ref)
         await self._removed(engine, ref, force)
         if token:
-            await asyncio.shield(self._gates.discard(engine, token))
+            await to_the_end(self._gates.discard(engine, token))
 
     async def _removed(self, engine: Engine, ref: SandboxRef, force: bool) -> None:
         with about(_name(ref)):

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from sandbox_console.backends.common.port_notes import reach
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.secret import shown_value
 
@@ -52,10 +53,8 @@ def network_facts(data: Mapping[str, Any], published: Container[str] = ()) -> It
 
 def port_fact(port: str, bound: Sequence[Mapping[str, str]], note: str = "") -> Fact:
     """One port, ``80/tcp``, and the places of the host that the engine has bound for it."""
-    places = [_place(one) for one in bound]
-    if any(place.startswith(("0.0.0.0:", "[::]:")) for place in places):
-        note = "open to every network"
-    return Fact(f"port {port}", ", ".join(places) or "not published", note=note)
+    places = ", ".join(map(_place, bound))
+    return Fact(f"port {port}", places or "not published", note=reach(map(_address, bound)) or note)
 
 
 def variable_facts(config: Mapping[str, Any]) -> Iterator[Fact]:
@@ -65,8 +64,12 @@ def variable_facts(config: Mapping[str, Any]) -> Iterator[Fact]:
         yield Fact(f"env {name}", shown_value(name, value))
 
 
+def _address(bound: Mapping[str, str]) -> str:
+    return bound.get("HostIp") or "0.0.0.0"  # noqa: S104 - what an empty one means to the engine
+
+
 def _place(bound: Mapping[str, str]) -> str:
-    host = bound.get("HostIp") or "0.0.0.0"  # noqa: S104 - what an empty one means to the engine
+    host = _address(bound)
     return f"[{host}]:{bound.get('HostPort')}" if ":" in host else f"{host}:{bound.get('HostPort')}"
 
 

@@ -31,6 +31,7 @@ from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotF
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import joined, to_the_end
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
@@ -116,10 +117,10 @@ class Gates:
         gate = await self._network(engine)
         furnishing = asyncio.ensure_future(self._furnish(engine, info, spec, gate))
         try:
-            await asyncio.shield(furnishing)
+            await joined(furnishing)
         except BaseException as error:
             # The engine finishes what it has begun: what is taken away before that would come after it.
-            await asyncio.shield(self._undo(engine, gate, furnishing))
+            await to_the_end(self._undo(engine, gate, furnishing))
             if isinstance(error, (Refused, OSError)):
                 raise BackendError(f"the egress gateway of {spec.name} cannot be made: {error}") from error
             raise
@@ -143,14 +144,14 @@ class Gates:
             gate = Gate(secrets.token_hex(6), subnet)
             asked = asyncio.ensure_future(engine.call("POST", "networks/create", body=bodies.network(gate)))
             try:
-                await asyncio.shield(asked)
+                await joined(asked)
                 return gate
             except Refused as error:  # another console took it between the look and now
                 refusal = error
             except asyncio.CancelledError:
                 with suppress(ConsoleError):
                     await asked
-                await asyncio.shield(self.discard(engine, gate.token))
+                await to_the_end(self.discard(engine, gate.token))
                 raise
         why = f": {refusal.message}" if refusal else ""
         raise BackendError(

@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Progress
+from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import executor
-from sandbox_console.backends.docker.deeper import Deeper, need
+from sandbox_console.backends.docker.abilities import Deeper
 from sandbox_console.backends.docker.egress import proxy_of, token_of
 from sandbox_console.backends.docker.egress_bodies import PORT, RUN
 from sandbox_console.backends.docker.failures import about
@@ -73,11 +75,14 @@ class Gated(Deeper):
     async def egress_records(
         self, ref: SandboxRef, *, since: float | None, follow: bool
     ) -> AsyncIterator[EgressRecord]:
-        token = await self._proxy(ref)
-        if token:
-            async with aclosing(following(self._gates.folder(token) / "records", since, follow)) as found:
+        if folder := await self.egress_folder(ref):
+            async with aclosing(following(folder, since, follow)) as found:
                 async for record in found:
                     yield record
+
+    async def egress_folder(self, ref: SandboxRef) -> Path | None:
+        token = await self._proxy(ref)
+        return self._gates.folder(token) / "records" if token else None
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         pulled = await super().pull_image(permit, name, progress)

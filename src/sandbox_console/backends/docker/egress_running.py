@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sandbox_console.backends.common.refusals import place_taken
 from sandbox_console.backends.docker import holders, ports
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.frames import Demuxer
@@ -66,9 +67,8 @@ async def _started(
 
 
 def _taken(name: str, place: PublishedPort, who: str) -> Conflict:
-    return Conflict(
-        f"{name}: {place.place} is taken by {who or 'another program of the host'}",
-        hint=f"free it, or publish elsewhere: --publish {place.port} takes a free place",
+    return place_taken(
+        name, place.place, who, f"free it, or publish elsewhere: --publish {place.port} takes a free place"
     )
 
 

@@ -16,6 +16,7 @@ from sandbox_console.backends.docker.reaper import VARIABLE, Reaper, new_mark
 from sandbox_console.errors import BackendError, ConsoleError, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell
 from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.waiting import to_the_end
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -54,7 +55,7 @@ async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[Resol
     try:
         await _first_size(terminal, request)
     except BaseException:
-        await asyncio.shield(terminal.close())
+        await to_the_end(terminal.close())
         raise
     return terminal
 
@@ -87,7 +88,7 @@ async def _opened(engine: Engine, container: str, body: dict[str, Any], reaper: 
         try:
             await execution.open()
         except asyncio.CancelledError:
-            await asyncio.shield(execution.end())  # it may run already, and nobody would hold it
+            await to_the_end(execution.end())  # it may run already, and nobody would hold it
             raise
     return execution
 

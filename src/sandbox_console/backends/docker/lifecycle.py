@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from sandbox_console.backends.common.refusals import name_taken
 from sandbox_console.backends.docker import handover, hardening
 from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.egress_bodies import Gate, dress
 from sandbox_console.backends.docker.facts import command
 from sandbox_console.backends.docker.failures import Refused, about, plain
 from sandbox_console.backends.docker.paths import NAMING, container_path, image_path
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import joined
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -48,7 +50,7 @@ async def create(
 async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> str:
     asked = asyncio.ensure_future(engine.call("POST", "containers/create", params={"name": spec.name}, body=body))
     try:
-        made = await asyncio.shield(asked)
+        made = await joined(asked)
     except Refused as error:
         raise _create_failed(engine, spec, error) from error
     except asyncio.CancelledError:
@@ -184,9 +186,7 @@ def _start_hint(message: str) -> str:
 def _create_failed(engine: Engine, spec: SandboxSpec, error: Refused) -> ConsoleError:
     text = error.message
     if error.status == 409:
-        return Conflict(
-            f"the name {spec.name!r} is taken on this engine", hint="choose another name, or remove that one"
-        )
+        return name_taken(spec.name)
     if "bind source path does not exist" in text:
         return InvalidSpec({"workspace": f"{spec.workspace!r} does not exist on the engine's host"})
     if "untime" in text and spec.runtime:

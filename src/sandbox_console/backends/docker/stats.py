@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from sandbox_console.backends.common.memory import used
 from sandbox_console.backends.docker import cgroups
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.translate import seconds
@@ -150,9 +151,7 @@ def _memory(memory: Mapping[str, Any]) -> int | None:
     usage = memory.get("usage")
     if usage is None:
         return None
-    details = memory.get("stats") or {}
-    cache = details.get("total_inactive_file", details.get("inactive_file", 0))
-    return int(usage - cache if cache < usage else usage)
+    return used(int(usage), memory.get("stats") or {})
 
 
 def _net(sample: Sample | None, key: str) -> int | None:

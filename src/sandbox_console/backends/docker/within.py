@@ -20,6 +20,7 @@ from sandbox_console.model.action import Exec
 from sandbox_console.model.inside import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit, SandboxRef
+from sandbox_console.model.waiting import to_the_end
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -130,7 +131,7 @@ async def _ask(engine: Engine, place: Place, script: str, *words: str) -> tuple[
 
 async def _let_go(process: DockerProcess) -> None:
     if not process.ended:
-        await asyncio.shield(process.kill())
+        await to_the_end(process.kill())
 
 
 async def _said(process: DockerProcess) -> tuple[bytes, bytes]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.common.permit import need
+from sandbox_console.backends.common.refusals import name_taken
 from sandbox_console.backends.microsandbox import (
     capabilities,
     changing,
@@ -26,7 +28,7 @@ from sandbox_console.backends.microsandbox import (
     stats,
     translate,
 )
-from sandbox_console.backends.microsandbox.deeper import Deeper, need
+from sandbox_console.backends.microsandbox.abilities import Deeper
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import PendingStore
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess, MicrosandboxTerminal
@@ -108,7 +110,7 @@ class MicrosandboxBackend(Deeper):
         network.check(secrets)
         module = await sdk.load()
         if any(one.name == spec.name for one in await self._looker.list()) or await sdk.exists(module, spec.name):
-            raise Conflict(f"a sandbox called {spec.name!r} is there already", hint="choose another name")
+            raise name_taken(spec.name)
         if not spec.image.startswith("dir:") and not await pulling.there(module, spec.image):
             await images.pull(module, spec.image, self._options, progress)
         identity = new_id()

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
+from sandbox_console.backends.common.refusals import name_taken
 from sandbox_console.backends.microsandbox import labels, made, runs, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.translate import View
@@ -25,7 +26,7 @@ _FIELDS = {"memory": "memory_mib", "cpus": "cpus"}
 async def rename(module: Any, looker: Looker, ref: SandboxRef, name: str) -> None:
     """Give another name, in the console: the runtime keeps its own. Raises Conflict where it is taken."""
     if any(one.name == name and one.ref != ref for one in await looker.list()):
-        raise Conflict(f"a sandbox called {name!r} is there already")
+        raise name_taken(name)
     if one := await looker.waiting(module, ref):
         await asyncio.to_thread(looker.pending.change, one, structs.replace(one.spec, name=name))
         return

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox_console.backends.microsandbox import boot, kvm, sdk
+from sandbox_console.backends.microsandbox import boot_failure, kvm, sdk
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.diagnosis import Diagnosis
 
@@ -64,17 +64,17 @@ async def _asked(path: str) -> str:
     return out.decode("utf-8", "replace").strip() or "msb gave no version"
 
 
-def last_failure() -> boot.Cause | None:
+def last_failure() -> boot_failure.Cause | None:
     """Why this host could not do the newest boot of all; None where it could, or there was none. Reads files."""
     newest = _newest()
-    return boot.failure(newest) if newest and not boot.guests_own(newest) else None
+    return boot_failure.failure(newest) if newest and not boot_failure.guests_own(newest) else None
 
 
 def _last_boot() -> list[Diagnosis]:
     newest = _newest()
     if not newest:
         return []
-    if failed := boot.failure(newest):
+    if failed := boot_failure.failure(newest):
         return [Diagnosis("last boot", "warning", f"{newest} did not boot: {failed[0]}", failed[1])]
     return [Diagnosis("last boot", "ok", f"{newest} booted")]
 
@@ -84,7 +84,7 @@ def _newest() -> str:
     with contextlib.suppress(OSError):
         logs = (sdk.home() / "sandboxes").glob("*/logs/runtime.log")
         newest_first = sorted(logs, key=lambda path: -path.stat().st_mtime)
-        return next((path.parts[-3] for path in newest_first if not boot.under_way(path.parts[-3])), "")
+        return next((path.parts[-3] for path in newest_first if not boot_failure.under_way(path.parts[-3])), "")
     return ""
 
 

@@ -9,7 +9,8 @@ import signal as signals
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.backends.microsandbox import boot, labels, made, ports, runs, sdk, translate
+from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.microsandbox import boot_failure, labels, made, ports, runs, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
@@ -132,7 +133,7 @@ async def booted(module: Any, name: str, boot_it: Boot, over_it: Boot | None = N
     try:
         return await _insisted(module, name, boot_it, over_it or boot_it)
     except (BackendError, UsageError) as error:  # the SDK has "invalid config" for a guest that is gone, too
-        found = await asyncio.to_thread(boot.failure, name) or boot.cause(str(error))
+        found = await asyncio.to_thread(boot_failure.failure, name) or boot_failure.cause(str(error))
         if found is None and (why := (await asyncio.to_thread(runs.ended, name)).why):
             found = f"it ended at once: {why}", "give it more time"
         if found is None:
@@ -269,7 +270,7 @@ async def kill(module: Any, looker: Looker, handle: Any, name: str) -> None:
     """Send a signal to the main process; SIGKILL ends the sandbox."""
     seen = translate.view(handle)
     if seen.status in ("stopped", "crashed"):
-        raise Conflict(f"sandbox {seen.shown_name} does not run")
+        raise not_running(seen.shown_name, seen.status)
     number = getattr(signals, name, None)
     if not isinstance(number, signals.Signals):
         raise InvalidSpec({"signal": f"{name!r} is not a signal's name"}, hint="for example SIGTERM")

@@ -9,8 +9,9 @@ from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.microsandbox import boot, labels, main_process, ports, runs, sdk, translate
-from sandbox_console.backends.microsandbox.boot import Cause
+from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.microsandbox import boot_failure, labels, main_process, ports, runs, sdk, translate
+from sandbox_console.backends.microsandbox.boot_failure import Cause
 from sandbox_console.backends.microsandbox.main_process import ALL
 from sandbox_console.backends.microsandbox.pending import Pending, PendingStore
 from sandbox_console.backends.microsandbox.runs import Run
@@ -113,14 +114,14 @@ class Looker:
         if (handle := await self.started(module, ref)) is None:
             one = await asyncio.to_thread(self.pending.get, ref.id)
             name = one.spec.name if one else ref.id
-            raise Conflict(f"sandbox {name} was never started", hint="start it first")
+            raise not_running(name, "created")
         return handle
 
     async def running(self, module: Any, ref: SandboxRef) -> Any:
         """The handle of one that runs. Raises NotFound, Conflict."""
         handle = await self.begun(module, ref)
         if str(handle.status) != "running":
-            raise Conflict(f"sandbox {translate.view(handle).shown_name} is {handle.status}", hint="start it first")
+            raise not_running(translate.view(handle).shown_name, str(handle.status))
         return handle
 
     async def jobs(self, module: Any, handle: Any) -> Sequence[Any]:
@@ -160,7 +161,7 @@ def _boot_of(seen: View, jobs: Sequence[Any], pid: int | None) -> tuple[Run, Cau
     job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
     if main_process.killed(job):
         run = structs.replace(run, oom=runs.out_of_memory(seen.name))
-    return run, boot.failure(seen.name) if over else None
+    return run, boot_failure.failure(seen.name) if over else None
 
 
 async def _all_jobs(module: Any, handle: Any) -> Sequence[Any]:

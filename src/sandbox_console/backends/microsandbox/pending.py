@@ -16,7 +16,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sandbox_console.errors import BackendError, Conflict, ConsoleError
+from sandbox_console.backends.common.refusals import name_taken
+from sandbox_console.errors import BackendError, ConsoleError
 from sandbox_console.model.spec import SandboxSpec
 
 
@@ -78,7 +79,7 @@ class PendingStore:
         try:
             os.link(temporary, self._path(one.spec.name))
         except FileExistsError:
-            raise Conflict(f"a sandbox called {one.spec.name!r} is there already") from None
+            raise name_taken(one.spec.name) from None
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -12,12 +12,14 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from sandbox_console.backends.common.port_notes import reach
+from sandbox_console.backends.common.refusals import place_taken
 from sandbox_console.errors import Conflict, InvalidSpec
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
@@ -72,10 +74,7 @@ def _refusal(name: str, one: PublishedPort, error: OSError) -> Conflict | Invali
 
 def taken(name: str, one: PublishedPort) -> Conflict:
     """What is told where something else listens."""
-    return Conflict(
-        f"{one.place} of this host is taken, and sandbox {name} is to be published there",
-        hint="end what listens there, or publish it at another port",
-    )
+    return place_taken(name, one.place, "", "end what listens there, or publish it at another port")
 
 
 def bindings(module: Any, ports: Ports) -> list[Any]:
@@ -108,13 +107,9 @@ def facts(ports: Ports, listening: frozenset[str] | None) -> Iterator[Fact]:
     for port, places in sorted(by_port.items()):
         there = [one for one in places if listening is not None and one.place in listening]
         lost = ", ".join(one.place for one in places if listening is not None and one not in there)
-        note = f"nobody listens at {lost}" if lost else "open to other machines" if _open(there) else ""
+        note = f"nobody listens at {lost}" if lost else reach(one.address for one in there)
         value = ", ".join(one.place for one in there) or "not published"
         yield Fact(f"port {port}/tcp", value, enforced=not lost, note=note)
-
-
-def _open(places: Sequence[PublishedPort]) -> bool:
-    return any(not one.loopback for one in places)
 
 
 def listening(pid: int, ports: Ports) -> frozenset[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sandbox_console.backends.microsandbox.boot import last_boot, said, system_log, tail
+from sandbox_console.backends.microsandbox.boot_failure import last_boot, said, system_log, tail
 from sandbox_console.backends.microsandbox.sdk import home
 
 _PROC = Path("/proc")

@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec import structs
 
+from sandbox_console.backends.common.refusals import name_taken
 from sandbox_console.backends.microsandbox import labels, lifecycle, made, network, ports, sdk, translate
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
@@ -97,7 +98,7 @@ async def _restored(
             f"the snapshot's sandbox has placeholder secrets ({kept[labels.SECRETS]}), which the runtime cannot restore"
         )
     if any(one.name == new for one in await looker.list()):
-        raise Conflict(f"a sandbox called {new!r} is there already")
+        raise name_taken(new)
     places = await asyncio.to_thread(ports.choose, spec)
     arguments: dict[str, Any] = {
         "network_policy": network.policy(module, spec.egress, places),

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.bubblewrap import notify
+from sandbox_console.backends.common import notify
 from sandbox_console.backends.microsandbox import sdk
 from sandbox_console.backends.microsandbox.look import Looker
 from sandbox_console.errors import ConsoleError

@@ -13,6 +13,7 @@ from sandbox_console.audit.journal import Journal
 from sandbox_console.errors import AuditUnavailable, ConfigError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
 from sandbox_console.model.event import AuditChanged
+from sandbox_console.model.waiting import joined
 from sandbox_console.secrets.sources import SecretSource, resolve
 from sandbox_console.service.config import AuditOptions
 
@@ -47,7 +48,7 @@ class Trail:
         if self._opening is None or (self._opening.done() and self._journal is None):
             self._opening = asyncio.create_task(self._open())
         # A caller that is cancelled while it waits must not leave a half-opened journal behind.
-        return await asyncio.shield(self._opening)
+        return await joined(self._opening)
 
     async def _open(self) -> Journal:
         try:

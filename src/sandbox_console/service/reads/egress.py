@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 
 from sandbox_console.backends.abilities import Egress, able
@@ -15,26 +15,20 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.egress_rules import changed, opened
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service.reads.denials import DenialFeed, Refused, Seen, has_gateway
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.traffic import Replayed, Traffic, replay
 
 TEMPLATE = "template"
 """The label by which sandboxes of one template know each other."""
-_LIST_AGAIN_S = 3.0
-_READ_AGAIN_S, _READ_SELDOM_S = 3.0, 60.0
-_READS_S = 2.0
-"""Records that are not refused for so long can be read."""
-_WAITING_MOST = 1000
-
-Seen = tuple[Sandbox, EgressRecord]
-Refused = Callable[[Sandbox, ConsoleError | None], object]
 
 
 class Outbound:
     """Reads of egress. Each raises Unsupported, with the reason, where a backend has none."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, denials: DenialFeed) -> None:
         self._fleet = fleet
+        self._denials = denials
 
     async def state(self, ref: SandboxRef) -> EgressState:
         """The rules in force, and whether the gateway answers."""
@@ -78,92 +72,26 @@ class Outbound:
         ``refused`` is told of each whose records cannot be read; with ``follow`` they are asked for again, and it is
         told None when they can be.
         """
-        news: asyncio.Queue[Seen] = asyncio.Queue(_WAITING_MOST)  # a slow reader holds the readers of files back
-        readers: dict[SandboxRef, asyncio.Task[None]] = {}
-        listing = asyncio.create_task(self._readers(news, readers, since, refused, follow=follow))
-        try:
-            while True:
-                next_one = asyncio.create_task(news.get())
-                try:
-                    await asyncio.wait({next_one, listing}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    if not next_one.done():
-                        next_one.cancel()
-                if next_one.done() and not next_one.cancelled():
-                    yield next_one.result()
-                elif listing.done():
-                    listing.result()
-                    while not news.empty():
-                        yield news.get_nowait()
-                    return
-        finally:
-            for task in (listing, *readers.values()):
-                task.cancel()
-            await asyncio.gather(listing, *readers.values(), return_exceptions=True)
+        if follow:
+            async with aclosing(self._denials.follow(since, refused)) as news:  # type: ignore[type-var]
+                async for seen in news:
+                    yield seen
+        for sandbox in (await self._fleet.listing())[0]:
+            if has_gateway(sandbox):
+                async for record in self._read(sandbox, since, refused):
+                    yield sandbox, record
 
-    async def _readers(
-        self,
-        news: asyncio.Queue[Seen],
-        readers: dict[SandboxRef, asyncio.Task[None]],
-        since: float | None,
-        refused: Refused,
-        *,
-        follow: bool,
-    ) -> None:
-        """Keep one reader a sandbox. One that ended is not started again while its sandbox is there: it had it all."""
-        while True:
-            sandboxes, _ = await self._fleet.listing()
-            for sandbox in sandboxes:
-                if has_gateway(sandbox) and sandbox.ref not in readers:
-                    reading = self._read_on if follow else self._read
-                    readers[sandbox.ref] = asyncio.create_task(reading(sandbox, news, since, refused))
-            if not follow:
-                await asyncio.gather(*readers.values())
-                return
-            await asyncio.sleep(_LIST_AGAIN_S)
-
-    async def _read(self, sandbox: Sandbox, news: asyncio.Queue[Seen], since: float | None, refused: Refused) -> None:
+    async def _read(self, sandbox: Sandbox, since: float | None, refused: Refused) -> AsyncIterator[EgressRecord]:
         try:
-            async with aclosing(self.records(sandbox.ref, since=since)) as records:  # type: ignore[type-var]
-                async for record in records:
-                    await news.put((sandbox, record))
+            async for record in self.records(sandbox.ref, since=since):
+                yield record
         except (NotFound, Unsupported):
             return  # the list tells
         except ConsoleError as error:
             refused(sandbox, error)
 
-    async def _read_on(
-        self, sandbox: Sandbox, news: asyncio.Queue[Seen], since: float | None, refused: Refused
-    ) -> None:
-        last, pause = since or 0.0, _READ_AGAIN_S
-        again: asyncio.TimerHandle | None = None
-        while True:
-            try:
-                async with aclosing(self.records(sandbox.ref, since=since, follow=True)) as records:  # type: ignore[type-var]
-                    async for record in records:
-                        if again is None or record.at > last:
-                            await news.put((sandbox, record))
-                        last, since = max(last, record.at), max(last, record.at)
-                return
-            except (NotFound, Unsupported):
-                refused(sandbox, None)  # there is nothing to read: the list tells
-                return
-            except ConsoleError as error:
-                refused(sandbox, error)
-            finally:
-                if again is not None:
-                    again.cancel()
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _READ_SELDOM_S)  # a thousand of a dead engine's ask it too
-            again = asyncio.get_running_loop().call_later(_READS_S, refused, sandbox, None)
-
     async def _able(self, ref: SandboxRef) -> Egress:
         return able(await self._fleet.use(ref.backend, ref.host), Egress, Capability.EGRESS_ALLOWLIST)
-
-
-def has_gateway(sandbox: Sandbox) -> bool:
-    """Whether a sandbox was made with a way out at all."""
-    return sandbox.managed and sandbox.spec is not None and bool(sandbox.spec.egress)
 
 
 def same_template(sandbox: Sandbox, others: Iterable[Sandbox]) -> Sequence[Sandbox]:

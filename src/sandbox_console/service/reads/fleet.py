@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from sandbox_console.backends.base import Backend
+from sandbox_console.backends.common.permit import permitted
 from sandbox_console.errors import Ambiguous, BackendUnreachable, ConsoleError, NotFound, UsageError
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.model.waiting import joined
 
 ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable."""
@@ -17,10 +19,10 @@ _ID_PREFIX = 6
 
 
 class Fleet:
-    """Every backend on every host, by (backend, host)."""
+    """Every backend on every host, by (backend, host). Each is held to its permits, as ``permitted`` does."""
 
     def __init__(self, backends: Iterable[Backend]) -> None:
-        self._backends = {(backend.name, backend.host): backend for backend in backends}
+        self._backends = {(backend.name, backend.host): permitted(backend) for backend in backends}
         self._opened: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     @property
@@ -36,7 +38,7 @@ class Fleet:
         opening = self._opened.get((name, host))
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
             self._opened[name, host] = asyncio.create_task(backend.open())
-        await asyncio.shield(self._opened[name, host])
+        await joined(self._opened[name, host])
         return backend
 
     def capabilities(self, name: str, host: str) -> Capabilities:

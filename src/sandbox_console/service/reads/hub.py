@@ -11,6 +11,7 @@ from sandbox_console.model.event import (
     Acted,
     AuditChanged,
     Changed,
+    Denied,
     Event,
     Gap,
     HealthChanged,
@@ -74,14 +75,22 @@ class Hub:
     def __init__(self) -> None:
         self.sandboxes: dict[SandboxRef, Sandbox] = {}
         self.health: dict[tuple[str, str], BackendHealth] = {}
+        self._denied: dict[SandboxRef, Denied] = {}
+        self._listeners: list[Callable[[Event], object]] = []
         self._viewers: set[Subscription] = set()
         self._audit = AuditChanged("")
 
     def publish(self, event: Event) -> None:
         """Take note of an event and hand it to every viewer."""
         self._remember(event)
+        for listener in self._listeners:
+            listener(event)
         for viewer in self._viewers:
             viewer.put(event)
+
+    def listen(self, listener: Callable[[Event], object]) -> None:
+        """Call ``listener`` with every event from now on, before the viewers get it. It must not wait."""
+        self._listeners.append(listener)
 
     def subscribe(self) -> Subscription:
         """A new viewer, which first gets the state so far."""
@@ -91,6 +100,8 @@ class Hub:
             viewer.put(HealthChanged(health))
         for sandbox in self.sandboxes.values():
             viewer.put(Changed(sandbox))
+        for denied in self._denied.values():
+            viewer.put(denied)
         self._viewers.add(viewer)
         return viewer
 
@@ -101,10 +112,15 @@ class Hub:
                 for ref in here:
                     del self.sandboxes[ref]
                 self.sandboxes.update({sandbox.ref: sandbox for sandbox in sandboxes})
+                for ref in self._denied.keys() - self.sandboxes.keys():
+                    del self._denied[ref]
             case Changed(sandbox):
                 self.sandboxes[sandbox.ref] = sandbox
             case Removed(ref):
                 self.sandboxes.pop(ref, None)
+                self._denied.pop(ref, None)
+            case Denied(ref):
+                self._denied[ref] = event
             case HealthChanged(health):
                 self.health[health.backend, health.host] = health
             case AuditChanged():
@@ -127,5 +143,7 @@ def _key(event: Event) -> Hashable:
             return ("health", health.backend, health.host)
         case Sampled(ref):
             return ("stats", ref)
+        case Denied(ref):
+            return ("denied", ref)
         case _:
             return type(event).__name__

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sandbox_console.egress.decide import address_verdict, named, verdict
 from sandbox_console.egress.policy import in_force
@@ -16,10 +18,14 @@ from sandbox_console.model.sandbox import SandboxRef
 HOSTS_MOST = 2000
 """A guest may ask for any number of names: past this, the host not seen for longest is forgotten, and counted."""
 _PORTS_MOST = 16
+_MINUTES_MOST = 180
 
 
 class HostSeen(Struct):
-    """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision."""
+    """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision.
+
+    ``denied_at`` is when it was denied last; 0 where it never was.
+    """
 
     host: str
     allowed: int = 0
@@ -33,6 +39,7 @@ class HostSeen(Struct):
     refs: dict[SandboxRef, str] = field(default_factory=dict)
     sent_bytes: int = 0
     received_bytes: int = 0
+    denied_at: float = 0.0
 
     @property
     def last_denied(self) -> bool:
@@ -47,9 +54,14 @@ class Feed:
         self._most = most
         self._hosts: dict[str, HostSeen] = {}
         self.forgotten = 0
+        self.version = 0
+        """Another number after each record."""
+        self.minutes: Counter[int] = Counter()
+        """Denials, by the minute since the epoch in which they were."""
 
     def add(self, ref: SandboxRef, name: str, record: EgressRecord) -> None:
         """Count a record. The end of an allowed connection adds its bytes and is no connection of its own."""
+        self.version += 1
         seen = self._hosts.pop(record.host, None) or HostSeen(record.host, first=record.at)
         self._hosts[record.host] = seen  # the dictionary's order is that of the last word
         seen.first, seen.last = min(seen.first, record.at), max(seen.last, record.at)
@@ -67,20 +79,61 @@ class Feed:
             seen.reason = record.reason
         else:
             seen.denied += 1
+            seen.denied_at = max(seen.denied_at, record.at)
+            self._count(Counter([int(record.at // 60)]))
             seen.reason = record.reason or "not_allowed"
         if len(self._hosts) > self._most:
             del self._hosts[next(iter(self._hosts))]
             self.forgotten += 1
 
-    def forget(self, ref: SandboxRef) -> None:
-        """Leave out a sandbox that is gone, with the hosts that only it asked for."""
-        for seen in list(self._hosts.values()):
-            if seen.refs.pop(ref, None) is not None and not seen.refs:
-                del self._hosts[seen.host]
+    def denied_since(self, at: float) -> int:
+        """How often something was denied since ``at`` (seconds since the epoch), by whole minutes."""
+        first = int(at // 60)
+        return sum(count for minute, count in self.minutes.items() if minute >= first)
+
+    def _count(self, minutes: Counter[int]) -> None:
+        self.minutes += minutes
+        for minute in sorted(self.minutes)[:-_MINUTES_MOST]:
+            del self.minutes[minute]
+
+    def merge(self, feeds: Sequence[Feed]) -> None:
+        """Add the hosts of other feeds, which are not changed."""
+        every = [seen for feed in feeds for seen in feed.hosts()]
+        for seen in sorted(every, key=lambda seen: seen.last):
+            before = self._hosts.pop(seen.host, None)
+            self._hosts[seen.host] = _with(before, seen) if before is not None else seen
+        self.shrink(max(0, len(self) - self._most))
+        for feed in feeds:
+            self.forgotten += feed.forgotten
+            self._count(feed.minutes)
+
+    def shrink(self, count: int) -> None:
+        """Forget the hosts that were not heard of for longest."""
+        for host in list(self._hosts)[:count]:
+            del self._hosts[host]
+            self.forgotten += 1
+
+    def __len__(self) -> int:
+        return len(self._hosts)
 
     def hosts(self, *, denied_only: bool = False) -> Sequence[HostSeen]:
         """Hosts, the one that was heard of last first."""
         return [seen for seen in reversed(self._hosts.values()) if seen.denied or not denied_only]
+
+
+def _with(before: HostSeen, later: HostSeen) -> HostSeen:
+    """One host of two feeds; the last word is the later one's."""
+    return replace(
+        later,
+        allowed=before.allowed + later.allowed,
+        denied=before.denied + later.denied,
+        first=min(before.first, later.first),
+        ports=before.ports | later.ports,
+        refs=before.refs | later.refs,
+        sent_bytes=before.sent_bytes + later.sent_bytes,
+        received_bytes=before.received_bytes + later.received_bytes,
+        denied_at=max(before.denied_at, later.denied_at),
+    )
 
 
 class Replayed(Struct, frozen=True):

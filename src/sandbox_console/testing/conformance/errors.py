@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from sandbox_console.backends.common.permit import permitted
 from sandbox_console.errors import ConsoleError, NotFound
-from sandbox_console.model.action import Exec, OpenShell
+from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import SandboxRef
@@ -54,7 +55,7 @@ class Errors(Checks):
         assert caught.value.code == "not_found"
 
     async def test_what_it_cannot_is_refused_with_its_reason(self, rig: Rig) -> None:
-        """A missing capability's verb raises, and nothing has happened."""
+        """A missing capability's verb raises, as does a change without a permit, and nothing has happened."""
         capabilities = rig.backend.capabilities()
         ref = await rig.make(start=False)
         if not capabilities.has(Capability.EGRESS_ALLOWLIST):
@@ -62,6 +63,7 @@ class Errors(Checks):
             assert error.code in ("unsupported", "invalid_spec")
         if not capabilities.has(Capability.PAUSE):
             await rig.refusal(rig.backend.pause(await rig.permit("pause"), ref), "pause without the capability")
+        await _unpermitted(rig, ref)
         assert [one.ref for one in await rig.backend.list() if one.ref in rig.made] == [ref]
 
     @pytest.mark.parametrize("verb", ["pause", "exec", "shell"])
@@ -113,3 +115,16 @@ def _call(rig: Rig, verb: str, ref: SandboxRef) -> Callable[[], Awaitable[Any]]:
         return await calls[verb]()
 
     return call
+
+
+async def _unpermitted(rig: Rig, ref: SandboxRef) -> None:
+    """Ask for changes without a permit, of the backend as the console holds it."""
+    backend, nothing, before = permitted(rig.backend), cast(Permit, None), len(await rig.backend.list())
+    for change in (
+        lambda: backend.create(nothing, rig.spec(), (), lambda _: None),
+        lambda: backend.start(nothing, ref, ()),
+        lambda: backend.remove(nothing, ref, force=True),
+    ):
+        with pytest.raises(TypeError, match="Permit"):
+            await change()
+    assert len(await rig.backend.list()) == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from typing import ClassVar
 
 from textual import getters
@@ -13,7 +12,6 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
-from textual.worker import Worker
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.egress import EgressState
@@ -53,10 +51,10 @@ class EgressPane(Vertical, HostActions):
         self._clock: Callable[[], float] = time.time
         self._sandbox: Sandbox | None = None
         self._shown: tuple[object, ...] = ()
-        self._worker: Worker[None] | None = None
-        self._feed = Feed()
+        self._followed: SandboxRef | None = None
+        self._drawn: tuple[object, ...] = ()
+        self._problem = ""
         self._state = EgressState()
-        self._dirty = False
         self._denied_only = False
 
     def compose(self) -> ComposeResult:
@@ -84,33 +82,25 @@ class EgressPane(Vertical, HostActions):
             self._look(sandbox)
 
     def _follow_other(self, sandbox: Sandbox | None) -> None:
-        if self._worker is not None:
-            self._worker.cancel()
-            self._worker = None
+        self._followed = None
         if sandbox is None:
             return
-        self._feed, self._state, self._dirty = Feed(), EgressState(), True
+        self._state = EgressState()
         if not has_gateway(sandbox):
             none = f"Nothing leaves it: it was made without egress. {with_hosts(key_of(self, 'edit'))}"
             self._tell(none if sandbox.managed else "Another tool made it: its egress is not ours to see.")
             self._draw()
             return
-        self._tell("")
+        self._problem, self._drawn = "", ()
+        self._followed = sandbox.ref
         self._look(sandbox)
-        self._worker = self.run_worker(self._follow(sandbox.ref, sandbox.name), group="egress-feed", exclusive=True)
 
-    async def _follow(self, ref: SandboxRef, name: str) -> None:
-        feed = self._feed
-        try:
-            async with aclosing(self._service.egress.records(ref, follow=True)) as records:  # type: ignore[type-var]
-                async for record in records:
-                    feed.add(ref, name, record)
-                    self._dirty = True
-        except ConsoleError as error:
-            self._tell(f"✕ {error.message}")
+    @property
+    def _feed(self) -> Feed:
+        return self._service.denials.of(self._sandbox.ref) if self._sandbox is not None else Feed()
 
     def _look_again(self) -> None:
-        if self._worker is not None and self._sandbox is not None:
+        if self._followed is not None and self._sandbox is not None:
             self._look(self._sandbox)
 
     def _look(self, sandbox: Sandbox) -> None:
@@ -120,10 +110,21 @@ class EgressPane(Vertical, HostActions):
         try:
             self._state = await self._service.egress.state(sandbox.ref)
         except ConsoleError as error:
-            self._tell(f"✕ {error.message}")
-            return
-        self._tell(f"The gateway does not answer: {self._state.gateway}" if self._state.gateway else "")
-        self._dirty = True
+            self._problem = f"✕ {error.message}"
+        else:
+            silent = self._state.gateway
+            self._problem = f"The gateway does not answer: {silent}" if silent else ""
+        self._drawn = ()
+
+    @property
+    def _version(self) -> tuple[object, ...]:
+        return self._followed, self._feed.version, self._unread
+
+    @property
+    def _unread(self) -> str:
+        """Why its records cannot be read; empty where they can be."""
+        found = self._service.denials.unread.get(self._followed) if self._followed is not None else None
+        return f"✕ {found[1]}" if found is not None else ""
 
     # --- what is shown
 
@@ -132,11 +133,13 @@ class EgressPane(Vertical, HostActions):
 
     def _draw_soon(self) -> None:
         timed = any(rule.until is not None for rule in self._state.rules)
-        if self._dirty or (timed and self._worker is not None):
+        if self._followed is not None and (timed or self._drawn != self._version):
             self._draw()
 
     def _draw(self) -> None:
-        self._dirty = False
+        self._drawn = self._version
+        if self._followed is not None:
+            self._tell(self._unread or self._problem)
         now = self._clock()
         rows = [host_row(seen, now) for seen in self._feed.hosts(denied_only=self._denied_only)]
         for table in self.query(FleetTable):

@@ -15,8 +15,12 @@ from sandbox_console.tui.widgets.table.table import FleetTable
 class HostActions(Widget):
     """Mixed into what shows a feed in a FleetTable whose keys are hosts."""
 
-    _feed: Feed
     _denied_only: bool
+
+    @property
+    def _feed(self) -> Feed:
+        """The hosts to show."""
+        raise NotImplementedError
 
     def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
         """The sandboxes that a change for this host is for; None: no host is selected."""

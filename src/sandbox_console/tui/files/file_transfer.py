@@ -14,6 +14,7 @@ from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service import Consent, Console, ExecIO, Operation
 from sandbox_console.tui.text.formatting import error_words
 
@@ -39,7 +40,7 @@ async def download(
         await _receive(console, ref, path, folder / "archive", consent, progress)
         await asyncio.to_thread(_unpack, folder, target)
     finally:
-        await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+        await to_the_end(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
 
 
 async def _receive(

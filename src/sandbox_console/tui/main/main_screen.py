@@ -21,7 +21,6 @@ from sandbox_console.service import Console
 from sandbox_console.tui.detail.audit_tab import AuditPane, entry_words
 from sandbox_console.tui.detail.detail_pane import Detail
 from sandbox_console.tui.dialogs.text_screen import TextScreen
-from sandbox_console.tui.fleet.denials import DenialWatch
 from sandbox_console.tui.fleet.empty_state import empty_words
 from sandbox_console.tui.fleet.fleet_pane import FleetList
 from sandbox_console.tui.fleet.groups import GroupKey
@@ -33,7 +32,6 @@ from sandbox_console.tui.main.cursor import CursorPlaces
 from sandbox_console.tui.main.list_actions import ListActions
 from sandbox_console.tui.main.sandbox_actions import AskActions
 from sandbox_console.tui.state.fleet_state import FleetState, News
-from sandbox_console.tui.state.messages import Arrived
 from sandbox_console.tui.widgets.key_bar import KeyBar
 from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 from sandbox_console.tui.widgets.table.table import HEADER_ROWS, FleetTable
@@ -77,7 +75,6 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         self._look: Timer | None = None
         self._looked_at: Hashable | None = None
         self._alone = self._late = self._resumed = False
-        self._denials = DenialWatch(console, lambda news: self.app.post_message(Arrived(news)))
 
     def compose(self) -> ComposeResult:
         yield HeaderBar()
@@ -90,8 +87,6 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         self.set_interval(AGE_S, self._tick)
         self.watch(self.table, "scroll_y", self._ask_stats, init=False)
 
-    async def on_unmount(self) -> None:
-        await self._denials.close()
 
     # --- what is shown
 
@@ -200,7 +195,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         there = [one for one in found if one is not None]
         running = [one.ref for one in there if one.status is Status.RUNNING]
         self.service.show_stats(running, rest_soon=self.fleet.by_samples)
-        self._denials.show(there)
+        self.service.denials.show(one.ref for one in there)
 
     def fit(self, size: Size) -> None:
         """The classes of a size, before the screen is styled for the first time."""

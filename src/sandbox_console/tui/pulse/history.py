@@ -18,6 +18,8 @@ from sandbox_console.tui.text.formatting import DASH, HEALTH, STATUS, STYLES, sh
 
 KEPT = 1800
 """Totals that are kept: an hour of one every two seconds."""
+PAST_S = 3600.0
+"""How far back denials are counted."""
 _BAR = 20
 Part = tuple[str, str]
 
@@ -136,14 +138,14 @@ def _last(sandboxes: list[Sandbox], now: float) -> str:
 
 
 def _denials(feed: Feed, now: float, unread: int) -> Line:
-    denied = feed.hosts(denied_only=True)
+    denied = [seen for seen in feed.hosts(denied_only=True) if seen.denied_at >= now - PAST_S]
     more = [f"that of {unread} cannot be read"] if unread else []
     if denied:
-        last = denied[0]
+        last = max(denied, key=lambda seen: seen.denied_at)
         who = clean(next(iter(last.refs.values()), DASH), cap=40)
-        ago = span(now - last.last)
+        ago = span(now - last.denied_at)
         more.insert(0, f"{len(denied)} hosts, last: {clean(last.host, cap=60)} from {who} {ago} ago")
-    return "Egress denied", sum(seen.denied for seen in denied), "; ".join(more)
+    return "Egress denied", feed.denied_since(now - PAST_S), "; ".join(more)
 
 
 def _actions(state: FleetState) -> Line:

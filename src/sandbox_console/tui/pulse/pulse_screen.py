@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -15,8 +14,7 @@ from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import Verification
-from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service import Console, Feed
+from sandbox_console.service import Console
 from sandbox_console.tui.audit.chain_status import chain_words
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put
@@ -29,12 +27,10 @@ from sandbox_console.tui.widgets.graph import Graph
 from sandbox_console.tui.widgets.key_bar import KeyBar
 
 DRAW_S = 1.0
-PAST_S = 3600.0
-"""How far back denials are counted."""
 
 
 class PulseScreen(Screen[None]):
-    """Drawn anew each second from the state; it asks the backends for nothing but denials."""
+    """Drawn anew each second from the state; it asks the backends for nothing."""
 
     DEFAULT_CSS = """
     PulseScreen { background: $background; }
@@ -60,8 +56,6 @@ class PulseScreen(Screen[None]):
         self._history = history
         self._state = state
         self._clock = clock
-        self._feed = Feed()
-        self._unread: set[SandboxRef] = set()
         self._verified: tuple[float, Verification] | None = None
 
     def compose(self) -> ComposeResult:
@@ -78,24 +72,11 @@ class PulseScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.set_interval(DRAW_S, self._draw)
-        self.run_worker(self._follow(), group="pulse-feed", exclusive=True)
         self.run_worker(self._verify(), group="pulse-verify")
         self.call_after_refresh(self._draw)
 
     def on_resize(self) -> None:
         self._draw()
-
-    async def _follow(self) -> None:
-        try:
-            feed = self._service.egress.feed(since=self._clock() - PAST_S, follow=True, refused=self._refused)
-            async with aclosing(feed) as records:  # type: ignore[type-var]
-                async for sandbox, record in records:
-                    self._feed.add(sandbox.ref, sandbox.name, record)
-        except ConsoleError as error:
-            self.notify(error.message, title="egress", severity="warning")
-
-    def _refused(self, sandbox: Sandbox, error: ConsoleError | None) -> None:
-        (self._unread.discard if error is None else self._unread.add)(sandbox.ref)
 
     async def _verify(self) -> None:
         try:
@@ -105,13 +86,13 @@ class PulseScreen(Screen[None]):
         self._draw()
 
     def _draw(self) -> None:
-        state, now = self._state(), self._clock()
+        state, now, denials = self._state(), self._clock(), self._service.denials
         totals = list(self._history.totals)
         latest = totals[-1] if totals else pulse.total(state)
         put(self, "#pulse-title", _title(latest, state.missed))
         put(self, "#pulse-states", pulse.state_words(state, self.size.width // 2 - 2, key_of(self, "create")))
         put(self, "#pulse-backends", pulse.backend_words(state))
-        put(self, "#pulse-trouble", pulse.trouble_words(state, self._feed, now, len(self._unread)))
+        put(self, "#pulse-trouble", pulse.trouble_words(state, denials.everything, now, len(denials.unread)))
         chain = chain_words(state.audit_problem, self._verified, verifying=self._verified is None)
         put(self, "#pulse-audit", Content.assemble(f"{'Audit log':<18}", chain))
         for graph in self.query("#pulse-cpu").results(Graph):

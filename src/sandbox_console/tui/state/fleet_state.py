@@ -49,16 +49,7 @@ class Forwarded(Struct, frozen=True):
     ports: tuple[str, ...]
 
 
-class Refused(Struct, frozen=True):
-    """A sandbox asked for hosts and did not get them; the last was ``host``, ``at`` seconds since the epoch."""
-
-    ref: SandboxRef
-    host: str
-    at: float
-    count: int = 1
-
-
-News = Event | Began | Ended | ShellOpened | ShellClosed | Forwarded | Refused
+News = Event | Began | Ended | ShellOpened | ShellClosed | Forwarded
 
 
 class Denial(Struct, frozen=True):
@@ -72,8 +63,8 @@ class Denial(Struct, frozen=True):
 class FleetState(Struct, frozen=True):
     """Every sandbox, sample and backend as last heard of.
 
-    ``history`` holds the last samples of each, the newest last; ``denied`` who was refused a host since the console
-    began to look. ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why nothing can be
+    ``history`` holds the last samples of each, the newest last; ``denied`` who was refused a host, as far back as
+    records are kept. ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why nothing can be
     changed now, ``missed`` how many events this viewer was too slow for.
     """
 

@@ -11,6 +11,7 @@ from sandbox_console.model.event import (
     Acted,
     AuditChanged,
     Changed,
+    Denied,
     Gap,
     HealthChanged,
     Listed,
@@ -27,7 +28,6 @@ from sandbox_console.tui.state.fleet_state import (
     FleetState,
     Forwarded,
     News,
-    Refused,
     ShellClosed,
     ShellOpened,
 )
@@ -95,8 +95,8 @@ class _Draft:
                 self._drop(ref)
             case HealthChanged(health):
                 self.health.put((health.backend, health.host), health)
-            case Refused():
-                self._refuse(event)
+            case Denied():
+                self._deny(event)
             case Acted():
                 self.acted.append(event)
             case AuditChanged(reason):
@@ -146,10 +146,9 @@ class _Draft:
             if not kept or kept[-1].at != stats.at:  # a row that came back into view may be told its last one again
                 history[ref] = (*kept[1 - SAMPLES_KEPT :], stats)
 
-    def _refuse(self, news: Refused) -> None:
-        if news.ref in self.sandboxes.now:
-            before = self.denied.now.get(news.ref)
-            self.denied.put(news.ref, Denial((before.count if before else 0) + news.count, news.host, news.at))
+    def _deny(self, event: Denied) -> None:
+        if event.ref in self.sandboxes.now:
+            self.denied.put(event.ref, Denial(event.count, event.host, event.at))
 
     def done(self) -> FleetState:
         return structs.replace(

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.microsandbox import (
     egress,
     files,
@@ -28,12 +29,6 @@ from sandbox_console.model.action import Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
-
-
-def need(permit: Permit) -> None:
-    """Raise TypeError for what is no Permit."""
-    if not isinstance(permit, Permit):
-        raise TypeError("a changing call needs a Permit")
 
 
 class Deeper:

@@ -7,7 +7,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.base import Process, Progress
-from sandbox_console.backends.docker import attaching, committing, files, happenings, images, peek, pulling
+from sandbox_console.backends.common.permit import need
+from sandbox_console.backends.docker import attaching, committing, files, happenings, images, processes, pulling
 from sandbox_console.model.action import Permit
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable
 from sandbox_console.model.sandbox import SandboxRef
@@ -41,13 +42,13 @@ class Deeper:
         await files.upload(await self._engine(), ref.id, path, archive)
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
-        return await peek.processes(await self._engine(), ref.id)
+        return await processes.processes(await self._engine(), ref.id)
 
     async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
-        return await peek.changes(await self._engine(), ref.id)
+        return await processes.changes(await self._engine(), ref.id)
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
-        return await peek.raw(await self._engine(), ref.id)
+        return await processes.raw(await self._engine(), ref.id)
 
     async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
         async with aclosing(happenings.read(await self._engine(), ref.id, since=since, follow=follow)) as found:
@@ -92,9 +93,3 @@ class Deeper:
 
     async def _engine(self) -> Engine:
         return await self._connection.engine()
-
-
-def need(permit: Permit) -> None:
-    """No permit, no effect; the type checker says the same, this holds where it was not asked."""
-    if not isinstance(permit, Permit):
-        raise TypeError("a changing call needs a Permit")

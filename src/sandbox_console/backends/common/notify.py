@@ -17,6 +17,7 @@ _HEAD = struct.Struct("iIII")
 STATE = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE
 LOG = MODIFY | CREATE
 EVENTS = MODIFY | CREATE | DELETE_SELF | MOVE_SELF
+RECORDS = EVENTS | DELETE  # a folder whose file is open somewhere tells its own end late
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -43,6 +44,18 @@ class Folders:
             self._names[watch] = name
         elif self._fd < 0 or ctypes.get_errno() != 2:
             self._blind.add(name)
+
+    def drop(self, name: str) -> None:
+        """Watch a folder no longer. One that is not watched is no error."""
+        for watch in [watch for watch, other in self._names.items() if other == name]:
+            del self._names[watch]
+            _libc.inotify_rm_watch(self._fd, watch)
+        self._blind.discard(name)
+        self._dirty.discard(name)
+
+    def wake(self) -> None:
+        """Let :meth:`changed` come back now."""
+        self._wake.set()
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):

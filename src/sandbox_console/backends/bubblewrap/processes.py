@@ -10,7 +10,7 @@ from typing import Any
 
 from sandbox_console.backends.bubblewrap import jail, stats
 from sandbox_console.backends.bubblewrap.state import Record
-from sandbox_console.errors import Conflict
+from sandbox_console.backends.common.refusals import not_running
 from sandbox_console.model.inside import GuestProcess
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -22,7 +22,7 @@ _COMMAND_CAP = 4096
 def processes(record: Record) -> list[GuestProcess]:
     """Those of the guest, by their pids inside. Blocks: about 0.1 ms a process. Raises Conflict."""
     if not record.status.live:
-        raise Conflict(f"{record.spec.name} is {record.status}", hint=f"sandbox-console start {record.spec.name}")
+        raise not_running(record.spec.name, record.status)
     name, uid, _gid = jail.identity(record.spec.user, jail.root_of(record.spec.image))
     outer = os.geteuid() if record.uid is None else record.uid
     pids = stats.processes(record.raw)

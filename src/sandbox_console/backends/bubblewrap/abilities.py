@@ -11,10 +11,11 @@ from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.base import Process
-from sandbox_console.backends.bubblewrap import files, happenings, logfile, peek
+from sandbox_console.backends.bubblewrap import files, happenings, logfile, processes
 from sandbox_console.backends.bubblewrap.attaching import Attached
 from sandbox_console.backends.bubblewrap.state import Record, Store
-from sandbox_console.errors import Conflict, ConsoleError
+from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening
 from sandbox_console.model.log import LogQuery
@@ -41,10 +42,10 @@ class Deeper:
         await files.upload(await self._record(ref), path, archive)
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
-        return await asyncio.to_thread(peek.processes, await self._record(ref))
+        return await asyncio.to_thread(processes.processes, await self._record(ref))
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
-        return await asyncio.to_thread(peek.raw, await self._record(ref))
+        return await asyncio.to_thread(processes.raw, await self._record(ref))
 
     async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
         record = await self._record(ref)
@@ -55,7 +56,7 @@ class Deeper:
     async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
         record = await self._record(ref)
         if not record.status.live:
-            raise Conflict(f"{record.spec.name} is {record.status}", hint=f"sandbox-console start {record.spec.name}")
+            raise not_running(record.spec.name, record.status)
         query = LogQuery(follow=True, since=time.time())
         return Attached(logfile.read(record.folder, query, lambda: self._live(ref.id)), lambda: self._end_of(ref))
 

@@ -1,0 +1,68 @@
+"""No permit, no effect: checked when a changing method is called, whoever wrote the backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+from sandbox_console.backends import abilities
+from sandbox_console.backends.base import Backend
+from sandbox_console.model.action import Permit
+
+
+def need(permit: object) -> None:
+    """Raise TypeError for what is no Permit."""
+    if not isinstance(permit, Permit):
+        raise TypeError("a changing call needs a Permit")
+
+
+def _takes_permit(protocol: object) -> set[str]:
+    methods = vars(protocol).items()
+    return {name for name, method in methods if getattr(method, "__annotations__", {}).get("permit") == "Permit"}
+
+
+CHANGING = frozenset(
+    name
+    for protocol in (Backend, *(one for one in vars(abilities).values() if isinstance(one, type)))
+    for name in _takes_permit(protocol)
+)
+"""The methods of ``base`` and ``abilities`` that take a Permit."""
+
+
+class _Permitted:
+    """A backend whose changing methods check their permit before it is reached."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.name, self.host = backend.name, backend.host
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(_checked(name), self) if name in CHANGING else getattr(self._backend, name)
+
+
+def permitted(backend: Backend) -> Backend:
+    """The backend, with every changing method raising TypeError where it is called without a Permit."""
+    names = {name for name in dir(backend) if not name.startswith("_") and _is_method(backend, name)}
+    # A class of its own with all methods in it: a Protocol is looked for in the class, from Python 3.12 on.
+    members: dict[str, object] = {name: _checked(name) if name in CHANGING else _passed(name) for name in names}
+    return cast(Backend, type(f"Permitted{type(backend).__name__}", (_Permitted,), members)(backend))
+
+
+def _is_method(backend: Backend, name: str) -> bool:
+    return callable(getattr(type(backend), name, None)) or callable(getattr(backend, "__dict__", {}).get(name))
+
+
+def _checked(name: str) -> Callable[..., Any]:
+    def method(self: _Permitted, *args: Any, **named: Any) -> Any:
+        need(args[0] if args else named.get("permit"))
+        return getattr(self._backend, name)(*args, **named)
+
+    return method
+
+
+def _passed(name: str) -> Callable[..., Any]:
+    def method(self: _Permitted, *args: Any, **named: Any) -> Any:
+        return getattr(self._backend, name)(*args, **named)
+
+    return method

@@ -1,0 +1,193 @@
+"""What the sandboxes of the whole fleet asked for and were refused: read once, for every view of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.egress import EgressRecord
+from sandbox_console.model.event import Changed, Denied, Event, Listed, Removed
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.hub import Hub
+from sandbox_console.service.reads.record_reader import BATCH_S, RecordReader
+from sandbox_console.service.reads.traffic import Feed
+
+ALL_HOSTS_MOST = 10_000
+"""Hosts of all sandboxes together, 7 MB: past this the sandbox with the most forgets those not seen for longest."""
+_WAITING_MOST = 1000
+
+Seen = tuple[Sandbox, EgressRecord]
+Refused = Callable[[Sandbox, ConsoleError | None], object]
+
+
+class _Book:
+    """What is known of one sandbox."""
+
+    def __init__(self) -> None:
+        self.hosts = Feed()
+        self.count, self.host, self.at = 0, "", 0.0
+
+    def add(self, ref: SandboxRef, name: str, record: EgressRecord) -> None:
+        """Take a record."""
+        self.hosts.add(ref, name, record)
+        if not record.allowed:
+            self.count, self.host, self.at = self.count + 1, record.host, record.at
+
+
+class DenialFeed:
+    """Follows every sandbox that has a gateway, by what the hub tells, and publishes Denied to the hub.
+
+    ``unread`` has the name of each sandbox whose records cannot be read, and why; ``version`` is another number
+    whenever a view would show something else.
+    """
+
+    def __init__(self, fleet: Fleet, hub: Hub, watch: Callable[[], None]) -> None:
+        self._fleet, self._hub, self._watch = fleet, hub, watch
+        self.unread: dict[SandboxRef, tuple[str, str]] = {}
+        self.version = 0
+        self._started = False
+        self._readers: dict[tuple[str, str], RecordReader] = {}
+        self._followed: dict[SandboxRef, Sandbox] = {}
+        self._books: dict[SandboxRef, _Book] = {}
+        self._all: tuple[int, Feed] = (-1, Feed())
+        self._told: dict[SandboxRef, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._followers: list[tuple[asyncio.Queue[Seen], Refused]] = []
+
+    def start(self) -> None:
+        """Follow the fleet from now on. A no-op when it is followed already."""
+        if not self._started:
+            self._started = True
+            self._hub.listen(self._hear)
+            for sandbox in self._hub.sandboxes.values():
+                self._see(sandbox)
+        self._watch()
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.gather(*(reader.close() for reader in self._readers.values()))
+        self._readers.clear()
+
+    # Views
+
+    def of(self, ref: SandboxRef) -> Feed:
+        """The hosts of one sandbox."""
+        book = self._books.get(ref)
+        return book.hosts if book is not None else Feed()
+
+    @property
+    def everything(self) -> Feed:
+        """The hosts of all sandboxes."""
+        if self._all[0] != self.version:
+            self._all = self.version, Feed()
+            self._all[1].merge([book.hosts for book in self._books.values()])
+        return self._all[1]
+
+    def show(self, refs: Iterable[SandboxRef]) -> None:
+        """Read those in view before the others."""
+        wanted = set(refs)
+        for reader in self._readers.values():
+            reader.show(wanted)
+
+    async def follow(self, since: float | None, refused: Refused) -> AsyncIterator[Seen]:
+        """Records as they are read, from ``since`` on. One who takes them slowly holds the reading back."""
+        news: asyncio.Queue[Seen] = asyncio.Queue(_WAITING_MOST)
+        follower = (news, refused)
+        self._followers.append(follower)
+        self.start()
+        try:
+            while True:
+                sandbox, record = await news.get()
+                if since is None or record.at >= since:
+                    yield sandbox, record
+        finally:
+            self._followers.remove(follower)
+
+    # What the hub tells
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case Changed(sandbox):
+                self._see(sandbox)
+            case Removed(ref):
+                self._forget(ref)
+            case Listed(backend, host, sandboxes):
+                there = {one.ref for one in sandboxes}
+                here = [ref for ref in self._followed if (ref.backend, ref.host) == (backend, host)]
+                for ref in here:
+                    if ref not in there:
+                        self._forget(ref)
+                for sandbox in sandboxes:
+                    self._see(sandbox)
+            case _:
+                pass
+
+    def _see(self, sandbox: Sandbox) -> None:
+        if not has_gateway(sandbox):
+            self._forget(sandbox.ref)
+            return
+        self._followed[sandbox.ref] = sandbox
+        place = sandbox.ref.backend, sandbox.ref.host
+        if place not in self._readers:
+            self._readers[place] = RecordReader(partial(self._fleet.use, *place), self._take, self._refuse)
+        self._readers[place].add(sandbox.ref)
+
+    def _forget(self, ref: SandboxRef) -> None:
+        if self._followed.pop(ref, None) is None:
+            return
+        self._readers[ref.backend, ref.host].drop(ref)
+        self._told.pop(ref, None)
+        self.unread.pop(ref, None)
+        self._books.pop(ref, None)
+        self.version += 1
+
+    # What the readers bring
+
+    def _refuse(self, ref: SandboxRef, error: ConsoleError | None) -> None:
+        sandbox = self._followed.get(ref)
+        if sandbox is None or (error is None and ref not in self.unread):
+            return
+        self.version += 1
+        if error is None:
+            del self.unread[ref]
+        else:
+            self.unread[ref] = sandbox.name, error.message
+        for _, refused in self._followers:
+            refused(sandbox, error)
+
+    async def _take(self, ref: SandboxRef, records: Sequence[EgressRecord]) -> None:
+        sandbox = self._followed[ref]
+        book = self._books.setdefault(ref, _Book())
+        for record in records:
+            book.add(ref, sandbox.name, record)
+        self._shrink()
+        self.version += 1
+        if any(not record.allowed for record in records):
+            self._told[ref] = None
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(BATCH_S, self._publish)
+        for news, _ in list(self._followers):
+            for record in records:
+                await news.put((sandbox, record))
+
+    def _shrink(self) -> None:
+        while sum(len(book.hosts) for book in self._books.values()) > ALL_HOSTS_MOST:
+            largest = max((book.hosts for book in self._books.values()), key=len)
+            largest.shrink(len(largest) // 10 + 1)
+
+    def _publish(self) -> None:
+        self._timer = None
+        told, self._told = list(self._told), {}
+        for ref in told:
+            book = self._books[ref]
+            self._hub.publish(Denied(ref, book.count, book.host, book.at))
+
+
+def has_gateway(sandbox: Sandbox) -> bool:
+    """Whether a sandbox was made with a way out at all."""
+    return sandbox.managed and sandbox.spec is not None and bool(sandbox.spec.egress)
