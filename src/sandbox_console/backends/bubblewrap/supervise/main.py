@@ -27,7 +27,8 @@ _HOME_S = 10.0
 
 
 def main() -> None:
-    """Read the order, leave the console's session, run the sandbox to its end."""
+    """Read the order, leave the console's session and its keys, run the sandbox to its end."""
+    kernel.keep_to_itself()
     order = json.loads(sys.stdin.buffer.read())
     if os.fork():
         os._exit(0)
@@ -117,6 +118,7 @@ class Supervisor:
             self.loop.after("home", _HOME_S, self._check_home)
 
     def _start(self) -> None:
+        kernel.new_session_keyring()
         self._use(cgroup.Group.make(cgroup.find(), self.order["id"]))
         limits = self.order["limits"]
         self.group.limit(memory=limits["memory"], pids=limits["pids"], cpus=limits["cpus"])
