@@ -13,7 +13,7 @@ from sandbox_console.secrets import keyrings
 _LOOK = """
 import asyncio, ctypes, resource
 from sandbox_console.secrets.sources import SecretSource
-from sandbox_console.service.vault import Vault
+from sandbox_console.service.gate.vault import Vault
 vault = Vault({"TOKEN": SecretSource(source="env:HELD")})
 def look():
     print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), *resource.getrlimit(resource.RLIMIT_CORE))

@@ -118,7 +118,7 @@ class Supervisor:
             self.loop.after("home", _HOME_S, self._check_home)
 
     def _start(self) -> None:
-        kernel.new_session_keyring()
+        self._leave_keys()
         self._use(cgroup.Group.make(cgroup.find(), self.order["id"]))
         limits = self.order["limits"]
         self.group.limit(memory=limits["memory"], pids=limits["pids"], cpus=limits["cpus"])
@@ -154,6 +154,14 @@ class Supervisor:
         self.touch()
         if self.order["max_duration_s"]:
             self.loop.after("duration", self.order["max_duration_s"], lambda: self._end("max_duration_s ran out"))
+
+    @staticmethod
+    def _leave_keys() -> None:
+        try:
+            kernel.new_session_keyring()
+        except OSError as error:
+            hint = "its user has too many keys: raise kernel.keys.maxkeys by sysctl, or look with `keyctl show`"
+            raise StartFailed(f"no session keyring of its own: {os.strerror(error.errno or 0)}", hint=hint) from error
 
     def _open_network(self) -> None:
         """The one way out of it, and the ways in, before the command runs."""
