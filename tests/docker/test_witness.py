@@ -14,6 +14,7 @@ from tests.support.require import requires
 
 import docker
 from sandbox_console.backends.docker.backend import DockerBackend
+from sandbox_console.backends.seccomp import docker_profile
 
 pytestmark = [requires("docker"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -31,7 +32,7 @@ async def test_a_container_is_hardened(make: Make, witness: docker.DockerClient)
     assert seen.labels["team"] == "search"
     assert host["CapDrop"] == ["ALL"]
     assert not host["CapAdd"]
-    assert host["SecurityOpt"] == ["no-new-privileges:true"]
+    assert host["SecurityOpt"] == ["no-new-privileges:true", f"seccomp={docker_profile()}"]
     assert (host["Memory"], host["MemorySwap"], host["NanoCpus"], host["PidsLimit"]) == (
         1 << 26,
         1 << 26,

@@ -40,6 +40,13 @@ def create(**fields):
         (create(egress=("a.com",)), Rules(egress=()), Deny, "policy.egress"),
         (create(egress=("https://a.com",)), Rules(egress=("*.com",)), Deny, "policy.egress"),
         (create(), Rules(egress=()), Allow, ""),
+        (create(seccomp="off"), Rules(), Deny, "policy.seccomp_off"),
+        (create(seccomp="off"), Rules(ptrace=True), Deny, "policy.seccomp_off"),
+        (create(seccomp="off"), Rules(seccomp_off=True), Allow, ""),
+        (create(ptrace=True), Rules(seccomp_off=True), Deny, "policy.ptrace"),
+        (create(ptrace=True), Rules(ptrace=True), Allow, ""),
+        (Update(REF, SandboxSpec("n", seccomp="off")), Rules(), Deny, "policy.seccomp_off"),
+        (Update(REF, SandboxSpec("n", ptrace=True)), Rules(), Deny, "policy.ptrace"),
         (create(ports=("8080:80", "[::1]::22")), Rules(), Allow, ""),
         (create(ports=("8080:80", "0.0.0.0:80:80")), Rules(), Deny, "policy.publish"),
         (create(ports=("x",)), Rules(), Deny, "policy.publish"),
@@ -92,6 +99,14 @@ def test_a_missing_capability_is_a_deny_that_names_it(action, missing):
     assert found.capability == missing
     assert "not on this moon" in found.reason
     assert isinstance(decide(action, Rules(), ALL, target=OURS), Allow)
+
+
+@pytest.mark.parametrize("fields", [{"seccomp": "off"}, {"ptrace": True}])
+def test_a_filter_of_system_calls_is_chosen_only_where_there_is_one(fields):
+    lacking = Capabilities(frozenset(Capability) - {Capability.SYSTEM_CALLS})
+    found = decide(create(**fields), Rules(seccomp_off=True, ptrace=True), lacking)
+    assert isinstance(found, Deny)
+    assert found.capability == Capability.SYSTEM_CALLS
 
 
 def test_best_effort_accepts_a_limit_that_cannot_be_enforced():

@@ -49,6 +49,8 @@ _READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("runtime", "runtime", str),
     ("read_only_root", "read_only_root", bool),
     ("limits", "limits", str),
+    ("seccomp", "seccomp", lambda text: None if text == "on" else text),
+    ("ptrace", "ptrace", bool),
 )
 _FIELDS = SandboxSpec.__struct_fields__
 

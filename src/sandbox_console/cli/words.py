@@ -101,6 +101,8 @@ def _add_spec(parser: argparse.ArgumentParser) -> None:
     add(
         "--limits", metavar="HOW", choices=("strict", "best-effort"), help="strict, or best-effort: unenforceable is ok"
     )
+    add("--seccomp", metavar="HOW", choices=("on", "off"), help="off: system calls unfiltered, if the policy allows it")
+    add("--ptrace", action="store_true", default=None, help="debuggers work in it, if the policy allows it")
 
 
 def _add_lifecycle(verbs: Verbs) -> None:

@@ -24,7 +24,8 @@ class SandboxSpec(Struct, frozen=True):
     ``workspace`` is a folder of this host, mounted read-write at /workspace; ``secrets`` are
     logical names, never values; ``ports`` are published on this host, each as
     :mod:`sandbox_console.model.ports` reads it. ``limits = "best-effort"`` accepts a limit that the backend
-    cannot enforce, and shows it as not enforced.
+    cannot enforce, and shows it as not enforced. ``seccomp = "off"`` asks for no filter of system calls, ``ptrace``
+    for one that lets debuggers work; both need the policy's leave.
     """
 
     name: str
@@ -46,6 +47,8 @@ class SandboxSpec(Struct, frozen=True):
     runtime: str | None = None
     read_only_root: bool = False
     limits: Limits = "strict"
+    seccomp: Literal["off"] | None = None
+    ptrace: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, TOML or a label: fields at their default are left out."""
@@ -129,6 +132,12 @@ def _limits(value: object) -> Limits:
     raise ValueError('"strict" or "best-effort" is needed')
 
 
+def _filter(value: object) -> Literal["off"] | None:
+    if value in ("on", "off"):
+        return "off" if value == "off" else None
+    raise ValueError('"on" or "off" is needed')
+
+
 _SHAPES: dict[str, Any] = {
     "name": _text,
     "image": _text,
@@ -149,4 +158,6 @@ _SHAPES: dict[str, Any] = {
     "runtime": _text,
     "read_only_root": _flag,
     "limits": _limits,
+    "seccomp": _filter,
+    "ptrace": _flag,
 }

@@ -59,7 +59,18 @@ def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
             return Deny(f"{field} {asked:g} is above the cap of {cap:g}", f"policy.max_{field}")
         if cap is not None and asked is None and rules.require_limits:
             return Deny(f"{field} is not set, and the policy requires it", "policy.require_limits")
-    return _egress_forbidden(spec.egress, rules) or _ports_forbidden(spec.ports, rules)
+    return _calls_forbidden(spec, rules) or _egress_forbidden(spec.egress, rules) or _ports_forbidden(spec.ports, rules)
+
+
+def _calls_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
+    """What a guest without its filter of system calls can reach is the host's kernel."""
+    if spec.seccomp == "off" and not rules.seccomp_off:
+        hint = "leave seccomp out, or set seccomp_off = true in the policy"
+        return Deny("the policy wants system calls filtered", "policy.seccomp_off", hint=hint)
+    if spec.ptrace and not rules.ptrace:
+        hint = "leave ptrace out, or set ptrace = true in the policy"
+        return Deny("the policy lets no sandbox have ptrace", "policy.ptrace", hint=hint)
+    return None
 
 
 def _ports_forbidden(texts: Sequence[str], rules: Rules) -> Deny | None:

@@ -53,6 +53,8 @@ _FIELDS = {
     "runtime": Capability.RUNTIME,
     "read_only_root": Capability.READ_ONLY_ROOT,
     "ports": Capability.PORTS,
+    "seccomp": Capability.SYSTEM_CALLS,
+    "ptrace": Capability.SYSTEM_CALLS,
 }
 _INJECT = {
     "env": Capability.SECRET_ENV,

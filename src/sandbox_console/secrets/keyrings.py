@@ -17,7 +17,9 @@ ALTERNATIVES = (
 _NO_KEYRING, _NO_ENTRY, _LOCKED = 70, 71, 72
 # Its own words on stdout, and never a traceback: a keyring's errors may hold what it was asked for.
 _CHILD = f"""
-import os, sys
+import ctypes, os, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody reads the value out of its memory
 import keyring, keyring.errors
 try:
     value = keyring.get_password(sys.argv[1], sys.argv[2])

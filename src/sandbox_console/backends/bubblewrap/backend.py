@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
-from sandbox_console.backends.bubblewrap import binary, egress, jail, launch, logfile, owner, show, stats, watch
+from sandbox_console.backends.bubblewrap import binary, calls, egress, jail, launch, logfile, owner, show, stats, watch
 from sandbox_console.backends.bubblewrap import limits as limiting
 from sandbox_console.backends.bubblewrap.abilities import Deeper
 from sandbox_console.backends.bubblewrap.capabilities import capabilities, problems, refuse
@@ -30,6 +30,7 @@ from sandbox_console.backends.common.refusals import name_taken, not_running
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.log import LogItem, LogQuery
@@ -75,6 +76,16 @@ class BubblewrapBackend(Deeper):
         except BackendError as error:
             return BackendHealth(self.name, self.host, HealthState.UNAVAILABLE, error.message, error.hint)
         return BackendHealth(self.name, self.host, HealthState.OK, version=found.version)
+
+    async def diagnose(self) -> Sequence[Diagnosis]:
+        return await asyncio.to_thread(self._diagnose)
+
+    def _diagnose(self) -> Sequence[Diagnosis]:
+        found = [binary.diagnosis(self._bwrap)] if isinstance(self._bwrap, binary.Bwrap) else []
+        try:
+            return [*found, calls.diagnosis(self._store.all())]
+        except (BackendError, OSError):  # the backend's health says so
+            return found
 
     # -- reading
 

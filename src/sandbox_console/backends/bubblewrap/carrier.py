@@ -38,6 +38,7 @@ def enter(order: dict[str, Any]) -> None:
     if order["spaces"]:
         owner, mounts, inner = order["spaces"]
         entering.become(order["uid"])
+        kernel.keep_to_itself()
         kernel.setns(owner)
         kernel.setns(mounts)
         if os.fstat(inner).st_ino != os.fstat(owner).st_ino:
@@ -49,6 +50,7 @@ def enter(order: dict[str, Any]) -> None:
             kernel.own_user_namespace()
         os.chroot(order["root"])
         entering.become(order["uid"])
+        kernel.keep_to_itself()
     os.chdir("/")
     kernel.drop_privileges()
 

@@ -95,13 +95,27 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
     out += ["--uid", str(uid), "--gid", str(gid), "--hostname", spec.name]
     out += _tmpfs("/", _SMALL_MIB)
     out += _host(spec, home) if root is None else _folder(root)
-    out += ["--proc", "/proc", "--dev", "/dev", *_tmpfs("/dev/shm", _SMALL_MIB), "--remount-ro", "/dev"]
+    out += [
+        "--proc",
+        "/proc",
+        *_without_keys(),
+        "--dev",
+        "/dev",
+        *_tmpfs("/dev/shm", _SMALL_MIB),
+        "--remount-ro",
+        "/dev",
+    ]
     out += ["--perms", "1777", *_tmpfs("/tmp", options.tmp_mib), *_tmpfs("/run", _SMALL_MIB), "--dir", "/home"]
     out += _tmpfs(home, options.tmp_mib)
     out += ["--bind", spec.workspace, "/workspace"] if spec.workspace else []
     out += _secret_files(secrets)
     out += ["--remount-ro", "/"] if spec.read_only_root else []
     return [*out, "--chdir", workdir_of(spec)]
+
+
+def _without_keys() -> list[Word]:
+    """The kernel lists keys by their user, which the guest of an ordinary user's console is on this host."""
+    return ["--ro-bind", "/dev/null", "/proc/keys"] if Path("/proc/keys").exists() else []
 
 
 def _tmpfs(path: str, mib: int) -> list[Word]:

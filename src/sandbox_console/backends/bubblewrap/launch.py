@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.bubblewrap import egress, jail, limits, ports, state
+from sandbox_console.backends.bubblewrap import calls, egress, jail, limits, ports, state
 from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
@@ -35,6 +35,7 @@ def order(
         "command": list(spec.command or jail.IDLE),
         "env": jail.environment(spec, secrets),
         "uid": record.uid,
+        "seccomp": calls.program(spec).hex(),
         "egress": egress.prepare(record, options),
         "ports": ports.order(spec),
         "rlimits": limiter.rlimits(spec, options),
@@ -43,7 +44,7 @@ def order(
         "idle_timeout_s": spec.idle_timeout_s,
         "grace_s": options.grace_s,
         "log": {"bytes": options.log_mib * _MIB // options.log_files, "keep": options.log_files},
-        "status": {"boot_id": state.boot_id(), "starts": record.raw.get("starts", 0) + 1},
+        "status": {"boot_id": state.boot_id(), "starts": record.raw.get("starts", 0) + 1, "seccomp": calls.word(spec)},
     }
 
 

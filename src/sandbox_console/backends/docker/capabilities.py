@@ -14,6 +14,7 @@ _TIME = "nothing that outlives the console enforces it yet"
 _MISSING = {
     Capability.MAX_DURATION: _TIME,
     Capability.IDLE_TIMEOUT: _TIME,
+    Capability.SYSTEM_CALLS: "their filter is the engine's matter; debuggers work",
     Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",
     Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",
     Capability.SNAPSHOT: "the engine's checkpoints are experimental and need CRIU; commit makes an image of the disk",
@@ -44,6 +45,8 @@ def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
     asked = (
         (bool(spec.egress), "egress", Capability.EGRESS_ALLOWLIST, "leave the list empty"),
         (bool(spec.ports), "ports", Capability.PORTS, "leave them out"),
+        (spec.seccomp is not None, "seccomp", Capability.SYSTEM_CALLS, "leave it out"),
+        (spec.ptrace, "ptrace", Capability.SYSTEM_CALLS, "leave it out"),
         (spec.max_duration_s is not None, "max_duration_s", Capability.MAX_DURATION, "leave it out"),
         (spec.idle_timeout_s is not None, "idle_timeout_s", Capability.IDLE_TIMEOUT, "leave it out"),
         (strict and spec.cpus is not None, "cpus", Capability.LIMIT_CPU, 'or set limits = "best-effort"'),

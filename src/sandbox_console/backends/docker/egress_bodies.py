@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sandbox_console.backends.docker import ports
+from sandbox_console.backends.docker import calls, ports
 from sandbox_console.backends.docker.labels import EGRESS, GATEWAY, gateway_name
 from sandbox_console.backends.docker.translate import MIB
 from sandbox_console.egress.policy import variables
@@ -95,7 +95,7 @@ def gateway(
             "RestartPolicy": {"Name": "on-failure" if asked else "unless-stopped"},
             "PortBindings": ports.bindings(asked),
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges:true"],
+            "SecurityOpt": ["no-new-privileges:true", *calls.options(info, {})],
             "ReadonlyRootfs": True,
             "IpcMode": "private",
             "CgroupnsMode": "private",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sandbox_console.backends.docker import calls
 from sandbox_console.backends.docker.detail import image_facts, network_facts, state_facts, variable_facts
 from sandbox_console.backends.docker.labels import EGRESS, SECRETS, WORKSPACE, WRAPPER
 from sandbox_console.model.sandbox import Fact
@@ -99,8 +100,7 @@ def _walls(host: Mapping[str, Any]) -> Iterator[Fact]:
     yield Fact("capabilities", capabilities)
     options = host.get("SecurityOpt") or []
     yield Fact("no_new_privileges", "yes" if any(_no_new(option) for option in options) else "no")
-    named = [option.partition("=")[2] for option in options if option.startswith("seccomp")]
-    yield Fact("seccomp", named[0] if named else "the engine's default")
+    yield calls.fact(options)
     yield Fact("ipc", str(host.get("IpcMode") or "shareable"))
     yield Fact("cgroup_namespace", str(host.get("CgroupnsMode") or "host"))
     yield Fact("init", "yes" if host.get("Init") else "no", note="reaps orphans and passes signals on")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.docker import handover
+from sandbox_console.backends.docker import calls, handover
 from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE
 from sandbox_console.backends.docker.translate import DEFAULT_PIDS, MIB
 from sandbox_console.errors import InvalidSpec
@@ -41,7 +41,7 @@ def body(
         "Env": [f"{key}={value}" for key, value in spec.env.items()],
         "Labels": _labels(spec, user, secrets),
         "Tty": False,
-        "HostConfig": _host(spec, info),
+        "HostConfig": _host(spec, info, image),
         **_command(spec, image, secrets),
     }
     if spec.workdir or spec.workspace:
@@ -68,11 +68,11 @@ def _labels(spec: SandboxSpec, user: str, secrets: Sequence[ResolvedSecret]) -> 
     return labels
 
 
-def _host(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, Any]:
+def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "NetworkMode": "none",
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true"],
+        "SecurityOpt": ["no-new-privileges:true", *calls.options(info, image)],
         "ReadonlyRootfs": spec.read_only_root,
         "Init": True,  # a stop takes 0.05 s instead of 5, and orphans are reaped
         "IpcMode": "private",

@@ -7,6 +7,7 @@ from sandbox_console.model.capability import Capabilities, Capability
 _MISSING = {
     Capability.READ_ONLY_ROOT: "a microVM's root is its own disk, which the runtime always mounts to be written",
     Capability.RUNTIME: "there is one runtime: a microVM",
+    Capability.SYSTEM_CALLS: "a guest has a kernel of its own, which filters none of its calls",
     Capability.LIMIT_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
     Capability.UPDATE_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
     Capability.DIFF: "the runtime tells no difference between a root and its image",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import resource
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -12,6 +15,15 @@ from sandbox_console.model.secret import Inject, ResolvedSecret
 from sandbox_console.secrets import sources
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.secrets.sources import SecretSource
+
+_PR_SET_DUMPABLE = 4  # linux/prctl.h
+
+
+def keep_to_itself() -> None:
+    """Nobody of the same user may read this process's memory from here on, nor does it leave a core."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 class Vault:
@@ -38,7 +50,10 @@ class Vault:
 
     async def resolve(self, names: Iterable[str]) -> list[ResolvedSecret]:
         """Read the values, off the event loop. Raises SecretError."""
-        found = await sources.resolve(names, self.table)
+        wanted = list(names)
+        if wanted:
+            keep_to_itself()  # for good: the redactor has them until the end
+        found = await sources.resolve(wanted, self.table)
         self.redactor.add(secret.value for secret in found)
         self._known |= {secret.name for secret in found}
         return found

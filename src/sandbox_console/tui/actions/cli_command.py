@@ -56,6 +56,8 @@ _OPTIONS = {
     "runtime": "--runtime",
     "read_only_root": "--read-only-root",
     "limits": "--limits",
+    "seccomp": "--seccomp",
+    "ptrace": "--ptrace",
 }
 _TABLES = {"labels", "env"}
 

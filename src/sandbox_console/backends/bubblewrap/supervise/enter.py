@@ -67,6 +67,7 @@ class Order:
         self.secrets: dict[str, str] = message.get("secrets") or {}
         self.uid: int | None = defaults["uid"]
         self.rlimits: dict[str, int] = defaults["rlimits"]
+        self.filter = bytes.fromhex(defaults["seccomp"])
 
 
 def become(uid: int | None) -> None:
@@ -75,6 +76,14 @@ def become(uid: int | None) -> None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
+
+
+def fresh_keyring() -> None:
+    """A session keyring for a guest; beyond the user's quota it has the supervisor's, which is as empty."""
+    try:
+        kernel.new_session_keyring()
+    except OSError:
+        pass
 
 
 def plain_signals() -> None:
@@ -116,7 +125,8 @@ def _middle(order: Order, spaces: Namespaces, joiners: list[int], stdio: list[in
         os.dup2(fd, number)
     close_all_but([0, 1, 2, report.fileno(), *spaces.fds, *joiners])
     become(order.uid)
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    kernel.keep_to_itself()
+    fresh_keyring()
     spaces.join()
     try:
         pid = os.fork()
@@ -194,6 +204,8 @@ def _command(order: Order, spaces: Namespaces, joiners: list[int]) -> tuple[int,
         os.chdir(order.workdir)
     except OSError as error:
         return 126, f"workdir {order.workdir}: {os.strerror(error.errno or 0)}"
+    if order.filter:  # the last thing: it would refuse what was done until here
+        kernel.filter_calls(order.filter)
     outcome = 127, "no command"
     for argv in order.candidates:
         outcome = _execute(argv, order.env)

@@ -71,6 +71,10 @@ class Jail:
             words += ["--setenv", name, value]
         for word in self._order["args"]:
             words += self._file(word) if isinstance(word, dict) else [word]
+        if program := bytes.fromhex(self._order["seccomp"]):
+            fd = self._memory("seccomp", program)
+            self._spare.append(fd)
+            words += ["--seccomp", str(fd)]
         # bwrap takes the command from the real command line only, so a word in front of it is looked up there.
         return self._memory("args", b"\0".join(os.fsencode(word) for word in words) + b"\0")
 
@@ -109,6 +113,7 @@ class Jail:
         for fd in self._told:
             os.set_inheritable(fd, True)
         enter.become(order["uid"])
+        enter.fresh_keyring()
         os.execve(binary, ["bwrap", "--args", str(args), "--", *order["command"]], env)
 
     def _read_init(self) -> int:

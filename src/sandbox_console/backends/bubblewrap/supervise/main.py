@@ -27,7 +27,8 @@ _HOME_S = 10.0
 
 
 def main() -> None:
-    """Read the order, leave the console's session, run the sandbox to its end."""
+    """Read the order, leave the console's session and its keys, run the sandbox to its end."""
+    kernel.keep_to_itself()
     order = json.loads(sys.stdin.buffer.read())
     if os.fork():
         os._exit(0)
@@ -117,6 +118,7 @@ class Supervisor:
             self.loop.after("home", _HOME_S, self._check_home)
 
     def _start(self) -> None:
+        self._leave_keys()
         self._use(cgroup.Group.make(cgroup.find(), self.order["id"]))
         limits = self.order["limits"]
         self.group.limit(memory=limits["memory"], pids=limits["pids"], cpus=limits["cpus"])
@@ -152,6 +154,14 @@ class Supervisor:
         self.touch()
         if self.order["max_duration_s"]:
             self.loop.after("duration", self.order["max_duration_s"], lambda: self._end("max_duration_s ran out"))
+
+    @staticmethod
+    def _leave_keys() -> None:
+        try:
+            kernel.new_session_keyring()
+        except OSError as error:
+            hint = "its user has too many keys: raise kernel.keys.maxkeys by sysctl, or look with `keyctl show`"
+            raise StartFailed(f"no session keyring of its own: {os.strerror(error.errno or 0)}", hint=hint) from error
 
     def _open_network(self) -> None:
         """The one way out of it, and the ways in, before the command runs."""
