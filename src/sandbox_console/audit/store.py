@@ -131,10 +131,10 @@ class Store:
 
     # Under the lock
 
-    def _append(self, drafts: Sequence[Draft], patience_s: float = TELL_S) -> list[int]:
+    def _append(self, drafts: Sequence[Draft], *, again: bool = False) -> list[int]:
         urgent = all(draft.urgent for draft in drafts)
         try:
-            self._be_patient(patience_s)
+            self._be_patient(WAIT_S if again else TELL_S)
             another = self._load_key()
             self._follow()
             self._thaw()
@@ -146,9 +146,9 @@ class Store:
         except KeyRefused as error:
             raise unavailable(error, self._layout.key) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            if _busy(error) and not urgent and patience_s < WAIT_S:
+            if _busy(error) and not urgent and not again:
                 self._lock.waits(self._holder())
-                return self._append(drafts, WAIT_S)
+                return self._append(drafts, again=True)
             made = self._after_trouble(error, drafts, urgent=urgent)
         self._appends += len(made)
         self._keep_up(made[-1])

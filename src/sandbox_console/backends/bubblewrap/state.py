@@ -75,7 +75,8 @@ class Store:
         """Make the state directory, for its owner only. Raises BackendError."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.folder.chmod(0o700)
+            if self.folder.stat().st_mode & 0o777 != 0o700:  # a read-only one that is as it should be can be looked at
+                self.folder.chmod(0o700)
         except OSError as error:
             hint = "make it writable, or set SANDBOX_CONSOLE_HOME to a folder of your own"
             raise BackendError(f"the state folder {self.folder} cannot be made: {error.strerror}", hint=hint) from error
