@@ -6,7 +6,6 @@ import asyncio
 import getpass
 import os
 from collections.abc import AsyncGenerator, Callable
-from functools import partial
 from pathlib import Path
 
 from sandbox_console.audit import query
@@ -54,7 +53,10 @@ class Trail:
     async def _open(self) -> Journal:
         try:
             loop = asyncio.get_running_loop()
-            waits = partial(loop.call_soon_threadsafe, self._note_waiting)
+
+            def waits(who: str) -> None:  # on the journal's thread
+                loop.call_soon_threadsafe(self._note_waiting, who)
+
             self._journal = await Journal.open(self.path, self.actor, self.options.keep, waits)
         except AuditUnavailable as error:
             self.note_problem(error.message)
