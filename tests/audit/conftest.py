@@ -9,7 +9,9 @@ from contextlib import closing
 
 import pytest
 
+from sandbox_console.audit import schema
 from sandbox_console.audit.journal import Journal
+from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.retention import Keep
 from sandbox_console.model.audit import Outcome
 
@@ -35,6 +37,28 @@ def spoil(path, *statements):
         for statement in statements:
             connection.execute(statement)
         connection.commit()
+
+
+def make_old(connection, head):
+    """`schema.create` as version 2 of it was: rows of form 1, without MACs."""
+    for statement in schema._statements():
+        connection.execute(statement.replace(schema._MACS, ""))
+    meta = {"console_uuid": head.console, "genesis": head.genesis.hex(), "first_seq": str(head.first_seq)}
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", (meta | {"index": str(head.index)}).items())
+    connection.execute("PRAGMA user_version = 2")
+
+
+@pytest.fixture
+async def old(tmp_path, monkeypatch):
+    """A closed log of the old form; it is continued in the new one once it is rotated."""
+    path = tmp_path / "old" / "audit.db"
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "create", make_old)
+        patched.setattr(Keys, "make", lambda self, form=1, make=Keys.make: make(self, 1))
+        journal = await Journal.open(path, "user:größe")
+        await act(journal, 10)
+        await journal.close()
+    return path
 
 
 @pytest.fixture(scope="session")

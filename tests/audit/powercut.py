@@ -189,5 +189,6 @@ class Disk:
             if left is not None and not path.endswith("-shm"):
                 to = into / Path(path).relative_to(folder)
                 to.parent.mkdir(parents=True, exist_ok=True)
+                to.touch(mode=0o600)  # as all that the log makes
                 to.write_bytes(left)
         return [int(line) for line in self.told.splitlines()]

@@ -12,10 +12,14 @@ from tests.support.require import requires
 
 from sandbox_console.audit import verify
 from sandbox_console.audit.journal import Journal
+from sandbox_console.audit.keys import Keys
+from sandbox_console.audit.layout import Layout
 
 pytestmark = requires("shell-tools")
 PAGE = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
-CHAIN, ANCHOR = re.findall(r"```sh\n(.*?)```", PAGE.split("## Verifying by hand")[1], re.DOTALL)
+CHAIN, OLD_CHAIN, ANCHOR, SIGNATURE, MACS = re.findall(
+    r"```sh\n(.*?)```", PAGE.split("## Verifying by hand")[1], re.DOTALL
+)
 ODD = 'new\nline "quotes" \\ \x01\x1b[2J grüße 漢字 \U0001f600 \u2028 /slash'
 
 
@@ -40,14 +44,33 @@ async def test_the_chain_is_the_one_that_verify_walks(log):
     assert run(CHAIN, log.parent) == [f"head {(await verify.verify(log)).head}"]
 
 
-async def test_an_edit_and_a_row_taken_out_are_told(log):
-    spoil(log, "UPDATE record SET actor = 'user:nobody' WHERE seq = 4", "DELETE FROM record WHERE seq = 7")
-    told = run(CHAIN, log.parent)
-    assert [line.partition(":")[0] for line in told[:-1]] == ["edited", "does not follow"]
-    assert told[0].startswith("edited: [4,")
-    assert told[1].startswith("does not follow: [8,")
+async def test_so_is_the_chain_of_the_old_form(old):
+    assert run(OLD_CHAIN, old.parent) == [f"head {(await verify.verify(old)).head}"]
+    made, claimed = run(ANCHOR, old.parent)
+    assert made.split("= ")[-1] == claimed
+
+
+async def test_an_edit_and_a_row_taken_out_are_told(log, old):
+    for path, chain in ((log, CHAIN), (old, OLD_CHAIN)):
+        spoil(path, "UPDATE record SET actor = 'user:nobody' WHERE seq = 4", "DELETE FROM record WHERE seq = 7")
+        told = run(chain, path.parent)
+        assert [line.partition(":")[0] for line in told[:-1]] == ["edited", "does not follow"]
+        assert told[0].startswith("edited: [4,")
+        assert told[1].startswith("does not follow: [8,")
 
 
 async def test_an_anchor_is_signed_as_it_says(log):
     made, claimed = run(ANCHOR, log.parent)
     assert made.split("= ")[-1] == claimed
+
+
+async def test_its_signature_needs_the_public_key_only(log):
+    (log.parent / "audit.pem").write_bytes(Keys(Layout(log).key).public())
+    Layout(log).key.unlink()
+    assert run(SIGNATURE, log.parent) == ["Signature Verified Successfully"]
+
+
+async def test_a_row_that_the_key_did_not_make_is_told(log):
+    assert run(MACS, log.parent) == []
+    spoil(log, "UPDATE record SET mac = x'00' WHERE seq = 4")
+    assert run(MACS, log.parent) == ["forged: 4"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import hashlib
 import io
 import json
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -51,7 +55,8 @@ async def test_json_lines_are_the_rows_and_verify_by_themselves(log):
         body = json.dumps(row["body"], ensure_ascii=True, separators=(",", ":"), sort_keys=True)
         columns = [row[name] for name in row if name not in ("body", "prev", "hash")] + [body]
         text = json.dumps(columns, ensure_ascii=False, separators=(",", ":"))
-        made = hashlib.sha256(b"sandbox-console/audit/1\n" + bytes.fromhex(row["prev"]) + text.encode()).hexdigest()
+        hashed = hashlib.sha256(b"sandbox-console/audit/row/2\n" + text.encode()).digest()
+        made = hashlib.sha256(b"sandbox-console/audit/link/2\n" + bytes.fromhex(row["prev"]) + hashed).hexdigest()
         assert made == row["hash"]
         prev = made
     assert rows[10]["target"] == HOSTILE
@@ -167,3 +172,21 @@ async def test_counts(log, segmented):
     assert (found.rows, found.segments) == (15, 1)
     assert (found.outcomes["denied"], found.actions["shell"], found.backends["fake"]) == (1, 1, 6)
     assert (await stats.stats(segmented)).actions["exec"] == 400
+
+
+@pytest.mark.parametrize("form", ["jsonl", "ocsf", "csv"])
+@pytest.mark.parametrize(("output", "code"), [("| head -n 1", 141), ("> /dev/full", 1)], ids=["head", "full"])
+async def test_an_export_whose_reader_goes_or_whose_disk_is_full_ends_cleanly(tmp_path, form, output, code):
+    """More than a pipe holds, so that it goes while rows are still to come."""
+    path = tmp_path / "state" / "audit" / "audit.db"
+    journal = await Journal.open(path, "test")
+    for _ in range(150):
+        await journal.refuse("exec", "fake", "box", {"text": "x" * 2000}, Outcome.DENIED, {})
+    await journal.close()
+    env = os.environ | {"SANDBOX_CONSOLE_HOME": str(tmp_path)}
+    script = f"{sys.executable} -m sandbox_console audit export --format {form} {output}; exit ${{PIPESTATUS[0]}}"
+    done = await asyncio.to_thread(
+        subprocess.run, ["bash", "-c", script], env=env, capture_output=True, text=True, check=False
+    )
+    said = ["error: the output cannot be written: No space left on device"] if code == 1 else []
+    assert (done.returncode, done.stderr.splitlines()) == (code, said)

@@ -268,6 +268,7 @@ async def test_a_log_replaced_together_with_its_anchors_needs_the_key(segmented,
     shutil.copy(forged.anchors, layout.anchors)
     assert "signature" in (await verify.verify(segmented)).problem
     shutil.copy(forged.key, layout.key)
+    shutil.copy(forged.head, layout.head)
     for index in forged.indices()[:-1]:
         shutil.copy(forged.manifest(index), layout.manifest(index))
     assert (await verify.verify(segmented)).ok, "the limit that verify and docs/audit.md tell"

@@ -139,3 +139,29 @@ def test_the_command_line_stops_a_sandbox_whose_flood_filled_the_disk(disk):
         make_room(disk)
         console("rm", "--force", "flood")
     assert "ok:" in console("audit", "verify").stdout
+
+
+def test_a_read_only_state_is_looked_at_and_changes_are_refused_as_not_recordable(disk):
+    env = os.environ | {"SANDBOX_CONSOLE_HOME": str(disk)}
+
+    def console(*words):
+        command = [sys.executable, "-m", "sandbox_console", "--backend", "bubblewrap", *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    def remount(how):
+        subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
+
+    made = console("create", "box", "--image", "host", "--no-start")
+    if made.returncode == 2:
+        made = console("create", "box", "--image", "host", "--", "true")
+    assert made.returncode == 0, made.stderr
+    os.sync()
+    remount("ro")
+    try:
+        assert console("ls", "--all").returncode == 0
+        done = {verb: console(verb, "box", *more) for verb, more in (("start", ()), ("rm", ("--force",)))}
+        done["create"] = console("create", "other", "--image", "host")
+        assert {verb: one.returncode for verb, one in done.items()} == dict.fromkeys(done, 6), done
+    finally:
+        remount("rw")
+    assert console("rm", "--force", "box").returncode == 0

@@ -42,7 +42,7 @@ async def test_an_untouched_log_holds(db):
 
 
 _INSERTED = """INSERT INTO record SELECT 11, ts_ns, 'note', 1, actor, session, request_id, action, backend, target,
-    outcome, dur_us, body, prev, hash FROM record WHERE seq = 10"""
+    outcome, dur_us, body, prev, hash, mac FROM record WHERE seq = 10"""
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_a_cut_tail_is_found_by_the_anchor(db):
     [
         "UPDATE record SET actor = 'x'", "DELETE FROM record",
         "INSERT OR REPLACE INTO record SELECT * FROM record WHERE seq = 3",
-        "INSERT INTO record SELECT 50, ts_ns, kind, NULL, actor, session, request_id, action, backend, target, outcome, dur_us, body, prev, hash FROM record WHERE seq = 1",
+        "INSERT INTO record SELECT 50, ts_ns, kind, NULL, actor, session, request_id, action, backend, target, outcome, dur_us, body, prev, hash, mac FROM record WHERE seq = 1",
     ],
 )  # fmt: skip
 async def test_the_triggers_stop_mistakes(db, statement):

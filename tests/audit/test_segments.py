@@ -144,7 +144,7 @@ async def test_a_rotator_killed_after_the_seal_is_finished_by_the_next(tmp_path,
 
 
 _INSERT = """INSERT INTO record SELECT max(seq) + 1, ts_ns, 'note', 1, actor, session, request_id, action, backend,
-    target, outcome, dur_us, body, prev, hash FROM record"""
+    target, outcome, dur_us, body, prev, hash, mac FROM record"""
 
 
 @pytest.mark.parametrize("what", ["edit", "delete", "insert", "swap", "truncate", "replace", "genesis"])

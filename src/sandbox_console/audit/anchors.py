@@ -1,17 +1,16 @@
 """Anchors: signed heads of the chain outside the database, so that a cut tail or a rewritten log is seen.
 
 Each line of the file is a JSON object whose ``mac`` is an HMAC-SHA256, by a key in a 0600 file, over the object's
-other fields; ``before`` is the mac of the line before it. A copy goes to journald where it runs: whoever can read
-the key can forge the file, and only root can change the journal.
+other fields; ``before`` is the mac of the line before it. Most have ``sig`` as well, by which a machine without the
+key can check them. A copy goes to journald where it runs: whoever can read the key can forge the file, and only root
+can change the journal.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import os
-import secrets
 import socket
 import time
 from contextlib import suppress
@@ -21,12 +20,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sandbox_console.audit.keys import Keys, PublicKey
+
 _JOURNAL = Path("/run/systemd/journal/socket")
-_TAIL = 4096  # more than a line: about 350 bytes
+_TAIL = 4096  # more than a line: about 500 bytes
+_BEGIN = b'{"at_ns":'
+
+Check = Keys | PublicKey
+"""What signatures are checked by: the key, or elsewhere the public key."""
 
 
 class Anchor(Struct, frozen=True):
-    """The log's head at a time: row ``seq`` of ``segment`` has ``hash`` (hex). ``why`` is what made it be written."""
+    """The log's head at a time: row ``seq`` of ``segment`` has ``hash`` (hex). ``why`` is what made it be written.
+
+    ``sig`` is Ed25519 over all but ``mac`` and itself; empty in the old form, and where one was made just now.
+    """
 
     at_ns: int
     console: str
@@ -36,6 +44,7 @@ class Anchor(Struct, frozen=True):
     why: str
     before: str = ""
     mac: str = ""
+    sig: str = ""
 
 
 class Anchors:
@@ -43,18 +52,22 @@ class Anchors:
 
     def __init__(self, path: Path, key: Path, journal: Path = _JOURNAL) -> None:
         self._path = path
-        self._key_path = key
+        self.keys = Keys(key)
         self._journal = journal
+        self.torn = False  # what `read` met at the end: the part of a line
 
-    def add(self, console: str, segment: int, seq: int, digest: bytes, why: str) -> Anchor:
-        """Sign and append an anchor, on disk when this returns. Raises OSError."""
+    def add(self, console: str, segment: int, seq: int, digest: bytes, why: str, *, sign: bool = False) -> Anchor:
+        """Append an anchor, on disk when this returns; ``sign`` gives it a signature as well. Raises OSError."""
         last = self.last()
-        bare = Anchor(time.time_ns(), console, segment, seq, digest.hex(), why, last.mac if last else "")
-        made = _signed(bare, self._key(make=True))
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        made = Anchor(time.time_ns(), console, segment, seq, digest.hex(), why, last.mac if last else "")
+        self.keys.make()
+        if sign:
+            made = msgspec.structs.replace(made, sig=self.keys.sign(_text(made, "mac", "sig")))
+        made = msgspec.structs.replace(made, mac=self.keys.mac(_text(made, "mac")))
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             end = _end_of_lines(fd)
-            line = json.dumps(msgspec.to_builtins(made), separators=(",", ":")).encode() + b"\n"
+            line = _line(made) + b"\n"
             os.ftruncate(fd, end)  # a power cut or a full disk may have left a part of a line
             if os.pwrite(fd, line, end) != len(line):
                 os.ftruncate(fd, end)
@@ -67,8 +80,8 @@ class Anchors:
 
     def prepare(self) -> None:
         """Make the key and the file, so that a missing one is known to have been taken. Raises OSError."""
-        self._key(make=True)
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.keys.make()
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             if os.fstat(fd).st_size == 0:  # no row comes before both survive a power cut: none is missed in error
                 os.fsync(fd)
@@ -76,52 +89,53 @@ class Anchors:
         finally:
             os.close(fd)
 
-    def key(self) -> bytes:
-        """The key that is there. Raises OSError, ValueError for one that is none."""
-        return self._key(make=False)
-
     def last(self) -> Anchor | None:
         """The newest anchor that can be read."""
-        with suppress(OSError), self._path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - _TAIL))
-            for line in reversed(file.read().splitlines()):
-                if found := _parsed(line):
-                    return found
-        return None
+        return next(iter(self._newest()), None)
 
-    def read(self) -> tuple[list[Anchor], str]:
-        """All anchors that hold, and the first problem: a line that was changed, taken out or put in."""
+    def signed_at_ns(self) -> int:
+        """When the newest signature was made, of those near the file's end; 0 where there is none."""
+        return next((one.at_ns for one in self._newest() if one.sig), 0)
+
+    def read(self, by: Check | None = None) -> tuple[list[Anchor], str]:
+        """All anchors that hold, and the first problem: a line that was changed, taken out, put in or is none.
+
+        By a public key those without a signature are left out, since it says nothing of them.
+        """
+        by = by or self.keys
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
             return [], ""
         try:
-            key = self._key(make=False)
+            if isinstance(by, Keys):
+                by.load()
         except FileNotFoundError:
             return [], "the anchors' key is missing: they cannot be checked"
+        except (OSError, ValueError) as error:
+            return [], f"the anchors cannot be checked: {error}"
         held: list[Anchor] = []
-        lines = content.split(b"\n")
+        before = ""
+        *lines, rest = content.split(b"\n")
         for number, line in enumerate(lines, 1):
-            if number == len(lines):
-                break  # nothing, or what was being written when its writer died
             found = _parsed(line)
-            if found is None or not hmac.compare_digest(_signed(found, key).mac, found.mac):
+            if found is None or _line(found) != line or not _holds(found, by):
                 return held, f"anchor {number} was changed: its signature does not hold"
-            if found.before != (held[-1].mac if held else ""):
+            if found.before != before:
                 return held, f"anchor {number} does not follow the one before it: one was taken out or put in"
-            held.append(found)
-        return held, ""
+            before = found.mac
+            if found.sig or isinstance(by, Keys):
+                held.append(found)
+        self.torn = bool(rest)
+        return held, "" if _torn(rest) else "something that is no anchor stands behind the last one"
 
-    def _key(self, *, make: bool) -> bytes:
-        if make:
-            with suppress(FileExistsError):
-                fd = os.open(self._key_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                with os.fdopen(fd, "w") as file:
-                    file.write(secrets.token_hex(32))
-                    file.flush()
-                    os.fsync(file.fileno())
-        return bytes.fromhex(self._key_path.read_text())
+    def _newest(self) -> list[Anchor]:
+        """Those near the file's end, newest first."""
+        with suppress(OSError), self._path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL))
+            return [found for line in reversed(file.read().splitlines()) if (found := _parsed(line))]
+        return []
 
     def _tell_journal(self, made: Anchor) -> None:
         """By journald's native protocol: a datagram of KEY=value lines."""
@@ -133,20 +147,10 @@ class Anchors:
             sock.sendto(text, str(self._journal))
 
 
-def _signed(anchor: Anchor, key: bytes) -> Anchor:
-    fields = msgspec.to_builtins(anchor)
-    del fields["mac"]
-    text = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
-    return Anchor(**fields, mac=hmac.new(key, text, hashlib.sha256).hexdigest())
-
-
-def sign(fields: dict[str, Any], anchors: Anchors, *, make: bool = False) -> str:
-    """A signature by the anchors' key over other data: a manifest. ``make``: a key where there is none.
-
-    Raises OSError.
-    """
-    text = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
-    return hmac.new(anchors._key(make=make), text, hashlib.sha256).hexdigest()  # noqa: SLF001 - the same module's key
+def sealed_text(fields: dict[str, Any], *without: str) -> bytes:
+    """What is signed of a JSON object: its other fields, sorted, without spaces."""
+    kept = {name: value for name, value in fields.items() if name not in without}
+    return json.dumps(kept, separators=(",", ":"), sort_keys=True).encode()
 
 
 def sync_folder(folder: Path) -> None:
@@ -158,6 +162,33 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def _fields(anchor: Anchor) -> dict[str, Any]:
+    """As the line has them: a console of the old form knows no ``sig``, and would take the line for none."""
+    fields: dict[str, Any] = msgspec.to_builtins(anchor)
+    if not fields["sig"]:
+        del fields["sig"]
+    return fields
+
+
+def _text(anchor: Anchor, *without: str) -> bytes:
+    return sealed_text(_fields(anchor), *without)
+
+
+def _line(anchor: Anchor) -> bytes:
+    return json.dumps(_fields(anchor), separators=(",", ":")).encode()
+
+
+def _holds(anchor: Anchor, by: Check) -> bool:
+    if isinstance(by, Keys):
+        return hmac.compare_digest(by.mac(_text(anchor, "mac")), anchor.mac)
+    return not anchor.sig or by.holds(anchor.sig, _text(anchor, "mac", "sig"))
+
+
+def _torn(rest: bytes) -> bool:
+    """Whether it is nothing, or what a line leaves whose writer died or whose sectors a power cut took (NULs)."""
+    return len(rest) < _TAIL and (b"\0" in rest or rest.startswith(_BEGIN) or _BEGIN.startswith(rest))
+
+
 def _end_of_lines(fd: int) -> int:
     """Where the last whole line ends."""
     size = os.fstat(fd).st_size
@@ -167,6 +198,6 @@ def _end_of_lines(fd: int) -> int:
 
 def _parsed(line: bytes) -> Anchor | None:
     try:
-        return Anchor(**json.loads(line))
-    except (ValueError, TypeError):
+        return msgspec.json.decode(line, type=Anchor, strict=True)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
@@ -40,18 +40,19 @@ def formats() -> tuple[str, ...]:
     return ("jsonl", "ocsf", "csv")
 
 
-async def export(path: Path, form: str, select: AuditSelection) -> AsyncIterator[bytes]:
+async def export(path: Path, form: str, select: AuditSelection) -> AsyncGenerator[bytes, None]:
     """Blocks of the log in a format. Raises UsageError for an unknown one, AuditUnavailable."""
     writers: dict[str, Writer] = {"jsonl": _jsonl, "ocsf": ocsf.lines, "csv": cells.lines}
     if form not in writers:
         raise UsageError(f"no export format is called {form!r}", hint=f"there is: {', '.join(formats())}")
     if form == "csv":
         yield cells.header()
-    async for block in blocks(path, select):
-        yield writers[form](block)
+    async with aclosing(blocks(path, select)) as found:  # left early it must close before its loop does
+        async for block in found:
+            yield writers[form](block)
 
 
-async def blocks(path: Path, select: AuditSelection) -> AsyncIterator[Sequence[Row]]:
+async def blocks(path: Path, select: AuditSelection) -> AsyncGenerator[Sequence[Row], None]:
     """Rows as the table has them, oldest first, some thousand at a time, over all segments."""
     layout = Layout(path)
     last = select.after_seq

@@ -53,8 +53,13 @@ class Journal:
         self._summing = asyncio.create_task(self._summarise())
 
     @classmethod
-    async def open(cls, path: Path, actor: str, keep: Keep = Keep()) -> Self:  # noqa: B008 - frozen
-        """Open or make the log at ``path``, start a session, and end as unknown what dead sessions left open."""
+    async def open(
+        cls, path: Path, actor: str, keep: Keep = Keep(), waits: Callable[[str], None] = lambda _: None  # noqa: B008 - frozen
+    ) -> Self:  # fmt: skip
+        """Open or make the log at ``path``, start a session, and end as unknown what dead sessions left open.
+
+        ``waits`` is told, on the journal's thread, for whom an append waits that holds the log's lock.
+        """
         layout = Layout(path)
         worker = Worker()
         session: Session | None = None
@@ -63,7 +68,7 @@ class Journal:
             layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             session = Session(layout.sessions)
             name = session.id
-            await to_the_end(worker.run(lambda: made.append(Store(layout, keep, actor, name))))
+            await to_the_end(worker.run(lambda: made.append(Store(layout, keep, actor, name, waits))))
             await to_the_end(worker.run(made[0].close_dead_sessions))
         except BaseException as error:
             for store in made:

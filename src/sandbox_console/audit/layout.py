@@ -39,6 +39,11 @@ class Layout(Struct, frozen=True):
         return self.folder / "anchor.key"
 
     @property
+    def head(self) -> Path:
+        """The last row and the newest anchor, told again after each append."""
+        return self.folder / "head.json"
+
+    @property
     def reserve(self) -> Path:
         """Space set aside for outcomes and for stopping things when the disk is full."""
         return self.folder / "reserve"

@@ -5,13 +5,42 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sandbox_console.errors import AuditUnavailable
+from sandbox_console.model.text import clean
 
 WAIT_S = 10.0
+TELL_S = 1.0
+"""How long is waited before it is told for whom."""
+
+_LOCKS = Path("/proc/locks")
+
+
+def holder(*paths: Path) -> str:
+    """Who holds a lock on one of these files, in words: as far as the kernel tells (proc(5), /proc/locks)."""
+    mine = {os.getpid(), 0, -1}  # 0 and -1: one outside of our own pid namespace, an open file description's
+    with suppress(OSError):
+        wanted = {_name(path) for path in paths if path.exists()}
+        for line in _LOCKS.read_text().splitlines():
+            words = line.split()
+            if words[1] != "->" and words[3] == "WRITE" and words[5] in wanted and int(words[4]) not in mine:
+                return _process(int(words[4]))
+    return "another process"
+
+
+def _name(path: Path) -> str:
+    found = path.stat()
+    return f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+
+
+def _process(pid: int) -> str:
+    try:
+        return f"process {pid} ({clean((Path('/proc') / str(pid) / 'comm').read_text().strip())})"
+    except OSError:
+        return f"process {pid}"
 
 
 class Lock:
@@ -19,6 +48,8 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.waits: Callable[[str], None] = lambda _: None
+        """Told for whom, once it was waited for TELL_S."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def release(self) -> None:
@@ -30,16 +61,20 @@ class Lock:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold it. Raises AuditUnavailable where another process keeps it for WAIT_S."""
-        deadline, pause = time.monotonic() + WAIT_S, 0.0002
+        began, pause, told = time.monotonic(), 0.0002, False
         while True:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() > deadline:
+                waited = time.monotonic() - began
+                if waited > TELL_S and not told:
+                    told = True
+                    self.waits(holder(self._path))
+                if waited > WAIT_S:
                     raise AuditUnavailable(
-                        f"the audit log is locked by another process: {self._path}",
-                        hint="find a stopped sandbox-console and end it",
+                        f"the audit log is locked by {holder(self._path)}: {self._path}",
+                        hint="a console that was stopped (Ctrl+Z) holds it until it goes on: continue or end it",
                     ) from None
                 time.sleep(pause)
                 pause = min(pause * 2, 0.005)

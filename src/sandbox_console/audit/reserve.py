@@ -13,13 +13,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.audit import schema
+from sandbox_console.audit.chain import HASH, MAC, PREV
 
 BYTES = 8 * 1024 * 1024
 """About 20,000 rows."""
 
-EMERGENCY = frozenset({"stop", "kill", "pause", "egress-deny"})
-"""Verbs that may spend it: each takes something away from a sandbox."""
+EMERGENCY = frozenset({"stop", "kill", "pause", "resume", "egress-deny"})
+"""Verbs that may spend it: each takes something away from a sandbox, or takes back that it was paused."""
 
 _ROW_MOST = 1024 * 1024  # a longer row's arguments would have been refused by the kernel
 
@@ -87,7 +87,7 @@ class Reserve:
     def add(self, rows: list[Row]) -> None:
         """Append rows, on disk when this returns. Raises OSError where it is full or missing."""
         lines = b"".join(
-            json.dumps({"row": [*row[:-2], row[-2].hex(), row[-1].hex()]}, separators=(",", ":")).encode() + b"\n"
+            json.dumps({"row": [*row[:PREV], *map(bytes.hex, row[PREV:])]}, separators=(",", ":")).encode() + b"\n"
             for row in rows
         )
         fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -125,7 +125,7 @@ class Reserve:
 def _parsed(line: bytes) -> Row | None:
     try:
         columns = json.loads(line)["row"]
-        row = (*columns[:-2], bytes.fromhex(columns[-2]), bytes.fromhex(columns[-1]))
+        row = (*columns[:PREV], *map(bytes.fromhex, columns[PREV:]))
     except (ValueError, KeyError, TypeError, IndexError):
         return None
-    return row if len(row) == len(schema.COLUMNS) and isinstance(row[0], int) else None
+    return row if len(row) in (HASH + 1, MAC + 1) and isinstance(row[0], int) else None

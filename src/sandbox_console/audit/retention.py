@@ -34,7 +34,7 @@ def too_old(layout: Layout, keep: Keep, anchors: Anchors) -> list[dict[str, Any]
     before_ns = time.time_ns() - int(keep.days * 86400e9) if keep.days else 0
     found: list[dict[str, Any]] = []
     for index in sealed:
-        told, _ = read_signed(layout.manifest(index), anchors)
+        told, _ = read_signed(layout.manifest(index), anchors.keys)
         if told is None or not (index in too_many or told["sealed_at_ns"] < before_ns):
             break  # oldest first, without a hole: what is kept is one chain
         found.append({name: told[name] for name in ("segment", "first_seq", "last_seq", "last_hash")})

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
-from sandbox_console.audit import schema
-from sandbox_console.audit.chain import digest
+from sandbox_console.audit import chain, schema
 from sandbox_console.audit.reserve import EMERGENCY
 from sandbox_console.model.audit import Kind
 
@@ -41,8 +40,11 @@ class Draft(Struct, frozen=True):
         return self.kind is not Kind.ATTEMPT or self.action in EMERGENCY
 
 
-def chained(drafts: Sequence[Draft], head: Place) -> list[Row]:
-    """The drafts as rows behind ``head``. The second of two at once belongs to the first, whose seq is known now."""
+def chained(drafts: Sequence[Draft], head: Place, mac: Callable[[bytes], bytes] | None) -> list[Row]:
+    """The drafts as rows behind ``head``. The second of two at once belongs to the first, whose seq is known now.
+
+    ``mac`` makes a row's MAC; None in a segment of form 1, whose rows have none.
+    """
     rows: list[Row] = []
     seq, prev = head
     for draft in drafts:
@@ -52,18 +54,23 @@ def chained(drafts: Sequence[Draft], head: Place) -> list[Row]:
             seq, time.time_ns(), str(draft.kind), ref, draft.actor, draft.session, draft.request_id, draft.action,
             draft.backend, draft.target, str(draft.outcome), draft.dur_us, canonical(draft.body),
         )  # fmt: skip
-        made = digest(prev, columns)
-        rows.append((*columns, prev, made))
+        made = chain.made(2 if mac else 1, prev, columns)
+        rows.append((*columns, prev, made, *([mac(made)] if mac else [])))
         prev = made
     return rows
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
     """Insert rows inside the caller's transaction. Raises sqlite3.Error, also where a trigger left one out."""
-    marks = ",".join("?" * len(schema.COLUMNS))
+    marks = ",".join("?" * len(rows[0]))
     done = connection.executemany(f"INSERT INTO record VALUES ({marks})", rows)  # noqa: S608
     if done.rowcount != len(rows):
         raise sqlite3.IntegrityError("a trigger that is none of its own keeps rows out; see `audit verify`")
+
+
+def place(row: Row) -> Place:
+    """A row's."""
+    return row[0], row[chain.HASH]
 
 
 def head(connection: sqlite3.Connection) -> Place:

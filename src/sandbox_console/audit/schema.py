@@ -13,12 +13,14 @@ from msgspec import Struct
 from sandbox_console.audit.chain import genesis
 from sandbox_console.errors import AuditUnavailable
 
-VERSION = 2
+VERSION = 3
 """Stored as SQLite's user_version; a file with a higher one was written by a newer console.
 
-A file of version 1 is written on as it is until it is rotated; sealing it makes it version 2, so that a console
-that knows nothing of segments refuses it.
+A file of version 1 or 2 is written on as it is until it is rotated, and its rows are chained in form 1; sealing
+makes 1 into 2, so that a console that knows nothing of segments refuses it. Since 3 rows have a MAC.
 """
+
+_SEALED = 2
 
 COLUMNS = (
     "seq", "ts_ns", "kind", "ref", "actor", "session", "request_id", "action",
@@ -44,7 +46,8 @@ CREATE TABLE record (
     dur_us INTEGER,
     body TEXT NOT NULL,
     prev BLOB NOT NULL,
-    hash BLOB NOT NULL
+    hash BLOB NOT NULL,
+    mac BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX one_end ON record (ref) WHERE kind IN ('outcome', 'unknown');
 CREATE INDEX by_ref ON record (ref) WHERE ref IS NOT NULL;
@@ -76,6 +79,7 @@ CREATE TRIGGER sealed BEFORE INSERT ON record
 BEGIN SELECT RAISE(ABORT, 'this segment of the audit log is sealed'); END
 """
 
+_MACS = ",\n    mac BLOB NOT NULL"  # since version 3
 _SINCE_2 = ("carried", "by_actor", "by_backend", "by_time", "by_outcome")
 _META = {"console_uuid", "genesis", "first_seq", "index"}
 _SQLITES = ("sqlite_autoindex_", "sqlite_stat")
@@ -143,7 +147,7 @@ def head_of(connection: sqlite3.Connection) -> Head:
 def seal(connection: sqlite3.Connection) -> None:
     """Close a segment to every writer, inside the caller's transaction."""
     connection.execute(_SEAL)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute(f"PRAGMA user_version = {max(version(connection), _SEALED)}")
 
 
 def sealed(connection: sqlite3.Connection) -> bool:
@@ -157,12 +161,19 @@ def version(connection: sqlite3.Connection) -> int:
     return found
 
 
+def form(connection: sqlite3.Connection) -> int:
+    """How the segment is chained (`chain.FORMS`): a later one has MACs."""
+    found = connection.execute("SELECT 1 FROM pragma_table_info('record') WHERE name = 'mac'").fetchone()
+    return 1 if found is None else 2
+
+
 def altered(connection: sqlite3.Connection, *, closed: bool) -> str:
     """The trigger, index or table that is not as made or was put in; empty where all is as made.
 
     ``closed``: whether the segment must be sealed.
     """
-    there, made = _objects(connection), _made()
+    chained = form(connection)
+    there, made = _objects(connection), _made(chained)
     old = there.get("only_next") == ("trigger", _OLD_ONLY_NEXT)
     for name, (type_, sql) in made.items():
         lacking = name not in there and ((name == "sealed" and not closed) or (old and name in _SINCE_2))
@@ -171,17 +182,17 @@ def altered(connection: sqlite3.Connection, *, closed: bool) -> str:
     for name, (type_, _) in there.items():
         if name not in made:
             return f"the {type_} {name} was put in"
-    if not old and version(connection) != VERSION:
+    if not old and version(connection) != (VERSION if chained > 1 else _SEALED):
         return "its user_version is not as made"
     keys = {key for [key] in connection.execute("SELECT key FROM meta").fetchall()}
     return f"its table meta has {', '.join(sorted(keys - _META))}" if keys - _META else ""
 
 
 @cache
-def _made() -> dict[str, tuple[str, str]]:
+def _made(form: int) -> dict[str, tuple[str, str]]:
     with closing(sqlite3.connect(":memory:")) as db:
         for statement in (*_statements(), _SEAL):
-            db.execute(statement)
+            db.execute(statement.replace(_MACS, "") if form == 1 else statement)
         return _objects(db)
 
 
@@ -197,7 +208,7 @@ def carried(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
 
 
 def signs(connection: sqlite3.Connection) -> bool:
-    """Whether a console that signs made or sealed this file, whatever version it says: version 1 signed nothing."""
+    """Whether a console that anchors made or sealed this file, whatever version it says: version 1 did not."""
     return version(connection) > 1 or _carries(connection)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 from sandbox_console.audit import rows, schema
-from sandbox_console.audit.anchors import Anchors, sign, sync_folder
+from sandbox_console.audit.anchors import Anchors, Check, sealed_text, sync_folder
+from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.rows import Place
 
@@ -95,6 +96,16 @@ def is_damage(error: Exception) -> bool:
     return isinstance(error, UnicodeDecodeError) or code in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
 
 
+def garbage(db: sqlite3.Connection, path: Path) -> str:
+    """What stands in a segment's file behind its last page, where no log of writes waits; empty for nothing."""
+    with suppress(OSError):
+        if path.with_name(path.name + "-wal").stat().st_size:
+            return ""
+    [pages], [page] = db.execute("PRAGMA page_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
+    more = path.stat().st_size - pages * page
+    return f"{more} bytes that are none of its own stand behind its end" if more > 0 else ""
+
+
 def damage(db: sqlite3.Connection, *, indexes: bool = False) -> str:
     """What SQLite finds wrong with the file; empty where it is sound.
 
@@ -108,10 +119,12 @@ def damage(db: sqlite3.Connection, *, indexes: bool = False) -> str:
 
 
 def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
-    """Write a manifest, signed by the anchors' key, whole or not at all."""
+    """Write a manifest, signed by the anchors' key, whole or not at all. Raises OSError."""
+    anchors.keys.make()
+    told = told | {"sig": anchors.keys.sign(sealed_text(told))}
+    text = _rendered(told | {"mac": anchors.keys.mac(sealed_text(told))})
     fresh = path.with_name(path.name + ".new")
-    text = json.dumps(told | {"mac": sign(told, anchors, make=True)}, indent=1) + "\n"
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "w") as file:
         file.write(text)
         file.flush()
@@ -120,19 +133,30 @@ def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
     sync_folder(path.parent)
 
 
-def read_signed(path: Path, anchors: Anchors) -> tuple[dict[str, Any] | None, str]:
-    """A manifest, and what is wrong with it; None where there is none."""
+def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[str, Any] | None, str]:
+    """A manifest, and what is wrong with it; None where there is none.
+
+    ``unsigned`` takes one of the old form as it is where only the public key is there: it has a MAC and no signature.
+    """
     try:
-        told = json.loads(path.read_text())
-        mac = told.pop("mac", "")
-        made = sign(told, anchors)
+        text = path.read_text()
+        told = json.loads(text)
+        same = text == _rendered(told)
+        mac, sig = told.pop("mac", ""), told.get("sig", "")
+        made = by.mac(sealed_text(told)) if isinstance(by, Keys) else ""
+        told.pop("sig", None)
     except FileNotFoundError:
         return None, f"{path.name} cannot be checked: the anchors' key is missing" if path.exists() else ""
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, TypeError):
         return None, f"{path.name} cannot be read"
-    if made != mac:
+    holds = made == mac if isinstance(by, Keys) else by.holds(sig, sealed_text(told)) or (unsigned and not sig)
+    if not (same and holds):
         return None, f"{path.name} was changed: its signature does not hold"
     return told, ""
+
+
+def _rendered(told: dict[str, Any]) -> str:
+    return json.dumps(told, indent=1) + "\n"
 
 
 def _readable_place(path: Path) -> Place | None:

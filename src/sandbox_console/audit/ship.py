@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -63,8 +63,8 @@ async def ship(path: Path, dsn: str) -> int:
     sent = 0
     with _alone(layout.cursor):
         after = cursor(layout.cursor, console)
-        async with _Server(dsn) as server:
-            async for rows in export.blocks(path, AuditSelection(after_seq=after)):
+        async with _Server(dsn) as server, aclosing(export.blocks(path, AuditSelection(after_seq=after))) as blocks:
+            async for rows in blocks:
                 await server.execute(_INSERT, console, *_columns(rows))
                 _move(layout.cursor, console, rows[-1][0])
                 sent += len(rows)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.audit import rows, schema, segments, sessions
+from sandbox_console.audit import chain, rows, schema, segments, sessions
 from sandbox_console.audit.anchors import Anchors
+from sandbox_console.audit.head import HeadFile
+from sandbox_console.audit.keys import KeyRefused
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.lock import Lock
+from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock, holder
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.audit.retention import Keep, take_away, too_old
 from sandbox_console.audit.rows import Draft, Row
@@ -25,8 +27,10 @@ ANCHOR_EVERY, ANCHOR_S = 100, 60.0
 CHANGED, UNANCHORED = "log-changed", "anchors-missing"
 """What a checkpoint tells that no later verification could see by itself."""
 
+URGENT_WORK = "stop, kill, pause, resume and egress deny still work and are recorded"
+
 _ROOM = 2 * 1024 * 1024  # less free space than this is a full disk
-_SQLITE_IOERR, _SQLITE_FULL, _SQLITE_CANTOPEN = 10, 13, 14
+_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_IOERR, _SQLITE_FULL, _SQLITE_CANTOPEN = 5, 6, 10, 13, 14
 
 
 class Store:
@@ -36,19 +40,27 @@ class Store:
     database as soon as there is room; nothing else is taken until then.
     """
 
-    def __init__(self, layout: Layout, keep: Keep, actor: str, session: str) -> None:
+    def __init__(
+        self, layout: Layout, keep: Keep, actor: str, session: str, waits: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """``waits`` is told for whom an append waits, in words."""
         self._layout, self._keep = layout, keep
         self._actor, self._session = actor, session
         self.sealed: list[int] = []  # by this process
         self._anchors = Anchors(layout.anchors, layout.key)
+        self._keys = self._anchors.keys
+        self._heads = HeadFile(layout.head, self._keys)
         self._reserve = Reserve(layout.reserve)
         self._lock = Lock(layout.lock)
+        self._lock.waits = waits
         self._appends = 0
         self._anchored = 0
         self._anchored_at = time.monotonic()
         self._db: sqlite3.Connection | None = None
         self._frozen = False
         self._index = 0
+        self._form, self._console = 1, ""  # of the segment
+        self._patience_s = -1.0
         self._identity = (0, 0)
         self._mine: rows.Place | None = None  # of the last row that this process committed
         try:
@@ -56,15 +68,11 @@ class Store:
                 self._open()
                 self._mend()
                 self._reserve.fill()
-                self._miss_anchors()
-                with suppress(OSError):  # a full disk: the next one to write has it
-                    self._anchors.prepare()
-                    if self._anchors.last() is None:
-                        self._anchor("first")
+                self._begin_anchors()
         except BaseException as error:
             self._let_go()
             self._lock.release()
-            if isinstance(error, (sqlite3.Error, OSError)):
+            if isinstance(error, (sqlite3.Error, OSError, ValueError)):
                 raise unavailable(error, layout.segment(self._index or 1)) from error
             raise
 
@@ -95,6 +103,7 @@ class Store:
         """Sign the head now, unless it is signed already."""
         with self._lock.held():
             self._follow()
+            self._drain_if_free()
             self._anchor(why)
 
     def settle(self) -> None:
@@ -113,6 +122,7 @@ class Store:
             with self._lock.held():
                 with suppress(AuditUnavailable, sqlite3.Error):  # what cannot be signed now is signed by the next one
                     self._follow()
+                    self._drain_if_free()
                     self._anchor("session")
                 self._checkpoint()
                 self._let_go()
@@ -121,15 +131,24 @@ class Store:
 
     # Under the lock
 
-    def _append(self, drafts: Sequence[Draft]) -> list[int]:
+    def _append(self, drafts: Sequence[Draft], *, again: bool = False) -> list[int]:
         urgent = all(draft.urgent for draft in drafts)
         try:
+            self._be_patient(WAIT_S if again else TELL_S)
+            another = self._load_key()
             self._follow()
             self._thaw()
             self._drain()
-            made = rows.chained(drafts, self._compared(rows.head(self._there())))
+            if another:
+                self._tell(UNANCHORED, {"missing": [self._layout.key.name], "rows": rows.head(self._there())[0]})
+            made = rows.chained(drafts, self._compared(rows.head(self._there())), self._mac)
             self._commit(made)
+        except KeyRefused as error:
+            raise unavailable(error, self._layout.key) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
+            if _busy(error) and not urgent and not again:
+                self._lock.waits(self._holder())
+                return self._append(drafts, again=True)
             made = self._after_trouble(error, drafts, urgent=urgent)
         self._appends += len(made)
         self._keep_up(made[-1])
@@ -138,25 +157,31 @@ class Store:
     def _after_trouble(self, error: Exception, drafts: Sequence[Draft], *, urgent: bool) -> list[Row]:
         if segments.is_damage(error):
             self._leave(str(error))
-            made = rows.chained(drafts, rows.head(self._there()))
+            made = rows.chained(drafts, rows.head(self._there()), self._mac)
             self._commit(made)
             return made
-        if urgent and self._full(error):
+        if urgent and (self._full(error) or _busy(error)):
             return self._spill(drafts)
+        if _busy(error):
+            raise AuditUnavailable(
+                f"the audit log {self._layout.segment(self._index)} is locked by {self._holder()}",
+                hint=f"wait for it, or end it; {URGENT_WORK}",
+            ) from error
         if self._full(error):
             raise AuditUnavailable(
                 f"the disk of the audit log {self._layout.folder} is full: {error}",
-                hint="free some space; stop, kill, pause and egress deny still work and are recorded",
+                hint=f"free some space; {URGENT_WORK}",
             ) from error
         raise unavailable(error, self._layout.segment(self._index)) from error
 
     def _spill(self, drafts: Sequence[Draft]) -> list[Row]:
         waiting = self._reserve.last()
-        made = rows.chained(drafts, (waiting[0], waiting[-1]) if waiting else rows.head(self._there()))
         try:
+            made = rows.chained(drafts, rows.place(waiting) if waiting else rows.head(self._there()), self._mac)
             self._reserve.add(made)
-        except OSError as error:
+        except (OSError, sqlite3.Error) as error:
             raise unavailable(error, self._layout.reserve) from error
+        self._tell_head(rows.place(made[-1]))
         return made
 
     def _drain(self) -> None:
@@ -169,9 +194,25 @@ class Store:
             raise full
         last, prev = rows.head(self._there())
         fresh = [row for row in self._reserve.rows() if row[0] > last]
-        if fresh and fresh[0][-2] == prev:
+        if fresh and fresh[0][chain.PREV] == prev and all(map(self._authentic, fresh)):
             self._commit(fresh)
         self._reserve.clear()
+
+    def _drain_if_free(self) -> None:
+        with suppress(sqlite3.Error, OSError):
+            if self._reserve.holding:
+                self._be_patient(TELL_S)
+                self._drain()
+
+    def _be_patient(self, wait_s: float) -> None:
+        """How long SQLite waits for another program's lock on the file: no console holds one outside the log's own."""
+        if self._db is not None and wait_s != self._patience_s:
+            self._db.execute(f"PRAGMA busy_timeout = {wait_s * 1000:.0f}")
+            self._patience_s = wait_s
+
+    def _holder(self) -> str:
+        path = self._layout.segment(self._index)
+        return holder(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
 
     def _commit(self, made: Sequence[Row]) -> None:
         db = self._there()
@@ -183,13 +224,37 @@ class Store:
             with suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
-        self._mine = (made[-1][0], made[-1][-1])
+        self._mine = rows.place(made[-1])
+        self._tell_head(self._mine)
+
+    @property
+    def _mac(self) -> Callable[[bytes], bytes] | None:
+        return self._keys.of_row if self._form > 1 else None
+
+    def _authentic(self, row: Row) -> bool:
+        """Whether a row that waited is one that a console wrote for this segment."""
+        return row[chain.MAC :] == ((self._mac(row[chain.HASH]),) if self._mac else ())
+
+    def _load_key(self) -> bool:
+        """Have the key that is there; whether it is another than before, which is put on record."""
+        try:
+            return self._keys.load()
+        except FileNotFoundError:
+            self._keys.make()
+            return True
+
+    def _tell_head(self, place: rows.Place) -> None:
+        with suppress(OSError):  # an older head is none that was cut; what is gone is noticed by the next append
+            self._heads.write(self._console, self._index, *place, self._anchored)
 
     def _compared(self, head: rows.Place) -> rows.Place:
         """The head to follow. That the last row this process wrote is gone or another is put on record before.
 
         Later rows would hide a cut. Nothing is looked up while nobody else writes: the head is that row.
         """
+        if self._heads.changed():
+            self._meet_head(head)
+            head = rows.head(self._there())
         if self._mine is None or head == self._mine:
             return head
         db, (seq, digest) = self._there(), self._mine
@@ -199,17 +264,39 @@ class Store:
         self._tell(CHANGED, {"wrote": seq, "hash": digest.hex(), "found": head[0]})
         return rows.head(db)
 
+    def _meet_head(self, place: rows.Place) -> None:
+        """Look at a head that another console told, or another hand: it must not be ahead of the log."""
+        told, _ = self._heads.read()
+        if told is None:
+            self._tell(UNANCHORED, {"missing": [self._layout.head.name], "rows": place[0]})
+            self._heads.prepare()
+            self._tell_head(rows.head(self._there()))
+            return
+        self._anchored = max(self._anchored, told.anchored)
+        waiting = self._reserve.last() if self._reserve.holding else None
+        if told.console == self._console and told.seq > max(place[0], waiting[0] if waiting else 0):
+            self._tell(CHANGED, {"wrote": told.seq, "hash": told.hash, "found": place[0]})
+
     def _tell(self, action: str, body: dict[str, Any]) -> None:
         draft = Draft(Kind.CHECKPOINT, self._actor, self._session, action, body=body)
-        self._commit(rows.chained([draft], rows.head(self._there())))
+        self._commit(rows.chained([draft], rows.head(self._there()), self._mac))
 
-    def _miss_anchors(self) -> None:
-        """Put on record that the anchors of a log are gone: new ones would hide it."""
-        seq, _ = rows.head(self._there())
-        gone = [path.name for path in (self._layout.key, self._layout.anchors) if not path.exists()]
+    def _begin_anchors(self) -> None:
+        """Have key, head and anchors. That those of a log are gone is put on record: new ones would hide it."""
+        seq, digest = rows.head(self._there())
+        parts = (self._layout.key, self._layout.anchors, *([self._layout.head] if self._form > 1 else []))
+        gone = [path.name for path in parts if not path.exists()]
+        self._keys.make(self._form if schema.head_of(self._there()).index == 1 else 1)
+        with suppress(OSError):  # a full disk: the next one to write has it
+            self._heads.prepare()
         if gone and seq and schema.signs(self._there()):
+            self._tell_head((seq, digest))
             told = {"missing": gone, "rows": seq}
             self._append([Draft(Kind.CHECKPOINT, self._actor, self._session, UNANCHORED, body=told)])
+        with suppress(OSError):
+            self._anchors.prepare()
+            if self._anchors.last() is None:
+                self._anchor("first")
 
     def _keep_up(self, last: Row) -> None:
         """What follows a commit: its rows are safe by now, so that no trouble here may reach the caller."""
@@ -228,11 +315,19 @@ class Store:
         self._miss_newest_anchor()
         seq, digest = rows.head(self._there())
         if seq > self._anchored and seq > 0:
-            self._anchors.add(schema.head_of(self._there()).console, self._index, seq, digest, why)
+            self._anchors.add(self._console, self._index, seq, digest, why, sign=self._signs(why))
             self._anchored = seq
+            self._tell_head((seq, digest))
+
+    def _signs(self, why: str) -> bool:
+        """Whether an anchor is signed for other machines too: to import what signs costs a short command 20 ms."""
+        lately = time.time_ns() - self._anchors.signed_at_ns() < ANCHOR_S * 1e9
+        return self._form > 1 and not (why == "session" and lately)
 
     def _miss_newest_anchor(self) -> None:
         """As `_miss_anchors`, of what went while this process writes."""
+        if self._heads.changed():
+            self._meet_head(rows.head(self._there()))
         last = self._anchors.last()
         signed = last.seq if last else 0
         if signed < self._anchored:
@@ -245,7 +340,7 @@ class Store:
         draft = Draft(Kind.ROTATE, self._actor, self._session, "rotate", body={"next": self._index + 1})
         try:
             db.execute("BEGIN IMMEDIATE")
-            rows.insert(db, rows.chained([draft], rows.head(db)))
+            rows.insert(db, rows.chained([draft], rows.head(db), self._mac))
             schema.seal(db)
             db.execute("COMMIT")
         except sqlite3.Error:
@@ -294,6 +389,8 @@ class Store:
                 raise
             self._db, self._frozen = segments.connect_frozen(path), True
         self._identity = _identity(path)
+        self._patience_s = -1.0  # the connection's own
+        self._form, self._console = schema.form(self._db), schema.head_of(self._db).console
         path.chmod(0o600)
 
     def _mend(self) -> None:
@@ -317,7 +414,7 @@ class Store:
         if self._frozen:
             db = segments.connect(self._layout.segment(self._index))
             self._let_go()
-            self._db = db
+            self._db, self._patience_s = db, -1.0
 
     def _full(self, error: Exception) -> bool:
         """Whether the disk is full: SQLite says it, or cannot write or make a file and there is no room for one."""
@@ -353,10 +450,20 @@ class Store:
 
 def unavailable(error: Exception, path: Path) -> AuditUnavailable:
     """An SQLite or file error in the console's words."""
+    if _busy(error):
+        who = holder(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
+        return AuditUnavailable(f"the audit log {path} is locked by {who}", hint="wait for it, or end it")
+    if isinstance(error, KeyRefused):
+        return AuditUnavailable(f"the audit log's key is refused: {error}", hint=error.hint)
     return AuditUnavailable(
         f"the audit log {path} cannot be used: {error}",
         hint=f"{path.parent} must be writable, on a disk with space; nothing is changed until then",
     )
+
+
+def _busy(error: Exception) -> bool:
+    """Whether another program holds a lock on the file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (_SQLITE_BUSY, _SQLITE_LOCKED)
 
 
 def _identity(path: Path) -> tuple[int, int]:

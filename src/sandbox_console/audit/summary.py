@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from sandbox_console.audit import grams, rows, schema, segments
-from sandbox_console.audit.anchors import Anchors
+from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 
 BLOCK = 1024
@@ -158,7 +158,6 @@ def _room(layout: Layout) -> int:
 
 
 def _mac(layout: Layout, content: bytes | memoryview) -> bytes:
-    key = Anchors(layout.anchors, layout.key).key()
-    mac = hmac.new(key, _DOMAIN, hashlib.sha256)
+    mac = hmac.new(Keys(layout.key).secret(), _DOMAIN, hashlib.sha256)
     mac.update(content)
     return mac.digest()

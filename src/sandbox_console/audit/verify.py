@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from sandbox_console.audit import chain, schema, segments, ship
-from sandbox_console.audit.anchors import Anchor, Anchors
+from sandbox_console.audit.anchors import Anchor, Anchors, Check
 from sandbox_console.audit.chain import Walk
+from sandbox_console.audit.head import Head, HeadFile
+from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reading import reading
 from sandbox_console.audit.reserve import Reserve
@@ -24,9 +27,11 @@ from sandbox_console.model.audit import Verification
 
 LIMITS = (
     "whoever can read anchor.key can rewrite log and anchors together; only a copy in journald or elsewhere shows it",
-    "rows behind the last anchor can be cut off unseen",
     "an older copy of log and anchors together looks whole; only a copy in journald or elsewhere shows what is missing",
     "what was done past this console is in no row",
+)
+BY_PUBLIC_KEY = (
+    "by the public key: whether rows behind the last signed anchor are the console's, and whether some were cut",
 )
 _COLUMNS = ", ".join(schema.COLUMNS)
 
@@ -36,6 +41,7 @@ class _Found(Struct):
 
     rows: int = 0
     last: int = 0
+    waiting: int = 0  # the last row in the reserve
     head: bytes = b""
     first_bad: int | None = None
     problem: str = ""
@@ -46,7 +52,9 @@ class _Found(Struct):
     warnings: list[str] = field(default_factory=list)
     retired: set[int] = field(default_factory=set)
     console: str = ""
-    signs: bool = False  # written by a console that signs
+    signs: bool = False  # written by a console that anchors
+    form: int = 1  # of the newest segment that was walked
+    forged: int | None = None  # the first row that the key did not authenticate
     altered: list[str] = field(default_factory=list)  # what is wrong beside the rows
 
     def fail(self, problem: str, bad: int | None = None) -> None:
@@ -55,52 +63,82 @@ class _Found(Struct):
             self.problem, self.first_bad = problem, bad
 
 
-async def verify(path: Path) -> Verification:
+class _Log(Struct, frozen=True):
+    """What the walk goes by: where the log is, and the key or the public key that its signatures are checked with."""
+
+    layout: Layout
+    by: Check
+    signed: Mapping[int, str]  # hashes that something outside the database vouches for, by seq
+
+    @property
+    def mac(self) -> Callable[[bytes], bytes] | None:
+        return self.by.of_row if isinstance(self.by, Keys) and self.layout.key.exists() else None
+
+
+async def verify(path: Path, public: PublicKey | None = None) -> Verification:
     """Walk the whole log. A segment that cannot be read is a problem of the log, not an error of the walk.
 
+    ``public`` is for a machine that has a copy of the log and not its key, which is then not looked at.
     Raises AuditUnavailable where the newest segment cannot be read at all, or was written by a newer console.
     """
     layout = Layout(path)
     anchors = Anchors(layout.anchors, layout.key)
-    # Anchors are read first: a row is committed before it is anchored, so each of these has its row by now.
-    signed, problem = anchors.read()
+    # What vouches for rows is read first, the head before the anchors: what it names is there by now.
+    head, beheaded = (None, "") if public else _head(layout, anchors.keys)
+    signed, problem = anchors.read(public)
     shipped = ship.place(layout.cursor)  # the same
     found = _Found()
+    vouched = {one.seq: one.hash for one in signed} | ({head.seq: head.hash} if head else {})
+    log = _Log(layout, public or anchors.keys, vouched)
     indices = layout.indices()
     for index in indices:
-        await _segment(
-            layout, index, anchors, {one.seq: one.hash for one in signed}, found, newest=index == indices[-1]
-        )
+        await _segment(log, index, found, newest=index == indices[-1])
     if problem:
         found.fail(problem)
     gone = indices[0] - 1 if indices else 0
     if gone and gone not in found.retired and not layout.quarantine(gone).exists():
         found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
-    _against_anchors(layout, signed, found)
-    _against_gap(anchors.last() if signed else None, found)
+    _against_anchors(log, signed, found)
+    _against_gap(anchors.last() if signed and public is None else None, found)
     _against_cursor(shipped, found)
-    _reserve(layout, found)
+    _reserve(log, found)
     for other in found.altered:
         found.fail(other)
-    head = found.head.hex() if found.rows else ""
-    return Verification(not found.problem, found.rows, head, found.first_bad, found.problem,
-                        max(0, found.attempts - found.ends), found.unknown, (*found.warnings, *LIMITS),
+    if found.forged:
+        found.fail(f"row {found.forged} has no signature of this log's key: it was forged", found.forged)
+    if public is None:
+        _against_head(log, head, beheaded, signed, found)
+    if anchors.torn:
+        found.warnings.append("the anchors end in a part of one, as a power cut or a full disk leaves it")
+    last = found.head.hex() if found.rows else ""
+    limits = (*found.warnings, *LIMITS, *(BY_PUBLIC_KEY if public else ()))
+    return Verification(not found.problem, found.rows, last, found.first_bad, found.problem,
+                        max(0, found.attempts - found.ends), found.unknown, limits,
                         segments=found.segments, anchors=len(signed),
                         anchored_at=signed[-1].at_ns / 1e9 if signed else None)  # fmt: skip
 
 
-async def _segment(
-    layout: Layout, index: int, anchors: Anchors, signed: Mapping[int, str], found: _Found, *, newest: bool
-) -> None:
+def _head(layout: Layout, keys: Keys) -> tuple[Head | None, str]:
+    """The head; read again where a writer may have been in the middle of it."""
+    for _ in range(5):
+        head, problem = HeadFile(layout.head, keys).read()
+        if not problem:
+            break
+        time.sleep(0.005)
+    return head, problem
+
+
+async def _segment(log: _Log, index: int, found: _Found, *, newest: bool) -> None:
+    layout = log.layout
     try:
         async with reading(layout.segment(index)) as db:
             if db is None:
                 return
-            told, walked = await unit(db, lambda: _walk(db._conn, layout, index, anchors, signed, found, newest=newest))  # noqa: SLF001
+            told, walked = await unit(db, lambda: _walk(db._conn, log, index, found, newest=newest))  # noqa: SLF001
     except AuditUnavailable as error:
         if newest:
             raise
-        if not _left(layout, index, anchors, found):
+        if not _left(log, index, found):
             found.fail(f"segment {index}: {error.message}")
         return
     found.segments += 1
@@ -109,61 +147,53 @@ async def _segment(
     found.ends += told["ends"]
     found.unknown += told["unknown"]
     found.last, found.head = walked.last, walked.head
+    found.forged = found.forged or walked.forged
     if walked.went_back is not None:
         found.warnings.append(f"the clock went back before row {walked.went_back}; the order is that of the ids")
-    if _left(layout, index, anchors, found):
+    if _left(log, index, found):
         return  # the next segment's beginning tells of it
     if walked.problem:
         found.fail(walked.problem, walked.bad)
     if told["damage"]:
         found.fail(f"segment {index} is damaged: {told['damage']}")
-    _note_altered(layout, index, anchors, told, found)
+    _note_altered(log, index, told, found)
     if not newest:  # as it was before the walk: another console may seal a segment while it is walked
-        found.altered += _against_manifest(layout, index, anchors, told["rows"], walked)
+        found.altered += _against_manifest(log, index, told["rows"], walked)
 
 
-def _left(layout: Layout, index: int, anchors: Anchors, found: _Found) -> bool:
+def _left(log: _Log, index: int, found: _Found) -> bool:
     """Whether a console left the segment as damaged; a note of that which none signed is a problem itself."""
-    left, problem = segments.read_signed(layout.quarantine(index), anchors)
+    left, problem = segments.read_signed(log.layout.quarantine(index), log.by)
     if problem:
         found.fail(problem)
     return left is not None
 
 
-def _note_altered(layout: Layout, index: int, anchors: Anchors, told: Mapping[str, Any], found: _Found) -> None:
+def _note_altered(log: _Log, index: int, told: Mapping[str, Any], found: _Found) -> None:
     opened = f"segment {index} was opened to be changed: "
     if told["altered"]:
         found.altered.append(opened + told["altered"])
-    before, _ = segments.read_signed(layout.manifest(index - 1), anchors)
+    before, _ = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=True)
     if told["carried"] != (before or {}).get("carried", told["carried"] if before else segments.fingerprint([])):
         found.altered.append(opened + "its table carried is not as made")
 
 
-def _against_manifest(layout: Layout, index: int, anchors: Anchors, count: int, walked: Walk) -> list[str]:
-    told, problem = segments.read_signed(layout.manifest(index), anchors)
+def _against_manifest(log: _Log, index: int, count: int, walked: Walk) -> list[str]:
+    told, problem = segments.read_signed(log.layout.manifest(index), log.by, unsigned=True)
     if told is None:
         return [problem or f"the manifest of segment {index} is missing"]
     same = (told["rows"], told["last_seq"], told["last_hash"]) == (count, walked.last, walked.head.hex())
     return [] if same else [f"segment {index} is not as its manifest tells"]
 
 
-def _walk(
-    db: sqlite3.Connection,
-    layout: Layout,
-    index: int,
-    anchors: Anchors,
-    signed: Mapping[int, str],
-    found: _Found,
-    *,
-    newest: bool,
-) -> tuple[dict[str, Any], Walk]:
+def _walk(db: sqlite3.Connection, log: _Log, index: int, found: _Found, *, newest: bool) -> tuple[dict[str, Any], Walk]:
     db.execute("BEGIN")
     try:
         head = schema.head_of(db)
-        if problem := _link(layout, index, head, anchors, found):
+        if problem := _link(log, index, head, found) or _older(db, log, index, found):
             found.fail(problem, head.first_seq)
         told: dict[str, Any] = {
-            "damage": segments.damage(db, indexes=True),
+            "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.segment(index)),
             "rows": 0,
             "attempts": 0,
             "ends": 0,
@@ -172,9 +202,10 @@ def _walk(
         told["altered"] = schema.altered(db, closed=not newest)
         told["carried"] = segments.fingerprint(schema.carried(db))
         found.signs = found.signs or schema.signs(db)
-        rows = db.execute(f"SELECT {_COLUMNS} FROM record ORDER BY seq")  # noqa: S608
+        columns = f"{_COLUMNS}, mac" if found.form > 1 else _COLUMNS
+        rows = db.execute(f"SELECT {columns} FROM record ORDER BY seq")  # noqa: S608
         try:
-            walked = chain.walk(head.genesis, head.first_seq - 1, rows, signed)
+            walked = chain.walk(head.genesis, head.first_seq - 1, rows, log.signed, found.form, log.mac)
             told |= _counts(db)
             found.retired |= _retired(db)
             found.altered += _told_by_consoles(db)
@@ -183,6 +214,14 @@ def _walk(
         return told, walked
     finally:
         db.execute("ROLLBACK")
+
+
+def _older(db: sqlite3.Connection, log: _Log, index: int, found: _Found) -> str:
+    """Note the segment's form; a problem where it is older than one before it, which no console writes."""
+    before, found.form = found.form, schema.form(db)
+    if found.form < max(before, log.by.form if isinstance(log.by, Keys) else 1):
+        return f"segment {index} is of an older form than this log has"
+    return ""
 
 
 def _counts(db: sqlite3.Connection) -> dict[str, int]:
@@ -208,24 +247,24 @@ def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
     return [f"row {seq} tells: {words[action]}" for seq, action in db.execute(sql, (CHANGED, UNANCHORED)).fetchall()]
 
 
-def _link(layout: Layout, index: int, head: schema.Head, anchors: Anchors, found: _Found) -> str:
+def _link(log: _Log, index: int, head: schema.Head, found: _Found) -> str:
     """What is wrong with how a segment follows the one before it; empty where nothing is."""
     if head.index != index:
         return f"the file of segment {index} is that of segment {head.index}"
     before, found.console = found.console, head.console
     if index == 1:
         return "" if head.genesis == chain.genesis(head.console) else "the log's beginning was changed"
-    left, problem = segments.read_signed(layout.quarantine(index - 1), anchors)
+    left, problem = segments.read_signed(log.layout.quarantine(index - 1), log.by)
     if problem:
         return problem
     if left is not None:
-        return _after_damage(layout, index, head, left, found)
-    if layout.segment(index - 1).exists():
+        return _after_damage(log.layout, index, head, left, found)
+    if log.layout.segment(index - 1).exists():
         if before and before != head.console and not found.problem:
             return f"segment {index} says that it is of another log than segment {index - 1}"
         follows = (found.last + 1, found.head) == (head.first_seq, head.genesis)
         return "" if follows or found.problem else f"segment {index} does not follow segment {index - 1}"
-    told, problem = segments.read_signed(layout.manifest(index - 1), anchors)
+    told, problem = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=True)
     if found.segments:
         return f"segment {index - 1} is missing"
     if told is None:
@@ -245,19 +284,38 @@ def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[s
     return ""
 
 
-def _against_anchors(layout: Layout, signed: list[Anchor], found: _Found) -> None:
+def _against_anchors(log: _Log, signed: list[Anchor], found: _Found) -> None:
     if signed and signed[-1].seq > found.last and not found.problem:
         last = signed[-1]
         found.fail(
             f"the tail was cut: row {last.seq} was anchored, and the log ends at row {found.last}", found.last + 1
         )
-    if not signed and found.rows and found.signs and not layout.key.exists():
+    if signed or not found.rows:
+        return
+    if isinstance(log.by, PublicKey):
+        found.fail("no anchor is signed: by the public key nothing is known of this log")
+        return
+    if found.signs and not log.layout.key.exists():
         found.fail("the anchors and their key are missing, though this log has been anchored")
-    gone = layout.key.exists() and (not layout.anchors.exists() or found.rows > 2 * ANCHOR_EVERY)
-    if not signed and gone:
+    if log.layout.key.exists() and (not log.layout.anchors.exists() or found.rows > 2 * ANCHOR_EVERY):
         found.fail("the anchors are missing, though this log has been anchored")
-    elif not signed and found.rows:
+    else:
         found.warnings.append("no anchors: a cut tail is not seen")
+
+
+def _against_head(log: _Log, head: Head | None, problem: str, signed: list[Anchor], found: _Found) -> None:
+    """The head is behind the log where a console died between the two, and never ahead of it."""
+    end = max(found.last, found.waiting)
+    if problem or (head is None and found.form > 1 and found.rows):
+        found.fail(problem or f"{log.layout.head.name} is missing, though this log has one")
+    elif head is None or not head.console:
+        return
+    elif head.console != found.console:
+        found.fail(f"{log.layout.head.name} is of another log")
+    elif head.seq > end:
+        found.fail(f"the tail was cut: row {head.seq} was written, and the log ends at row {end}", end + 1)
+    elif head.anchored > (signed[-1].seq if signed else 0):
+        found.fail(f"anchors were cut: row {head.anchored} was anchored last, and its anchor is gone")
 
 
 def _against_gap(last: Anchor | None, found: _Found) -> None:
@@ -274,12 +332,13 @@ def _against_cursor(place: tuple[str, int], found: _Found) -> None:
         found.fail(f"the tail was cut: row {shipped} was shipped, and the log ends at row {found.last}", found.last + 1)
 
 
-def _reserve(layout: Layout, found: _Found) -> None:
-    waiting = [row for row in Reserve(layout.reserve).rows() if row[0] > found.last]
+def _reserve(log: _Log, found: _Found) -> None:
+    waiting = [row for row in Reserve(log.layout.reserve).rows() if row[0] > found.last]
     if waiting and not found.problem:
-        walked = chain.walk(found.head, found.last, waiting, {})
-        found.warnings.append(f"{len(waiting)} rows wait in the reserve for room on the disk")
+        walked = chain.walk(found.head, found.last, waiting, log.signed, found.form, log.mac)
+        found.warnings.append(f"{len(waiting)} rows wait in the reserve until the database takes them")
         if walked.problem:
             found.fail(f"in the reserve: {walked.problem}", walked.bad)
+        found.forged = found.forged or walked.forged
         found.rows += len(waiting)
-        found.head = walked.head
+        found.waiting, found.head = walked.last, walked.head

@@ -125,7 +125,7 @@ def _room(path: Path) -> Finding:
     disk = os.statvfs(path.parent)
     if (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize >= _LEAST_ROOM:
         return Finding("audit log", "ok", f"{path} can be written")
-    hint = "free some space; until then stop, kill, pause and egress deny work, and nothing else is changed"
+    hint = "free some space; until then stop, kill, pause, resume and egress deny work, and nothing else is changed"
     return Finding("audit log", "problem", f"the disk of {path} is full", hint)
 
 

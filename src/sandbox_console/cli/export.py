@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,8 +32,7 @@ async def export(context: Context) -> int:
     if after < 0:
         raise UsageError(f"--after: {after} is below 0")
     select = AuditSelection(after, moment_of(context, args.since), moment_of(context, args.until))
-    async with context.open() as console:
-        blocks = console.trail.export(args.format, select)
+    async with context.open() as console, aclosing(console.trail.export(args.format, select)) as blocks:
         if args.output is None:
             async for block in blocks:
                 await context.streams.out.stream(block)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from sandbox_console.cli import data
@@ -13,12 +15,14 @@ from sandbox_console.cli.text import moment, moment_ns
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Outcome, Verification
 
+_PEM_MOST = 4096  # bytes of a public key's file that are looked at; one has 113
 _HEAD = ("ID", "TIME", "ACTOR", "ACTION", "SANDBOX", "OUTCOME", "ERROR")
 
 
 async def audit(context: Context) -> int:
-    """``ls``, ``show``, ``verify``, ``export``, ``stats`` or ``ship``."""
-    verbs = {"ls": _ls, "show": _show, "verify": _verify, "export": export, "stats": stats, "ship": ship}
+    """``ls``, ``show``, ``verify``, ``public-key``, ``export``, ``stats`` or ``ship``."""
+    verbs = {"ls": _ls, "show": _show, "verify": _verify, "public-key": _public_key, "export": export, "stats": stats,
+             "ship": ship}  # fmt: skip
     return await verbs[context.args.what](context)
 
 
@@ -115,9 +119,28 @@ def _flat(body: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     return found
 
 
-async def _verify(context: Context) -> int:
+async def _public_key(context: Context) -> int:
     async with context.open() as console:
-        found = await console.verify()
+        pem = console.trail.public_key()
+    if context.json:
+        context.record({"public_key": pem.decode()})
+    else:
+        context.streams.out.write(pem)
+    return 0
+
+
+def _pem(name: str | None) -> bytes | None:
+    try:
+        with Path(name).open("rb") if name else nullcontext() as file:
+            return file.read(_PEM_MOST) if file else None
+    except OSError as error:
+        raise UsageError(f"--public-key: {name} cannot be read: {error.strerror}") from None
+
+
+async def _verify(context: Context) -> int:
+    folder = context.args.folder
+    async with context.open() as console:
+        found = await console.trail.verify(Path(folder) if folder else None, _pem(context.args.public_key))
     if context.json:
         context.record(verification(found))
     elif found.ok:

@@ -186,7 +186,12 @@ def _add_records(verbs: Verbs) -> None:
     ls.add_argument("--before", metavar="ID", help="the page before: only older than this action")
     show = _verb(audits, "show", "one action with all that is on record of it")
     show.add_argument("id", metavar="ID", help="the number that audit ls and errors give")
-    _verb(audits, "verify", "walk the hash chain; exit 1 names the first row that does not hold")
+    verify = _verb(audits, "verify", "walk the hash chain; exit 1 names the first row that does not hold")
+    verify.add_argument("--folder", metavar="DIR", help="another log: a copy of a console's audit folder")
+    verify.add_argument(
+        "--public-key", metavar="FILE", help="without the log's secret, by what audit public-key printed"
+    )
+    _verb(audits, "public-key", "print what another machine verifies this log by")
     export = _verb(audits, "export", "every row, oldest first, to stdout or a file")
     export.add_argument("--format", metavar="F", default="jsonl", help="jsonl (to verify), ocsf (for a SIEM) or csv")
     export.add_argument("-o", "--output", metavar="FILE", help="a new file of mode 0600 instead of stdout")

@@ -23,7 +23,7 @@ from sandbox_console.backends.bubblewrap.client import Connection
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.process import Command, Shell
-from sandbox_console.backends.bubblewrap.state import Record, Store, held
+from sandbox_console.backends.bubblewrap.state import Damaged, Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.backends.bubblewrap.supervise.happened import note
 from sandbox_console.backends.common.refusals import name_taken, not_running
@@ -99,7 +99,10 @@ class BubblewrapBackend(Deeper):
             raise BackendUnreachable(f"the state folder {self._store.folder} cannot be read: {error}") from error
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
-        record = await self._record(ref)
+        try:
+            record = await self._record(ref)
+        except Damaged as error:  # what is left of it can be looked at, and removed
+            record = error.record
         return await asyncio.to_thread(show.sandbox, record, self._limiter, self._options)
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
@@ -252,12 +255,23 @@ class BubblewrapBackend(Deeper):
             egress.renamed(record, name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
-        record = await self._record(ref)
+        try:
+            record = await self._record(ref)
+        except Damaged as error:
+            if not force:
+                raise
+            record = error.record
+            await self._end_damaged(record)
         if record.status.live:
             if not force:
                 raise Conflict(f"{record.spec.name} is {record.status}", hint="stop it first, or remove it by force")
             await self.kill(permit, ref, "SIGKILL")
         await asyncio.to_thread(self._remove, record)
+
+    async def _end_damaged(self, record: Record) -> None:
+        """End what still runs of one: its supervisor answers whatever its files say."""
+        if await asyncio.to_thread(held, record.folder):
+            await self._ask(record, {"op": "signal", "signal": signals.SIGKILL})
 
     def _remove(self, record: Record) -> None:
         with self._store.locked():

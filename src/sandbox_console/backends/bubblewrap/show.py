@@ -33,7 +33,7 @@ def sandbox(record: Record, limiter: Limiter, options: Options) -> Sandbox:
         spec=record.spec,
         effective=tuple(_facts(record, limiter, options)),
         pid=raw.get("pid") if record.status.live else None,
-        restarts=max(0, raw.get("starts", 1) - 1),
+        restarts=max(0, (raw.get("starts") or 1) - 1),
         detail=record.detail,
     )
 

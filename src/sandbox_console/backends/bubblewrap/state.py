@@ -26,6 +26,13 @@ from sandbox_console.model.sandbox import Status
 from sandbox_console.model.spec import SandboxSpec
 
 _BROKEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError)  # what parsing a damaged file raises
+_NONE = type(None)
+_KINDS = {
+    "started_at": (int, float, _NONE), "finished_at": (int, float, _NONE), "exit": (dict, _NONE),
+    "pid": (int, _NONE), "supervisor": (int, _NONE), "starts": (int, _NONE), "cgroups": (dict, _NONE),
+}  # fmt: skip
+"""What a status may have where the console counts on it."""
+
 _LOST_STATES = (Status.STARTING, Status.RUNNING, Status.PAUSED, Status.STOPPING)
 
 
@@ -40,11 +47,22 @@ class Record(Struct, frozen=True):
     id: str
     folder: Path
     spec: SandboxSpec
-    created_at: float
+    created_at: float | None  # None where its spec.json is damaged
     uid: int | None
     status: Status = Status.CREATED
     detail: str = ""
     raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Damaged(BackendError):
+    """A sandbox whose files cannot be understood, or are not there. ``record`` is what is left to know."""
+
+    def __init__(self, record: Record, name: str, why: str) -> None:
+        super().__init__(
+            f"damaged: {record.folder / name} {why}",
+            hint=f"sandbox-console rm --force {record.id} removes what is left",
+        )
+        self.record = replace(record, status=Status.LOST, detail=self.message)
 
 
 class Store:
@@ -57,7 +75,8 @@ class Store:
         """Make the state directory, for its owner only. Raises BackendError."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.folder.chmod(0o700)
+            if self.folder.stat().st_mode & 0o777 != 0o700:  # a read-only one that is as it should be can be looked at
+                self.folder.chmod(0o700)
         except OSError as error:
             hint = "make it writable, or set SANDBOX_CONSOLE_HOME to a folder of your own"
             raise BackendError(f"the state folder {self.folder} cannot be made: {error.strerror}", hint=hint) from error
@@ -88,16 +107,12 @@ class Store:
                 found.append(self.get(identity))
             except NotFound:
                 continue
-            except BackendError as error:
-                found.append(self._damaged(identity, error))
+            except Damaged as error:  # it is seen by what is left, at least its id, and hides no other
+                found.append(error.record)
         return found
 
-    def _damaged(self, identity: str, error: BackendError) -> Record:
-        """One whose files cannot be read is seen by its id, and hides no other."""
-        return Record(identity, self.folder / identity, SandboxSpec(identity), 0.0, None, Status.LOST, error.message)
-
     def get(self, identity: str) -> Record:
-        """One sandbox. Raises NotFound; BackendError where its files cannot be understood."""
+        """One sandbox. Raises NotFound; Damaged where its files cannot be understood."""
         folder = self.folder / identity
         if not identity.isalnum():
             raise NotFound(f"no sandbox has the id {identity!r}")
@@ -106,13 +121,15 @@ class Store:
             spec = SandboxSpec.from_dict(made["spec"])
             record = Record(identity, folder, spec, float(made["created_at"]), _uid(made["uid"]))
         except (FileNotFoundError, NotADirectoryError) as error:
+            if (folder / "lock").exists():  # all are made with one, and go with it at once
+                raise _damaged(folder, "spec.json", "is missing") from error
             raise NotFound(f"no sandbox of bubblewrap has the id {identity!r}") from error
-        except (*_BROKEN, InvalidSpec) as error:
-            raise _unreadable(folder, "spec.json", error) from error
+        except (*_BROKEN, InvalidSpec, OSError) as error:
+            raise _damaged(folder, "spec.json", _why(error)) from error
         try:
             return _with_status(record)
-        except _BROKEN as error:
-            raise _unreadable(folder, "status.json", error) from error
+        except (*_BROKEN, OSError) as error:
+            raise Damaged(record, "status.json", _why(error)) from error
 
     def add(self, spec: SandboxSpec, created_at: float, uid: int | None) -> str:
         """Write a new folder: it appears whole or not at all."""
@@ -169,9 +186,12 @@ def held(folder: Path) -> bool:
 def _raw(folder: Path) -> dict[str, Any]:
     try:
         raw: dict[str, Any] = json.loads((folder / "status.json").read_text())
-        return raw
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    for name, kinds in _KINDS.items():
+        if not isinstance(raw.get(name), kinds):
+            raise ValueError(f"{name} is {raw[name]!r}")  # noqa: TRY004 - the file is wrong, not a type here
+    return raw
 
 
 def _uid(value: object) -> int | None:
@@ -182,11 +202,17 @@ def _uid(value: object) -> int | None:
     raise ValueError(f"uid is {value!r}")  # a guest must never be the host's root
 
 
-def _unreadable(folder: Path, name: str, error: Exception) -> BackendError:
-    return BackendError(
-        f"{folder / name} cannot be read: {type(error).__name__}: {error}",
-        hint=f"end what still runs of it, then remove the folder {folder}",
-    )
+def _damaged(folder: Path, name: str, why: str) -> Damaged:
+    """Of one whose spec is lost: its status may still tell of its supervisor and its cgroups."""
+    try:
+        raw = _raw(folder)
+    except (*_BROKEN, OSError):
+        raw = {}
+    return Damaged(Record(folder.name, folder, SandboxSpec(folder.name), None, None, raw=raw), name, why)
+
+
+def _why(error: Exception) -> str:
+    return f"cannot be read: {type(error).__name__}: {error}"
 
 
 def _with_status(record: Record) -> Record:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from sandbox_console.audit import query
 from sandbox_console.audit.journal import Journal
-from sandbox_console.errors import AuditUnavailable, ConfigError
+from sandbox_console.audit.layout import Layout
+from sandbox_console.errors import AuditUnavailable, ConfigError, UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
 from sandbox_console.model.event import AuditChanged
 from sandbox_console.model.waiting import joined
@@ -52,12 +53,20 @@ class Trail:
 
     async def _open(self) -> Journal:
         try:
-            self._journal = await Journal.open(self.path, self.actor, self.options.keep)
+            loop = asyncio.get_running_loop()
+
+            def waits(who: str) -> None:  # on the journal's thread
+                loop.call_soon_threadsafe(self._note_waiting, who)
+
+            self._journal = await Journal.open(self.path, self.actor, self.options.keep, waits)
         except AuditUnavailable as error:
             self.note_problem(error.message)
             raise
         self.note_problem("")
         return self._journal
+
+    def _note_waiting(self, who: str) -> None:
+        self.note_problem(f"the audit log is locked: waiting for {who}")
 
     def note_problem(self, text: str) -> None:
         """Make known that the log cannot be written, or (empty) that it can again."""
@@ -85,14 +94,42 @@ class Trail:
         """One attempt. Raises NotFound."""
         return await query.entry(self.path, seq)
 
-    async def verify(self) -> Verification:
-        """Walk the whole chain."""
+    async def verify(self, folder: Path | None = None, public_key: bytes | None = None) -> Verification:
+        """Walk the whole chain; ``folder`` is that of another log, ``public_key`` (PEM) does without its secret.
+
+        Raises UsageError for a folder without a log, for what is no key.
+        """
         from sandbox_console.audit import verify
+        from sandbox_console.audit.keys import PublicKey
 
-        return await verify.verify(self.path)
+        path = folder / self.path.name if folder else self.path
+        if folder and not Layout(path).indices():
+            raise UsageError(f"there is no audit log in {folder}", hint=f"it is the folder with {path.name}")
+        try:
+            return await verify.verify(path, PublicKey(public_key) if public_key is not None else None)
+        except ValueError as error:
+            raise UsageError(
+                f"this is no public key of an audit log: {error}", hint="sandbox-console audit public-key prints it"
+            ) from None
 
-    def export(self, form: str, select: AuditSelection) -> AsyncIterator[bytes]:
-        """Blocks of the log in a format of `audit.export.formats`, oldest row first. Raises UsageError for others."""
+    def public_key(self) -> bytes:
+        """What other machines verify this log by, as PEM. Raises AuditUnavailable where there is no key yet."""
+        from sandbox_console.audit.keys import Keys
+        from sandbox_console.audit.store import unavailable
+
+        key = Layout(self.path).key
+        try:
+            return Keys(key).public()
+        except FileNotFoundError:
+            raise AuditUnavailable(f"there is no {key} yet", hint="the first action makes it") from None
+        except (OSError, ValueError) as error:
+            raise unavailable(error, key) from error
+
+    def export(self, form: str, select: AuditSelection) -> AsyncGenerator[bytes, None]:
+        """Blocks of the log in a format of `audit.export.formats`, oldest row first. Raises UsageError for others.
+
+        Who leaves before its end closes it.
+        """
         from sandbox_console.audit import export
 
         return export.export(self.path, form, select)

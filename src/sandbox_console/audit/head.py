@@ -1,0 +1,101 @@
+"""The head: the log's last row and its newest anchor, told again beside the database after each append.
+
+It costs no sync: what a power cut leaves may be older than the database, never newer. So a log that ends before its
+head was cut, and anchors that end before the one it names were cut as well. A MAC by the log's key is in it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from sandbox_console.audit.anchors import sync_folder
+from sandbox_console.audit.keys import Keys
+
+SIZE = 512
+"""Bytes: one sector, so that a power cut leaves an older one or this one."""
+
+
+class Head(Struct, frozen=True):
+    """Row ``seq`` of ``segment`` is the last and has ``hash`` (hex); ``anchored`` is the row of the newest anchor."""
+
+    console: str
+    segment: int
+    seq: int
+    hash: str
+    anchored: int
+    mac: str = ""
+
+
+class HeadFile:
+    """The file. Writers hold the log's lock; ``last`` is what this process read or wrote last."""
+
+    def __init__(self, path: Path, keys: Keys) -> None:
+        self.path = path
+        self._keys = keys
+        self._raw = b""
+
+    def prepare(self) -> None:
+        """Make it where it is missing, on disk when this returns. Raises OSError."""
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if os.fstat(fd).st_size == 0:
+                os.pwrite(fd, _block(self._signed(Head("", 0, 0, "", 0))), 0)
+                os.fsync(fd)
+                sync_folder(self.path.parent)
+        finally:
+            os.close(fd)
+
+    def write(self, console: str, segment: int, seq: int, digest: bytes, anchored: int) -> None:
+        """Tell the head, in place. Raises OSError where the file is gone."""
+        raw = _block(self._signed(Head(console, segment, seq, digest.hex(), anchored)))
+        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.pwrite(fd, raw, 0)
+        finally:
+            os.close(fd)
+        self._raw = raw
+
+    def changed(self) -> bool:
+        """Whether it is not what this process wrote last: another console's, or another hand's."""
+        return self._content() != self._raw
+
+    def read(self) -> tuple[Head | None, str]:
+        """The head, or what is wrong with it; neither where there is none."""
+        raw = self._content()
+        if not raw and not self.path.exists():
+            return None, ""
+        try:
+            found = msgspec.json.decode(raw, type=Head, strict=True)
+            self._keys.load()
+        except FileNotFoundError:
+            return None, f"{self.path.name} cannot be checked: the anchors' key is missing"
+        except (msgspec.MsgspecError, UnicodeDecodeError, OSError, ValueError) as error:
+            return None, f"{self.path.name} cannot be read: {error}"
+        if not hmac.compare_digest(raw, _block(self._signed(found))):
+            return None, f"{self.path.name} was changed: its signature does not hold"
+        self._raw = raw
+        return found, ""
+
+    def _content(self) -> bytes:
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return b""
+        try:
+            return os.pread(fd, SIZE + 1, 0)
+        finally:
+            os.close(fd)
+
+    def _signed(self, head: Head) -> Head:
+        text = json.dumps([head.console, head.segment, head.seq, head.hash, head.anchored], separators=(",", ":"))
+        return msgspec.structs.replace(head, mac=self._keys.of_head(text.encode()))
+
+
+def _block(head: Head) -> bytes:
+    return msgspec.json.encode(head).ljust(SIZE - 1) + b"\n"

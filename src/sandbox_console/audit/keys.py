@@ -1,0 +1,164 @@
+"""The log's key: a secret in a 0600 file. Rows, head and anchors are known by it; a key pair is made of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+
+_MOST = 4096  # bytes read of a key's file: the key is 64
+_ROW = b"sandbox-console/audit/row-key/2\n"
+_HEAD = b"sandbox-console/audit/head-key/2\n"
+_PAIR = b"sandbox-console/audit/ed25519/2\n"
+_SPKI = bytes.fromhex("302a300506032b6570032100")
+"""What stands before the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410, section 4)."""
+
+
+class KeyRefused(OSError):
+    """The key's file is one that others could have read or chosen. ``hint`` is what to do."""
+
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
+class Keys:
+    """The key's file, and what is derived from it; its content is read again when the file is another."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, ...] = ()
+        self._secret = self._row = self._head = b""
+        self.form = 1
+        """The oldest form that a segment of this log may have: 2 where the log was begun with it."""
+
+    def make(self, form: int = 1) -> None:
+        """Make a key where there is none, for a log begun with segments of this form. Raises OSError, KeyRefused."""
+        if not os.path.lexists(self.path):
+            self._write(secrets.token_hex(32) + (f"\nform {form}\n" if form > 1 else ""))
+        self.load()
+
+    def _write(self, content: str) -> None:
+        """Whole or not at all: a part of a key would be refused for good."""
+        fresh = self.path.with_name(self.path.name + ".new")
+        fresh.unlink(missing_ok=True)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # O_EXCL follows no link
+        with os.fdopen(fd, "w") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(self.path)
+
+    def load(self) -> bool:
+        """Read the file where it changed; whether it holds another key. Raises OSError, KeyRefused, ValueError.
+
+        The look costs 2 us; reading the file each time would cost 15.
+        """
+        if _identity(os.lstat(self.path)) == self._seen:
+            return False
+        before = self._secret
+        self._secret, self.form, self._seen = _read(self.path)
+        self._row, self._head = (hmac.digest(self._secret, domain, "sha256") for domain in (_ROW, _HEAD))
+        return self._secret != before
+
+    def secret(self) -> bytes:
+        """The key itself. Raises OSError, KeyRefused, ValueError for one that is none."""
+        self.load()
+        return self._secret
+
+    def mac(self, text: bytes) -> str:
+        """HMAC-SHA256 by the key, hex: of an anchor, a manifest. Raises as `secret`."""
+        return hmac.new(self.secret(), text, hashlib.sha256).hexdigest()
+
+    def of_row(self, link: bytes) -> bytes:
+        """The MAC that a row has beside its link, by the key that was loaded last."""
+        return hmac.digest(self._row, link, "sha256")
+
+    def of_head(self, text: bytes) -> str:
+        """The MAC of the head's file, hex, by the key that was loaded last."""
+        return hmac.digest(self._head, text, "sha256").hex()
+
+    def sign(self, text: bytes) -> str:
+        """An Ed25519 signature, hex. Raises as `secret`."""
+        made: bytes = _pair(self.secret()).sign(text)
+        return made.hex()
+
+    def public(self) -> bytes:
+        """The public key as PEM, which `openssl pkey` reads. Raises as `secret`."""
+        body = base64.encodebytes(_SPKI + _pair(self.secret()).public_key().public_bytes_raw())
+        return b"-----BEGIN PUBLIC KEY-----\n" + body + b"-----END PUBLIC KEY-----\n"
+
+
+class PublicKey:
+    """What another machine checks signatures by."""
+
+    def __init__(self, pem: bytes) -> None:
+        """Raises ValueError for what is no Ed25519 public key."""
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        try:
+            found = load_pem_public_key(pem)
+        except (UnsupportedAlgorithm, ValueError):
+            raise ValueError("it is no PEM of a public key") from None
+        if not isinstance(found, Ed25519PublicKey):
+            raise ValueError("it is no Ed25519 key")  # noqa: TRY004 - the content is wrong, not a type here
+        self._key = found
+
+    def holds(self, signature: str, text: bytes) -> bool:
+        """Whether a signature (hex) is of this text."""
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._key.verify(bytes.fromhex(signature), text)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+def _pair(secret: bytes):  # type: ignore[no-untyped-def]  # noqa: ANN202 - the type would import 20 ms of cryptography
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(hmac.digest(secret, _PAIR, "sha256"))
+
+
+def _read(path: Path) -> tuple[bytes, int, tuple[int, ...]]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if path.is_symlink():
+            raise KeyRefused(f"{path} is a link", "whoever made it chose the key: look where it leads") from error
+        raise
+    try:
+        found = os.fstat(fd)
+        _refuse(path, found)
+        lines = os.pread(fd, _MOST, 0).decode("ascii").split("\n")
+    finally:
+        os.close(fd)
+    secret = bytes.fromhex(lines[0])
+    if len(secret) < 16 or lines[1:] not in ([], [""], ["form 2", ""]):
+        raise ValueError(f"{path} holds no key")
+    return secret, 2 if len(lines) > 2 else 1, _identity(found)
+
+
+def _refuse(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise KeyRefused(f"{path} is no file", "take it away; a console that starts makes a new key")
+    if found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
+        raise KeyRefused(f"{path} belongs to another user", "whoever made it knows the key: take it away")
+    if found.st_mode & 0o077:
+        raise KeyRefused(
+            f"others may read {path} (mode {stat.S_IMODE(found.st_mode):04o})",
+            f"chmod 600 {path}; whoever read it can write log and anchors anew",
+        )
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -1,0 +1,308 @@
+"""Rows, heads and anchors made, cut or put back by one who can write the files: with and without the key."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+from tests.audit.conftest import SMALL, act, make_old, spoil
+from tests.audit.test_faults import rows_and_meta
+
+from sandbox_console.audit import chain, rows, schema, verify
+from sandbox_console.audit.journal import Journal
+from sandbox_console.audit.keys import Keys, PublicKey
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.rows import Draft
+from sandbox_console.errors import AuditUnavailable
+from sandbox_console.model.audit import Kind, Outcome
+
+FORGED = Draft(Kind.NOTE, "user:nobody", "s", "exec", "fake", "box", 1)
+
+
+@pytest.fixture
+async def log(tmp_path):
+    """A closed log of 20 rows; gives its layout."""
+    layout = Layout(tmp_path / "one" / "audit.db")
+    journal = await Journal.open(layout.first, "test")
+    await act(journal, 10)
+    await journal.close()
+    return layout
+
+
+def forge(layout, mac):
+    """Append a well-chained row to the newest segment, past its triggers' eyes."""
+    with closing(sqlite3.connect(layout.segment(layout.newest()), isolation_level=None)) as db:
+        rows.insert(db, rows.chained([FORGED], rows.head(db), mac))
+
+
+def cut(path, last):
+    """Take the rows behind ``last``, and leave the triggers as they were."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        [made] = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'no_delete'").fetchone()
+        for statement in ("DROP TRIGGER no_delete", f"DELETE FROM record WHERE seq > {last}", made):
+            db.execute(statement)
+
+
+async def problem(layout, public=None):
+    found = await verify.verify(layout.first, public)
+    assert found.ok is not bool(found.problem)
+    return found.problem
+
+
+async def test_a_row_forged_behind_the_last_anchor_needs_the_key(log):
+    forge(log, lambda _: bytes(32))
+    assert await problem(log) == "row 21 has no signature of this log's key: it was forged"
+
+
+async def test_a_forged_row_is_not_blessed_by_the_next_console(log):
+    forge(log, lambda _: bytes(32))
+    journal = await Journal.open(log.first, "next")
+    await act(journal, 60)
+    await journal.close()
+    assert "row 21 has no signature" in await problem(log)
+
+
+async def test_with_the_key_it_is_what_the_document_says_is_not_protected(log):
+    keys = Keys(log.key)
+    keys.load()
+    forge(log, keys.of_row)
+    assert not await problem(log)
+
+
+async def test_the_last_anchor_deleted_alone_is_told(log):
+    lines = log.anchors.read_bytes().splitlines(keepends=True)
+    log.anchors.write_bytes(b"".join(lines[:-1]))
+    assert "anchor" in await problem(log)
+    journal = await Journal.open(log.first, "next")
+    await act(journal, 1)
+    await journal.close()
+    assert "tells: the anchors or their key were gone" in await problem(log), "the next one does not hide it"
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 19, 20])
+async def test_a_tail_cut_with_its_anchors_is_told_by_the_head_and_by_the_next_console(log, count):
+    cut(log.first, 20 - count)
+    log.anchors.write_bytes(b"")
+    assert "the tail was cut: row 20 was written" in await problem(log)
+    journal = await Journal.open(log.first, "next")
+    await act(journal, 30)
+    await journal.close()
+    assert f"row {21 - count} tells: rows that a console had written before it were gone" in await problem(log)
+
+
+@pytest.mark.parametrize("left", ["missing", "empty", "garbage", "changed", "padded", "of another log", "older"])
+async def test_a_head_that_is_not_the_consoles_is_told(log, tmp_path, left):
+    held = log.head.read_bytes()
+    match left:
+        case "missing":
+            log.head.unlink()
+        case "of another log":
+            other = Layout(tmp_path / "other" / "audit.db")
+            shutil.copytree(log.folder, other.folder)
+            for part in (other.first, other.anchors, other.head):
+                part.unlink()
+            journal = await Journal.open(other.first, "test")
+            await act(journal, 3)
+            await journal.close()
+            shutil.copy(other.head, log.head)
+        case "older":  # what a power cut may leave: it proves nothing by itself, and what it vouches for holds
+            journal = await Journal.open(log.first, "next")
+            await act(journal, 1)
+            await journal.close()
+            log.head.write_bytes(held)
+        case _:
+            made = {"empty": b"", "garbage": b"x" * 512, "changed": held.replace(b'"seq":20', b'"seq":10'),
+                    "padded": held[:-2] + b"x\n"}  # fmt: skip
+            log.head.write_bytes(made[left])
+    found = await problem(log)
+    assert ("head.json" in found or "rewritten" in found) is (left != "older")
+
+
+async def test_a_new_log_cannot_be_taken_back_to_the_old_form(log):
+    """Whose rows need no key: a log of the old form in its place, without anchors."""
+    console = schema.Head
+    for part in (log.first, log.head, log.anchors):
+        part.unlink()
+    with closing(sqlite3.connect(log.first, isolation_level=None)) as db:
+        make_old(db, console("f" * 32, 1, chain.genesis("f" * 32), 1))
+        rows.insert(db, rows.chained([FORGED], rows.head(db), None))
+    log.anchors.touch()
+    assert await problem(log) == "segment 1 is of an older form than this log has"
+
+
+async def test_rows_forged_in_the_reserve_are_told_and_not_taken_over(log):
+    with closing(sqlite3.connect(log.first)) as db:
+        made = rows.chained([FORGED], rows.head(db), lambda _: bytes(32))
+    from sandbox_console.audit.reserve import Reserve
+
+    Reserve(log.reserve).add(made)
+    assert "row 21 has no signature" in await problem(log)
+    journal = await Journal.open(log.first, "next")
+    await act(journal, 1)
+    await journal.close()
+    with closing(sqlite3.connect(log.first)) as db:
+        assert not db.execute("SELECT 1 FROM record WHERE actor = 'user:nobody'").fetchall()
+
+
+@pytest.mark.parametrize("what", ["segment", "anchors", "manifest"])
+async def test_trailing_garbage_is_told(segmented, what):
+    layout = Layout(segmented)
+    path = {"segment": layout.segment(1), "anchors": layout.anchors, "manifest": layout.manifest(1)}[what]
+    with path.open("ab") as file:
+        file.write(b"garbage")
+    assert await problem(layout)
+
+
+async def test_a_part_of_an_anchor_is_what_a_power_cut_leaves(log):
+    with log.anchors.open("ab") as file:
+        file.write(log.anchors.read_bytes().splitlines()[0][:100])
+    found = await verify.verify(log.first)
+    assert found.ok, found.problem
+    assert any("end in a part of one" in limit for limit in found.limits)
+
+
+@pytest.mark.parametrize("what", ["anchors", "head", "manifest", "segment"])
+async def test_flipped_bits_are_told_or_change_nothing(log, segmented, what):
+    """75 in each; the one flip that changes nothing is in free space of the database."""
+    layout = Layout(segmented) if what == "manifest" else log
+    path = {"anchors": layout.anchors, "head": layout.head, "manifest": layout.manifest(1), "segment": layout.first}
+    original, chance, missed = path[what].read_bytes(), random.Random(9), []
+    whole = rows_and_meta(layout.first)
+    for _ in range(75):
+        at, bit = chance.randrange(len(original)), 1 << chance.randrange(8)
+        spoilt = bytearray(original)
+        spoilt[at] ^= bit
+        path[what].write_bytes(spoilt)
+        for end in ("-wal", "-shm"):
+            layout.first.with_name(layout.first.name + end).unlink(missing_ok=True)
+        try:
+            found = await problem(layout)
+        except AuditUnavailable:
+            continue
+        if not found and (what != "segment" or rows_and_meta(layout.first) != whole):
+            missed.append((at, bit))
+    assert not missed
+
+
+async def test_another_machine_verifies_by_the_public_key(segmented):
+    layout = Layout(segmented)
+    public = PublicKey(Keys(layout.key).public())
+    layout.key.unlink()
+    found = await verify.verify(segmented, public)
+    assert found.ok, found.problem
+    assert found.anchors > 2
+    assert any("by the public key" in limit for limit in found.limits)
+    newest = layout.segment(layout.newest())
+    spoil(newest, "UPDATE record SET actor = 'x' WHERE seq = (SELECT min(seq) + 3 FROM record)")
+    assert "edited" in await problem(layout, public)
+
+
+async def test_what_is_forged_for_another_machine_is_told(segmented, tmp_path):
+    layout = Layout(segmented)
+    public = PublicKey(Keys(layout.key).public())
+    other = Keys(tmp_path / "other.key")
+    other.make()
+    assert "signature does not hold" in await problem(layout, PublicKey(other.public()))
+    shutil.copy(tmp_path / "other.key", layout.key)
+    for part in (layout.anchors, layout.head, *layout.folder.glob("*.manifest.json"), *layout.folder.glob("*.db")):
+        part.unlink()
+    journal = await Journal.open(segmented, "forger", SMALL)
+    await act(journal, 150)
+    await journal.close()
+    assert not await problem(layout), "the forger's own key"
+    assert await problem(layout, public)
+    lines = layout.anchors.read_text().splitlines()
+    stripped = [line[: line.index(',"sig":')] + "}" if ',"sig":' in line else line for line in lines]
+    layout.anchors.write_text("\n".join(stripped) + "\n")
+    assert await problem(layout, public)
+
+
+async def test_one_row_is_proved_by_its_neighbours_hashes_alone(log):
+    """From row 7, its link before, and the hashes of rows 8 to 20 to the head that an anchor signs."""
+    with closing(sqlite3.connect(log.first)) as db:
+        content = db.execute(f"SELECT {', '.join(schema.COLUMNS)} FROM record WHERE seq >= 7 ORDER BY seq").fetchall()
+    row, link = content[0][: chain.PREV], content[0][chain.PREV]
+    neighbours = [chain.row_hash(other[: chain.PREV]) for other in content[1:]]
+    for hashed in (chain.row_hash(row), *neighbours):
+        link = chain.link(link, hashed)
+    assert link.hex() == (await verify.verify(log.first)).head
+
+
+async def test_a_log_of_the_old_form_goes_on_in_the_new_one(old):
+    layout = Layout(old)
+    journal = await Journal.open(old, "next", SMALL)
+    await act(journal, 200)
+    await journal.close()
+    found = await verify.verify(old)
+    assert found.ok, found.problem
+    forms = []
+    for index in layout.indices():
+        with closing(sqlite3.connect(layout.segment(index))) as db:
+            forms.append(schema.form(db))
+    assert forms[0] == 1
+    assert set(forms[1:]) == {2}
+    lines = layout.anchors.read_bytes().splitlines()
+    assert b'"sig"' not in lines[0], "an older console must be able to read it"
+    assert b'"sig"' in lines[-2] + lines[-1]
+    public = PublicKey(Keys(layout.key).public())
+    layout.key.unlink()
+    found = await verify.verify(old, public)
+    assert found.ok, found.problem
+
+
+@pytest.mark.parametrize("what", ["link", "open", "short"])
+async def test_a_key_that_others_could_know_is_refused(log, tmp_path, what):
+    secret = log.key.read_bytes()
+    if what == "link":
+        (tmp_path / "elsewhere").write_bytes(secret)
+        log.key.unlink()
+        log.key.symlink_to(tmp_path / "elsewhere")
+    elif what == "open":
+        log.key.chmod(0o640)
+    else:
+        log.key.write_bytes(b"00")
+    assert "anchor.key" in await problem(log)
+    with pytest.raises(AuditUnavailable, match=r"anchor.key"):
+        await Journal.open(log.first, "test")
+
+
+async def test_a_dangling_link_in_the_keys_place_makes_no_file_elsewhere(tmp_path):
+    layout = Layout(tmp_path / "log" / "audit.db")
+    layout.folder.mkdir()
+    layout.key.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(AuditUnavailable):
+        await Journal.open(layout.first, "test")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_a_key_exchanged_under_a_running_console_is_put_on_record(log):
+    journal = await Journal.open(log.first, "running")
+    await act(journal, 2)
+    log.key.rename(log.folder / "aside")
+    Keys(log.key).make(2)
+    permit = await journal.begin("exec", "fake", "box", {})
+    await journal.finish(permit, Outcome.OK, 1, {})
+    await journal.close()
+    assert await problem(log)
+    with closing(sqlite3.connect(log.first)) as db:
+        told = db.execute("SELECT body FROM record WHERE action = 'anchors-missing'").fetchall()
+    assert '"missing":["anchor.key"]' in told[0][0]
+
+
+async def test_sessions_in_a_row_are_signed_once_a_minute_and_anchored_each(log, monkeypatch):
+    for _ in range(3):
+        journal = await Journal.open(log.first, "next")
+        await act(journal, 1)
+        await journal.close()
+    lines = log.anchors.read_bytes().splitlines()
+    assert [b'"sig"' in line for line in lines] == [True, False, False, False]
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 120 * 10**9)
+    journal = await Journal.open(log.first, "next")
+    await act(journal, 1)
+    await journal.close()
+    assert b'"sig"' in log.anchors.read_bytes().splitlines()[-1]

@@ -1,0 +1,143 @@
+"""Another program holds the database: what takes something from a sandbox goes on, all else says for whom it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.audit.conftest import act
+
+from sandbox_console.audit import lock, store, verify
+from sandbox_console.audit.journal import Journal
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.reserve import Reserve
+from sandbox_console.errors import AuditUnavailable
+from sandbox_console.model.action import Kill, Pause, Resume, Start, Stop
+from sandbox_console.model.audit import Outcome
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import Config, open_console
+from sandbox_console.testing.fake import FakeBackend
+
+HOLD = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+FLOCK = """
+import fcntl, sys
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+class Holder:
+    """A process that holds a lock until it is let go."""
+
+    def __init__(self, script, path):
+        command = [sys.executable, "-c", script, str(path)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdout.readline()
+        self.pid = self._process.pid
+
+    def let_go(self):
+        self._process.communicate()
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    for name, seconds in (("TELL_S", 0.1), ("WAIT_S", 0.5)):
+        monkeypatch.setattr(lock, name, seconds)
+        monkeypatch.setattr(store, name, seconds)
+
+
+async def test_only_what_is_urgent_goes_on_and_all_of_it_is_recorded_afterwards(tmp_path):
+    path, told = tmp_path / "audit.db", []
+    journal = await Journal.open(path, "test", waits=told.append)
+    await act(journal, 3)
+    running = await journal.begin("exec", "fake", "box", {})
+    holder = Holder(HOLD, path)
+    taken = []
+    for verb in ("stop", "kill", "pause", "resume", "egress-deny"):
+        permit = await journal.begin(verb, "fake", "box", {})
+        await journal.finish(permit, Outcome.OK, 1, {})
+        taken.append(permit.audit_id)
+    await journal.finish(running, Outcome.OK, 1, {})
+    assert not told, "nothing of this waits"
+    with pytest.raises(AuditUnavailable) as caught:
+        await journal.begin("exec", "fake", "box", {})
+    who = f"process {holder.pid} ({Path(f'/proc/{holder.pid}/comm').read_text().strip()})"
+    assert who in caught.value.message
+    assert told == [who]
+    assert "stop" in caught.value.hint
+    assert "space" not in caught.value.hint
+    found = await verify.verify(path)
+    assert found.ok, found.problem
+    assert any("wait in the reserve" in limit for limit in found.limits)
+    holder.let_go()
+    await journal.close()
+    assert not Reserve(Layout(path).reserve).holding, "the end of a session is enough"
+    found = await verify.verify(path)
+    assert (found.ok, found.open_attempts, found.rows) == (True, 0, 8 + 2 * len(taken)), found.problem
+
+
+async def test_what_waits_goes_on_once_it_is_let_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "WAIT_S", 30)
+    path, told = tmp_path / "audit.db", []
+    journal = await Journal.open(path, "test", waits=told.append)
+    holder = Holder(HOLD, path)
+    waiting = asyncio.create_task(journal.begin("exec", "fake", "box", {}))
+    while not told:
+        await asyncio.sleep(0.01)
+    holder.let_go()
+    await journal.finish(await waiting, Outcome.OK, 1, {})
+    await journal.close()
+    assert (await verify.verify(path)).ok
+
+
+async def test_a_console_that_starts_beside_the_lock_can_still_stop(tmp_path, monkeypatch):
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path))
+    ref = SandboxRef("fake", "local", "box-id-1")
+    box = Sandbox(ref, "box", Status.RUNNING, "x", spec=SandboxSpec("box", image="x"))
+    async with open_console(Config(), backends=[FakeBackend([box])]) as console:
+        await console.perform(Pause(ref)).result()
+        path = console.trail.path
+    holder = Holder(HOLD, path)
+    ids = []
+    paused = Sandbox(ref, "box", Status.PAUSED, "x", spec=SandboxSpec("box", image="x"))
+    for action, found in ((Stop(ref), box), (Kill(ref), box), (Resume(ref), paused)):
+        async with open_console(Config(), backends=[FakeBackend([found])]) as console:
+            ids.append((await console.perform(action).result()).audit_id)
+            with pytest.raises(AuditUnavailable, match="locked by process"):
+                await console.perform(Start(ref)).result()
+            assert "locked by process" in console.trail.problem
+    holder.let_go()
+    async with open_console(Config(), backends=[FakeBackend([box])]) as console:
+        await console.perform(Pause(ref)).result()
+        entries = [await console.audit_entry(id_) for id_ in ids]
+        assert [(one.attempt.action, one.outcome) for one in entries] == [
+            ("stop", "ok"),
+            ("kill", "ok"),
+            ("resume", "ok"),
+        ]
+        assert (await console.verify()).ok
+
+
+async def test_the_logs_own_lock_names_who_holds_it(tmp_path):
+    path, told = tmp_path / "audit.db", []
+    journal = await Journal.open(path, "test", waits=told.append)
+    holder = Holder(FLOCK, Layout(path).lock)
+    with pytest.raises(AuditUnavailable) as caught:
+        await journal.begin("exec", "fake", "box", {})
+    assert f"locked by process {holder.pid} (" in caught.value.message
+    assert told[0].startswith(f"process {holder.pid} (")
+    holder.let_go()
+    await act(journal, 1)
+    await journal.close()
