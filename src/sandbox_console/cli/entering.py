@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context, OutputClosed, colours
+from sandbox_console.cli.finding import find
 from sandbox_console.cli.lifecycle import seconds
 from sandbox_console.cli.showing import LineCleaner
 from sandbox_console.cli.specs import pairs
@@ -27,7 +28,7 @@ async def exec_(context: Context) -> int:
     """
     request = _request(context)
     async with context.open() as console:
-        found = await console.find(context.args.name)
+        found = await find(context, console, context.args.name, changing=True)
         request = Exec(found.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
         output = Output(context)
         # Whoever reads stdin is the operation, which ends that too: closing it here would meet it in the middle.

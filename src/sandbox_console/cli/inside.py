@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.finding import find
 from sandbox_console.cli.logs import when
 from sandbox_console.cli.text import moment_ns, size
 from sandbox_console.errors import NotFound
@@ -26,7 +27,8 @@ async def inside(context: Context) -> int:
     """Find the sandbox and look."""
     looks: dict[str, _Look] = {"top": _top, "diff": _diff, "inspect": _inspect, "events": _events, "port": _port}
     async with context.open() as console:
-        await looks[context.args.verb](context, console, await console.find(context.args.name))
+        found = await find(context, console, context.args.name, changing=False)
+        await looks[context.args.verb](context, console, found)
     return context.code
 
 

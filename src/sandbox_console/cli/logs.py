@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context, colours
-from sandbox_console.cli.listing import resolve
+from sandbox_console.cli.finding import find_all
 from sandbox_console.cli.specs import whole
 from sandbox_console.cli.text import moment_ns, width
 from sandbox_console.errors import ConsoleError, UsageError
@@ -35,8 +35,8 @@ async def logs(context: Context) -> int:
     pattern = _pattern(context.args.grep)
     async with context.open() as console:
         sandboxes: list[Sandbox] = []
-        for name in dict.fromkeys(context.args.names):
-            found = await resolve(console, name)
+        names = list(dict.fromkeys(context.args.names))
+        for name, found in zip(names, await find_all(context, console, names, changing=False), strict=True):
             if isinstance(found, ConsoleError):
                 context.fail(found, name if len(context.args.names) > 1 else "")
             else:

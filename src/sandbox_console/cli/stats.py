@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.listing import resolve
+from sandbox_console.cli.finding import find_all, warn_of_the_silent
 from sandbox_console.cli.text import size
 from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.sandbox import Sandbox, Stats
@@ -36,11 +36,12 @@ async def stats(context: Context) -> int:
 
 async def _chosen(context: Context, console: Console) -> Sequence[Sandbox]:
     if not context.args.names:
-        sandboxes, _ = await console.list(context.backend[0])
+        sandboxes, healths = await console.list(context.backend[0])
+        warn_of_the_silent(context, console, healths)
         return sorted((one for one in sandboxes if one.status.live), key=lambda one: (one.name, one.ref))
     chosen: list[Sandbox] = []
-    for name in dict.fromkeys(context.args.names):
-        found = await resolve(console, name)
+    names = list(dict.fromkeys(context.args.names))
+    for name, found in zip(names, await find_all(context, console, names, changing=False), strict=True):
         if isinstance(found, ConsoleError):
             context.fail(found, name if len(context.args.names) > 1 else "")
         else:

@@ -11,6 +11,7 @@ from sandbox_console.service.forwarding import Forwarding, HeldForward, forward
 from sandbox_console.service.gate import Consent
 from sandbox_console.service.hub import Subscription
 from sandbox_console.service.leaks import Leak, NotLooked
+from sandbox_console.service.lookup import Found
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.outbound import Outbound, has_gateway, same_template
 from sandbox_console.service.plan import Change, How, Plan, differing, fixed_fields, spec_of
@@ -34,6 +35,7 @@ __all__ = [
     "ExecIO",
     "Feed",
     "Forwarding",
+    "Found",
     "HeldForward",
     "HostSeen",
     "How",

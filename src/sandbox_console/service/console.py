@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
-from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model import check, ports
 from sandbox_console.model.action import (
     Action,
@@ -44,9 +44,11 @@ from sandbox_console.service.fleet import Fleet
 from sandbox_console.service.gate import Consent, Gate, Request
 from sandbox_console.service.hub import Hub, Subscription
 from sandbox_console.service.inside import Inside
+from sandbox_console.service.lookup import Found, place
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.outbound import Outbound
 from sandbox_console.service.plan import Plan, differing, plan_for, within_bounds
+from sandbox_console.service.recall import note_after, note_before, recorded
 from sandbox_console.service.recordings import Recordings
 from sandbox_console.service.retained import Retained
 from sandbox_console.service.secrets import Secrets
@@ -69,6 +71,7 @@ class Console:
         self.hub = hub
         self.fleet = fleet
         self.trail = trail
+        fleet.remember = recorded(trail)
         self._vault = Vault(config.secrets)
         self._gate = Gate(trail, self._vault, hub.publish)
         self._watcher = Watcher(fleet, hub.publish)
@@ -95,13 +98,50 @@ class Console:
         """All sandboxes now, and the health of each backend asked."""
         return await self.fleet.listing(backend)
 
-    async def find(self, name: str) -> Sandbox:
+    def list_as_answered(
+        self, backend: str = "", patience_s: float = 0.0
+    ) -> AsyncGenerator[tuple[tuple[Sequence[Sandbox], Sequence[BackendHealth]], Sequence[tuple[str, str]]], None]:
+        """As ``list``, in parts as they come, each with the (backend, host) pairs still waited for.
+
+        First of all that answer within ``patience_s`` seconds, then of each as it does.
+        """
+        return self.fleet.as_answered(backend, patience_s)
+
+    def healths(self, places: Sequence[tuple[str, str]]) -> AsyncGenerator[BackendHealth, None]:
+        """Each place's health in this order, all asked at once; those last that were silent the last time."""
+        return self.fleet.healths(places)
+
+    async def find(self, name: str, *, changing: bool = False, only_answering: bool = False) -> Sandbox:
         """The sandbox that NAME means. Raises NotFound, Ambiguous, BackendUnreachable."""
-        return await self.fleet.find(name)
+        [found] = await self.find_all([name], changing=changing, only_answering=only_answering)
+        if isinstance(found, ConsoleError):
+            raise found
+        return found.sandbox
+
+    async def find_all(
+        self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
+    ) -> Sequence[Found | ConsoleError]:
+        """What each NAME means, or why that is not known; one list of each host for all. See ``Fleet.find``."""
+        return await self.fleet.find(names, changing=changing, only_answering=only_answering)
+
+    async def refuse_held(self, name: str) -> None:
+        """Raise Conflict where a host that does not answer held this name: there would be two when it is back."""
+        for health in await self.fleet.holders(name):
+            text = f"{place(health)} does not answer and held {name!r}: {health.reason}"
+            raise Conflict(text, hint="choose another name, or give --only-answering")
+
+    def tell_once(self, health: BackendHealth) -> bool:
+        """Whether nobody was told yet that a backend cannot work here; from now on they were."""
+        return self.fleet.names.tell_once((health.backend, health.host))
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
-        """One sandbox as it is now. Raises NotFound."""
-        return await (await self.fleet.use(ref.backend, ref.host)).inspect(ref)
+        """One sandbox as it is now. Raises NotFound, BackendUnreachable after the host's timeout."""
+        return await self.fleet.inspect(ref)
+
+    @property
+    def places(self) -> Sequence[tuple[str, str]]:
+        """Every (backend, host), in the order of the config."""
+        return self.fleet.keys
 
     async def health(self) -> Sequence[BackendHealth]:
         """Every backend's health, asked now."""
@@ -282,11 +322,13 @@ class Console:
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))
+            note_before(self.fleet.names, action)
             injects = self._vault.injects(backend.capabilities())
             handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
-            return await carry_out(
-                action, permit, Call(backend, request.target, handed, operation.report, io, redactor, injects)
-            )
+            call = Call(backend, request.target, handed, operation.report, io, redactor, injects)
+            result = await carry_out(action, permit, call)
+            note_after(self.fleet.names, action)
+            return result
 
         return await self._gate.run(request, effect, _facts)
 

@@ -85,6 +85,9 @@ class DockerBackend(Gated):
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
         return await self._detailed(await self._rows())
 
+    async def brief(self) -> Sequence[Sandbox]:
+        return await self._rows()
+
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         engine = await self._engine()
         data = await self._inspected(ref)
