@@ -23,7 +23,7 @@ from sandbox_console.service.config import (
     TuiOptions,
     ViewOptions,
 )
-from sandbox_console.service.fleet import ANSWER_S
+from sandbox_console.service.reads.fleet import ANSWER_S
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))

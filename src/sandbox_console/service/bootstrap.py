@@ -13,10 +13,10 @@ from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import ConfigError
 from sandbox_console.service.config import Config, Paths, find_paths, load
 from sandbox_console.service.console import Console
-from sandbox_console.service.fleet import Fleet
-from sandbox_console.service.hub import Hub
-from sandbox_console.service.names import Key, Names
-from sandbox_console.service.trail import Trail, current_actor
+from sandbox_console.service.gate.trail import Trail, current_actor
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.hub import Hub
+from sandbox_console.service.reads.names import Key, Names
 
 _OURS = ("enabled", "timeout_s")
 """Options of a backend's table that are the service's, not the provider's."""

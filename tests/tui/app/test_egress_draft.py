@@ -31,7 +31,7 @@ RECORDS = [
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
-    monkeypatch.setattr("sandbox_console.service.egress.SETTLE_S", 0.0)
+    monkeypatch.setattr("sandbox_console.service.effects.egress.SETTLE_S", 0.0)
     monkeypatch.setattr("sandbox_console.testing.within.time.time", lambda: NOW)
 
 

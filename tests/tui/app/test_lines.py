@@ -14,7 +14,7 @@ from sandbox_console.model.audit import AuditEntry, AuditRow
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.plan import make_plan
+from sandbox_console.service.effects.plan import make_plan
 from sandbox_console.tui.formdata import BREAK, parse, texts_of
 from sandbox_console.tui.panes.audit import entry_words
 from sandbox_console.tui.panes.plan import plan_words

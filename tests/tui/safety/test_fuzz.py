@@ -18,8 +18,8 @@ from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import strip_unsafe
+from sandbox_console.model.verdict import verdict
 from sandbox_console.service.config import ViewOptions
-from sandbox_console.service.verdict import verdict
 from sandbox_console.tui.arrange import Hidden, Wanted
 from sandbox_console.tui.commanding import views_words
 from sandbox_console.tui.groups import GroupKey, GroupRow

@@ -12,8 +12,8 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
+from sandbox_console.model.verdict import Verdict, verdict
 from sandbox_console.service import Console
-from sandbox_console.service.verdict import Verdict, verdict
 
 LOOKED_AT = 50
 """Rows of the audit log that are looked at for who ended it."""

@@ -21,9 +21,9 @@ from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.secrets import leaks
 from sandbox_console.secrets.leaks import Hit, Scanner
-from sandbox_console.service.fleet import Fleet
-from sandbox_console.service.operation import ExecIO
-from sandbox_console.service.vault import Vault
+from sandbox_console.service.gate.operation import ExecIO
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.fleet import Fleet
 
 _CHUNK = 1 << 20
 _ENVIRONMENT_MOST = 8 << 20

@@ -1,67 +1,25 @@
-"""The main process of a sandbox as one who attaches sees it: watched and fed through the gate until let go of."""
+"""An attached process as a terminal on screen needs it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sandbox_console.backends.abilities import OnTerminal
-from sandbox_console.backends.base import Process
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Attach, Permit
+from sandbox_console.model.action import Attach
 from sandbox_console.model.log import Stream
-from sandbox_console.model.sandbox import Exit, SandboxRef
-from sandbox_console.service.call import Call
-from sandbox_console.service.operation import ActionResult, ExecIO
-from sandbox_console.service.running import run_to_end
-
-if TYPE_CHECKING:
-    from sandbox_console.service.console import Console
-    from sandbox_console.service.gate import Consent
+from sandbox_console.model.sandbox import Exit
+from sandbox_console.service.effects.attachment import Attachment
+from sandbox_console.service.gate.gate import Consent, Performs
+from sandbox_console.service.gate.operation import ExecIO, Hold
 
 _QUEUED = 64
 """Chunks kept for one who reads late; then the backend's own bound holds, which tells what it drops."""
 _BACKSPACE, _NEWLINE, _RETURN, _PRINTABLE, _RUB_OUT = 8, 10, 13, 32, 127
 _TOP, _FOLLOWS = 0b1100_0000, 0b1000_0000
 """The top bits of a byte, and what they are in those of UTF-8 that follow the first of a character."""
-
-
-async def watch(process: Process, permit: Permit, ref: SandboxRef, call: Call) -> ActionResult:
-    """Pass on what an attached process writes and reads, until it ends or is let go of."""
-    if call.io.on_attached is not None:
-        call.io.on_attached(Attachment(process))
-    ran = await run_to_end(process, call.io, call.redactor, None)
-    details: dict[str, object] = {"bytes": ran.bytes_out} | ({"end": ran.exit.reason} if ran.exit.reason else {})
-    return ActionResult(permit.audit_id, ref, exit_code=ran.exit.code, details=details)
-
-
-class Attachment:
-    """A hold on a main process."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._terminal = process if isinstance(process, OnTerminal) else None
-
-    @property
-    def tty(self) -> bool:
-        """Whether the process is on a terminal, which echoes what is typed; else lines go to a pipe."""
-        return self._terminal is not None and self._terminal.tty
-
-    @property
-    def takes_input(self) -> bool:
-        """Whether the process reads what is typed."""
-        return self._terminal is not None and self._terminal.takes_input
-
-    async def resize(self, cols: int, rows: int) -> None:
-        """Tell the process's terminal its size."""
-        if self._terminal is not None:
-            await self._terminal.resize(cols, rows)
-
-    async def let_go(self) -> None:
-        """End the watching; the process lives on."""
-        await self._process.kill()
 
 
 class AttachedSession:
@@ -72,7 +30,7 @@ class AttachedSession:
 
     recorded = False
 
-    def __init__(self, console: Console, request: Attach, consent: Consent) -> None:
+    def __init__(self, console: Performs, request: Attach, consent: Consent) -> None:
         self.request = request
         self._out: asyncio.Queue[bytes] = asyncio.Queue(_QUEUED)
         self._typed: asyncio.Queue[bytes] = asyncio.Queue()
@@ -163,12 +121,12 @@ class AttachedSession:
     async def _take(self, stream: Stream, data: bytes) -> None:
         await self._out.put(data if stream is Stream.TTY else data.replace(b"\n", b"\r\n"))
 
-    def _attached(self, attachment: Attachment) -> None:
-        if not self._held.done():
-            self._held.set_result(attachment)
+    def _attached(self, hold: Hold) -> None:
+        if isinstance(hold, Attachment) and not self._held.done():
+            self._held.set_result(hold)
 
 
-async def attach(console: Console, request: Attach, *, consent: Consent) -> AttachedSession:
+async def attach(console: Performs, request: Attach, *, consent: Consent) -> AttachedSession:
     """Attach to a sandbox's main process through the gate. Raises what the action raises."""
     session = AttachedSession(console, request, consent)
     try:

@@ -18,7 +18,7 @@ from sandbox_console.recording.cast import Event, Recorded, Writer, digest_of, r
 from sandbox_console.recording.plain import lines
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import RecordingOptions
-from sandbox_console.service.trail import Trail
+from sandbox_console.service.gate.trail import Trail
 
 T = TypeVar("T")
 _MIB = 1024 * 1024

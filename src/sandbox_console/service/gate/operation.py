@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -18,22 +18,25 @@ CAPTURE_BYTES = 1024 * 1024
 
 OnOutput = Callable[[Stream, bytes], Awaitable[None]]
 
-if TYPE_CHECKING:
-    from sandbox_console.service.attaching import Attachment
-    from sandbox_console.service.forwarding import Forwarding
+
+class Hold(Protocol):
+    """What an Attach or a Forward holds while it goes on."""
+
+    async def let_go(self) -> None:
+        """End the holding, not the sandbox. Safe to call twice."""
+        ...
 
 
 class ExecIO(Struct):
     """A command's input, and where its output goes; without ``on_output`` the result keeps the first MiB.
 
-    ``on_attached`` is told when an Attach has got hold of the main process, ``on_forwarded`` when a Forward listens.
+    ``on_held`` is told when an Attach has got hold of the main process, and when a Forward listens.
     ``most``: as soon as a download gave so many bytes, the rest is left where it is.
     """
 
     stdin: AsyncIterator[bytes] | None = None
     on_output: OnOutput | None = None
-    on_attached: Callable[[Attachment], None] | None = None
-    on_forwarded: Callable[[Forwarding], None] | None = None
+    on_held: Callable[[Hold], None] | None = None
     most: int | None = None
 
 

@@ -9,9 +9,9 @@ from msgspec import Struct, field
 from sandbox_console.egress.decide import address_verdict, named, verdict
 from sandbox_console.egress.policy import in_force
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressVerdict
+from sandbox_console.model.egress_rules import key_of
 from sandbox_console.model.hosts import HostPattern, parse_address
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.egress import key_of
 
 HOSTS_MOST = 2000
 """A guest may ask for any number of names: past this, the host not seen for longest is forgotten, and counted."""

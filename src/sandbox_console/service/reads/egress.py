@@ -7,17 +7,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
-from sandbox_console.backends.abilities import Egress
+from sandbox_console.backends.abilities import Egress, able
 from sandbox_console.egress.decide import verdict
 from sandbox_console.errors import ConsoleError, NotFound, Unsupported
 from sandbox_console.model.action import EgressAction
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
+from sandbox_console.model.egress_rules import changed, opened
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service.abilities import able
-from sandbox_console.service.egress import changed, opened
-from sandbox_console.service.feed import Replayed, Traffic, replay
-from sandbox_console.service.fleet import Fleet
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.traffic import Replayed, Traffic, replay
 
 TEMPLATE = "template"
 """The label by which sandboxes of one template know each other."""

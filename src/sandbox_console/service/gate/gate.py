@@ -3,7 +3,7 @@
 1. Faces cannot import backends (import-linter).
 2. Every changing method of a backend takes a Permit.
 3. A Permit is made in audit/journal.py only.
-4. A new verb does not type-check until ``effects.carry_out`` handles it.
+4. A new verb does not type-check until ``effects.dispatch.carry_out`` handles it.
 5. No journal, no effect: the attempt is committed first, or nothing happens.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -32,10 +32,11 @@ from sandbox_console.model.event import Acted
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
-from sandbox_console.service.describe import body_of, target_of
-from sandbox_console.service.masking import masked
-from sandbox_console.service.trail import Trail
-from sandbox_console.service.vault import Vault
+from sandbox_console.service.gate.description import body_of, target_of
+from sandbox_console.service.gate.masking import masked
+from sandbox_console.service.gate.operation import ExecIO, Operation
+from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.vault import Vault
 
 T = TypeVar("T")
 
@@ -45,6 +46,14 @@ class Consent(Struct, frozen=True):
 
     yes: bool = False
     confirm: str = ""
+
+
+class Performs(Protocol):
+    """Who carries an action out through the gate: the console."""
+
+    def perform(self, action: Action, *, consent: Consent = ..., io: ExecIO | None = None) -> Operation:
+        """Start an action; the operation that is given tells its end."""
+        ...
 
 
 class Request(Struct, frozen=True):

@@ -8,7 +8,7 @@ import time
 from msgspec import Struct
 
 from sandbox_console.errors import AuditUnavailable, ConsoleError
-from sandbox_console.service.trail import Trail
+from sandbox_console.service.gate.trail import Trail
 
 _LONGEST_S = 300.0
 """A server that is away is asked for ever more seldom, up to this."""

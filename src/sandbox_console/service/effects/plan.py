@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from sandbox_console.backends.abilities import Bounded
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy import needs
 
@@ -56,20 +56,6 @@ class Plan(Struct, frozen=True):
         """The heaviest of the changes; None where nothing differs."""
         found = {change.how for change in self.changes}
         return next((how for how in (How.UNSUPPORTED, How.RECREATE, How.LIVE) if how in found), None)
-
-
-def spec_of(sandbox: Sandbox) -> SandboxSpec:
-    """A sandbox's spec; of one that another tool made, as much as its backend tells: name, image and limits."""
-    if sandbox.spec is not None:
-        return sandbox.spec
-    told = {fact.field: fact.value for fact in sandbox.effective}
-    return SandboxSpec(
-        sandbox.name,
-        image=sandbox.image,
-        cpus=_number(told.get("cpus")),
-        memory_mib=_whole(told.get("memory_mib")),
-        pids=_whole(told.get("pids")),
-    )
 
 
 def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, injects: Mapping[str, str]) -> Plan:
@@ -144,14 +130,3 @@ def _change(field: str, before: Any, after: Any, capabilities: Capabilities, mis
     if field == "name" and live is not None:
         return Change(field, before, after, How.UNSUPPORTED, capabilities.reason(live))
     return Change(field, before, after, How.RECREATE, "it is set when a sandbox is made")
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:  # "unlimited", or not enforced
-        return None
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() else None

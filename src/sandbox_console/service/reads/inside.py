@@ -8,15 +8,14 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from sandbox_console.backends.abilities import Changes, Files, Happenings, Images, Processes, Raw, Snapshots
+from sandbox_console.backends.abilities import Changes, Files, Happenings, Images, Processes, Raw, Snapshots, able
 from sandbox_console.errors import NotFound
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.abilities import able
-from sandbox_console.service.fleet import Fleet
-from sandbox_console.service.masking import masked
-from sandbox_console.service.vault import Vault
+from sandbox_console.service.gate.masking import masked
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.fleet import Fleet
 
 T = TypeVar("T")
 

@@ -42,12 +42,12 @@ from sandbox_console.model.action import (
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.waiting import to_the_end
-from sandbox_console.service.abilities import inner, on_host
-from sandbox_console.service.call import Call
-from sandbox_console.service.operation import ActionResult
-from sandbox_console.service.plan import How, Plan, plan_for, within_bounds
-from sandbox_console.service.recreate import recreate
-from sandbox_console.service.running import run_to_end
+from sandbox_console.service.effects.abilities import inner, on_host
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.plan import How, Plan, plan_for, within_bounds
+from sandbox_console.service.effects.process import run_to_end
+from sandbox_console.service.effects.recreation import recreate
+from sandbox_console.service.gate.operation import ActionResult
 
 
 async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:  # noqa: C901, PLR0912 - a case a verb

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
-from sandbox_console.backends.abilities import Attachable, Committing, Egress, Files, Images, Snapshots
-from sandbox_console.backends.base import Backend
-from sandbox_console.errors import Unsupported, UsageError
+from sandbox_console.backends.abilities import Attachable, Committing, Egress, Files, Images, Snapshots, able
+from sandbox_console.errors import UsageError
 from sandbox_console.model.action import (
     Attach,
     ChangeEgress,
@@ -33,21 +32,11 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import Stream
-from sandbox_console.service.attaching import watch
-from sandbox_console.service.call import Call
-from sandbox_console.service.egress import change
-from sandbox_console.service.forwarding import hold
-from sandbox_console.service.operation import ActionResult, ExecIO
-
-T = TypeVar("T")
-
-
-def able(backend: Backend, ability: type[T], capability: Capability) -> T:
-    """The backend as one that has ``ability``. Raises Unsupported with the backend's reason."""
-    capabilities = backend.capabilities()
-    if capabilities.has(capability) and isinstance(backend, ability):
-        return backend
-    raise Unsupported(f"{capability} is unsupported on {backend.name}: {capabilities.reason(capability)}")
+from sandbox_console.service.effects.attachment import watch
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.egress import change
+from sandbox_console.service.effects.port_forward import hold
+from sandbox_console.service.gate.operation import ActionResult, ExecIO
 
 
 async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult:

@@ -12,7 +12,7 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 from sandbox_console.model.waiting import to_the_end
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
-from sandbox_console.service.operation import CAPTURE_BYTES, ExecIO
+from sandbox_console.service.gate.operation import CAPTURE_BYTES, ExecIO
 
 TIMED_OUT_CODE = 124
 """The exit code of timeout(1), and of ours."""

@@ -13,9 +13,9 @@ from sandbox_console.model.sandbox import HealthState, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets import local
 from sandbox_console.secrets.binding import unkept
-from sandbox_console.service.fleet import Fleet
-from sandbox_console.service.leaks import Leak, LeakScan, Look, NotLooked
-from sandbox_console.service.vault import Vault
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.leaks import Leak, LeakScan, Look, NotLooked
 
 
 class SecretInfo(Struct, frozen=True):

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from sandbox_console.model.event import Event, Sampled
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
-from sandbox_console.service.fleet import Fleet
+from sandbox_console.service.reads.fleet import Fleet
 
 EVERY_S = 30.0
 AT_ONCE = 4

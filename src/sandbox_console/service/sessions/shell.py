@@ -14,7 +14,7 @@ from sandbox_console.model.action import OpenShell
 from sandbox_console.model.sandbox import Exit
 from sandbox_console.recording.cast import Writer
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
-from sandbox_console.service.recordings import Recordings, not_recorded
+from sandbox_console.service.reads.recordings import Recordings, not_recorded
 
 OnEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
 

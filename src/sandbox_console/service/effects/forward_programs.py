@@ -14,8 +14,8 @@ from sandbox_console.errors import TimedOut, Unsupported
 from sandbox_console.model.action import Exec, Forward, Permit
 from sandbox_console.model.log import Stream
 from sandbox_console.secrets.redactor import Redactor
-from sandbox_console.service.operation import ExecIO
-from sandbox_console.service.running import run_to_end
+from sandbox_console.service.effects.process import run_to_end
+from sandbox_console.service.gate.operation import ExecIO
 
 _LOOK_TIMEOUT_S = 20.0
 

@@ -11,9 +11,8 @@ from typing import Any
 import sandbox_console
 from sandbox_console.model.action import Action, ChangeEgress, Create, Exec, HostAction, OpenShell, Update
 from sandbox_console.model.egress import EgressRule
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.plan import spec_of
 
 
 def target_of(action: Action) -> str:

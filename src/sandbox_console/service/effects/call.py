@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from sandbox_console.backends.base import Backend, Progress, Secrets
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.secrets.redactor import Redactor
-from sandbox_console.service.operation import ExecIO
+from sandbox_console.service.gate.operation import ExecIO
 
 
 class Call(Struct, frozen=True):

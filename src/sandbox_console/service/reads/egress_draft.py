@@ -10,8 +10,8 @@ from msgspec import Struct
 from sandbox_console.model import check, hosts
 from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.egress import Effect, EgressRule
+from sandbox_console.model.egress_rules import LIVE, key_of
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.egress import LIVE, key_of
 
 RULES_MOST = 200
 """Rules of a draft: to replay thousands of hosts under more takes too long to be seen as one types."""

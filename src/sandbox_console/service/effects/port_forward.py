@@ -12,7 +12,7 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -23,14 +23,10 @@ from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.text import clean
 from sandbox_console.model.waiting import to_the_end
-from sandbox_console.service.call import Call
-from sandbox_console.service.forward_connection import Connection, Tally, reset
-from sandbox_console.service.forward_programs import way_in
-from sandbox_console.service.operation import ActionResult, ExecIO, Operation
-
-if TYPE_CHECKING:
-    from sandbox_console.service.console import Console
-    from sandbox_console.service.gate import Consent
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.forward_connection import Connection, Tally, reset
+from sandbox_console.service.effects.forward_programs import way_in
+from sandbox_console.service.gate.operation import ActionResult
 
 MOST = 64
 """Connections of one forward at a time, each a process in the sandbox; others wait to be accepted."""
@@ -53,8 +49,8 @@ async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
         listener.listen(_BACKLOG)
         place = structs.replace(action.published, host_port=listener.getsockname()[1]).place
         held = Forwarding(place, action, permit.audit_id)
-        if call.io.on_forwarded is not None:
-            call.io.on_forwarded(held)
+        if call.io.on_held is not None:
+            call.io.on_held(held)
         call.progress(f"{place} -> {name}:{action.port}")
         reason = await _Answering(held, listener, command, permit, call, name).run()
     return ActionResult(permit.audit_id, action.ref, details=held.told() | ({"end": reason} if reason else {}))
@@ -214,42 +210,3 @@ def _no_place(asked: PublishedPort, error: OSError) -> ConsoleError:
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         return UsageError(f"{asked.address} is no address of this host", hint="leave it out for 127.0.0.1")
     return Conflict(f"{asked.place} cannot be listened at: {error.strerror}")
-
-
-class HeldForward:
-    """A forward as a face holds it. Made by :func:`forward`; let go of it."""
-
-    def __init__(self, operation: Operation, forwarding: Forwarding) -> None:
-        self.operation, self.forwarding = operation, forwarding
-
-    async def ended(self) -> str:
-        """Wait for the end: why the sandbox ended it, nothing where it was let go of. Raises the action's error."""
-        return str((await self.operation.result()).details.get("end", ""))
-
-    async def let_go(self) -> None:
-        """End it and wait until its outcome is on record."""
-        await self.forwarding.let_go()
-        with contextlib.suppress(ConsoleError):
-            await self.operation.result()
-
-
-async def forward(console: Console, request: Forward, *, consent: Consent) -> HeldForward:
-    """Forward a port through the gate; returns once it listens. Raises what the action raises."""
-    listens: asyncio.Future[Forwarding] = asyncio.get_running_loop().create_future()
-
-    def told(forwarding: Forwarding) -> None:
-        if not listens.done():
-            listens.set_result(forwarding)
-
-    operation = console.perform(request, consent=consent, io=ExecIO(on_forwarded=told))
-    ending = asyncio.ensure_future(operation.result())
-    try:
-        await asyncio.wait(list[asyncio.Future[Any]]((listens, ending)), return_when=asyncio.FIRST_COMPLETED)
-        if not listens.done():
-            await ending
-        return HeldForward(operation, listens.result())
-    except BaseException:
-        operation.cancel()
-        raise
-    finally:
-        ending.cancel()  # the wait for it alone: the operation goes on
