@@ -18,6 +18,9 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import ActionResult, ExecIO, Operation
 
+_UNRUNNABLE = {126: "it is there and cannot be run (126)", 127: "not found (127)"}
+"""What is said of a command that could not be run, where nothing else was said: a shell says it itself."""
+
 
 async def exec_(context: Context) -> int:
     """Run a command and give its exit code; 124 where ``--timeout`` ran out.
@@ -41,6 +44,8 @@ async def exec_(context: Context) -> int:
         context.record({"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id})
     if result.timed_out:
         context.say(f"timed out after {request.timeout_s:g} s")
+    if result.exit_code in _UNRUNNABLE and not output.complained:
+        context.say(f"{found.name}: {request.argv[0]}: {_UNRUNNABLE[result.exit_code]}")
     if result.exit_code is None:
         raise BackendError("the command ended, but how is not known")
     return result.exit_code
@@ -74,7 +79,7 @@ class Output:
         self._context = context
         self._held: dict[Stream, bytes] = {}
         self._cleaners: dict[Stream, LineCleaner] = {}
-        self.closed = False
+        self.closed = self.complained = False
         self.on_closed: Callable[[], None] = lambda: None
 
     async def give(self, stream: Stream, what: bytes) -> None:
@@ -86,6 +91,7 @@ class Output:
             self.on_closed()
 
     async def _give(self, stream: Stream, what: bytes) -> None:
+        self.complained = self.complained or stream is Stream.STDERR
         sink = self._context.streams.err if stream is Stream.STDERR else self._context.streams.out
         if self._context.json:
             what, self._held[stream] = data.whole_characters(self._held.get(stream, b"") + what)

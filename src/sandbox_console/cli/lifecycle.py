@@ -90,6 +90,11 @@ def seconds(text: str, option: str) -> float:
 def _signal(name: str) -> str:
     import signal
 
+    if name.isdecimal() and name.isascii():
+        try:
+            return signal.Signals(int(name)).name
+        except ValueError:
+            raise UsageError(f"--signal: there is no signal {name}", hint="as in 9, TERM, INT, KILL") from None
     full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
     if full not in signal.Signals.__members__:
         raise UsageError(f"--signal: {name!r} is not a signal", hint="as in TERM, INT, KILL")

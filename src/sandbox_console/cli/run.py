@@ -132,8 +132,8 @@ def _write_crash(error: Exception) -> Path:
 
 async def _signalled(context: Context, verb: Verb, signals: Signals) -> int:
     """Run it; a signal cancels it and is then the exit code, once all that it did is recorded."""
-    if signals.caught:
-        return 128 + signals.caught
+    if code := signals.exit_code():
+        return code
     task, loop = asyncio.ensure_future(verb(context)), asyncio.get_running_loop()
     signals.cancel_by(lambda: _soon(loop, task))
     pipe = context.streams.out.pipe() if _endless(context.args) else None
@@ -142,8 +142,8 @@ async def _signalled(context: Context, verb: Verb, signals: Signals) -> int:
     try:
         return await task
     except asyncio.CancelledError:
-        if signals.caught:
-            return 128 + signals.caught
+        if code := signals.exit_code():
+            return code
         raise
     finally:
         if pipe is not None:

@@ -36,10 +36,14 @@ class Signals:
         self._at = 0.0
         self._again = False
         self._over = False
-        self._ending = False
+        self._ending: Any = None
         self._cancel: Callable[[], None] | None = None
         self._before: dict[int, Any] = {}
         self._terminal = _terminal()
+
+    def exit_code(self) -> int:
+        """That of a command which a signal ended; 0 where none came."""
+        return _BASE + self.caught if self.caught else 0
 
     def install(self) -> None:
         """Take the signals. One that the caller has the process ignore, as nohup does with SIGHUP, stays ignored."""
@@ -49,6 +53,7 @@ class Signals:
 
     def restore(self) -> None:
         """Give the signals back to whom they belonged."""
+        self.over()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
@@ -62,6 +67,8 @@ class Signals:
     def over(self) -> None:
         """Nothing is left to cancel: from now on a signal ends the process."""
         self._cancel, self._over = None, True
+        if self._ending is not None:
+            self._ending.cancel()
 
     def end(self, number: int) -> None:
         """Take note of a signal, or of what counts as one."""
@@ -89,12 +96,10 @@ class Signals:
     def _end_soon(self, number: int) -> None:
         import threading
 
-        if self._ending:
-            return
-        self._ending = True
-        timer = threading.Timer(END_S, self._exit, [number])  # a thread: the loop, or all of Python's, may hang
-        timer.daemon = True
-        timer.start()
+        if self._ending is None:
+            self._ending = threading.Timer(END_S, self._exit, [number])  # a thread: the loop itself may hang
+            self._ending.daemon = True
+            self._ending.start()
 
     def _exit(self, number: int) -> None:
         if self._terminal is not None:

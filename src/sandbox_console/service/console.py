@@ -18,9 +18,12 @@ from sandbox_console.model.action import (
     Create,
     DenyEgress,
     Exec,
+    Fork,
     Forward,
     OpenShell,
     Permit,
+    Rename,
+    RestoreSnapshot,
     Update,
     place_of,
     ref_of,
@@ -359,6 +362,8 @@ class Console:
             wrong := rule_problems(action, allow_ip=self.config.policy.egress_ip)
         ):
             raise InvalidSpec(wrong)
+        if isinstance(action, (Rename, Fork, RestoreSnapshot)) and (off := check.name_problem(action.name)):
+            raise InvalidSpec({"name": off})
         if isinstance(action, Forward):
             await self._check_forward(action, target)
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
