@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context, OutputClosed, colours
@@ -40,8 +40,11 @@ async def exec_(context: Context) -> int:
         output.on_closed = operation.cancel
         result = await result_of(operation, output)
         output.end()
+    without = result.details.get("without_secrets")
     if context.json:
-        context.record({"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id})
+        told = {"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id}
+        context.record(told | ({"without_secrets": without} if without else {}))
+    say_without(context, without if isinstance(without, list) else ())
     if result.timed_out:
         context.say(f"timed out after {request.timeout_s:g} s")
     if result.exit_code in _UNRUNNABLE and not output.complained:
@@ -49,6 +52,14 @@ async def exec_(context: Context) -> int:
     if result.exit_code is None:
         raise BackendError("the command ended, but how is not known")
     return result.exit_code
+
+
+def say_without(context: Context, names: Sequence[str]) -> None:
+    """A word of the secrets that a sandbox was entered without."""
+    if names:
+        each = "it is" if len(names) == 1 else "they are"
+        listed = ", ".join(names)
+        context.say(f"note: {listed} cannot be read here: {each} not handed over, and not masked where shown")
 
 
 def _request(context: Context) -> Exec:

@@ -11,6 +11,7 @@ import tty
 from collections.abc import Iterator
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.entering import say_without
 from sandbox_console.cli.finding import find
 from sandbox_console.cli.screen import ScreenFilter
 from sandbox_console.errors import BackendError, UsageError
@@ -37,6 +38,7 @@ async def shell(context: Context) -> int:
             found.ref, context.args.shell, context.args.user, cols, rows, term, record=context.args.record
         )
         session = await console.shell(request, consent=context.consent(found.ref.id))
+        say_without(context, session.without)
         try:
             await _attached(context, session, fd)
             ended = await session.wait()

@@ -76,7 +76,7 @@ class Console:
         self.trail = trail
         fleet.remember = recorded(trail)
         self._vault = Vault(config.secrets)
-        self._gate = Gate(trail, self._vault, hub.publish)
+        self._gate = Gate(trail, self._vault, hub.publish, lenient=config.policy.enter_without_secrets)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
@@ -267,8 +267,10 @@ class Console:
     async def _open_shell(self, request: OpenShell, consent: Consent) -> ShellSession:
         asked = await self._request(request, consent)
         opened: list[ShellSession] = []
+        without: list[str] = []
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
+            without.extend(_lacking(asked.target, secrets))
             backend = await self.fleet.use(request.ref.backend, request.ref.host)
             name = asked.target.name if asked.target else ""
             recorder = await self.recordings.begin(request, name, permit.audit_id)
@@ -282,6 +284,7 @@ class Console:
                 request, permit.audit_id, terminal, self._vault.redactor, note_end(permit), recorder, self.recordings
             )
             self._shells = {one for one in self._shells if not one.closed} | {session}
+            session.without = tuple(without)
             opened.append(session)
             return session
 
@@ -293,7 +296,7 @@ class Console:
             return note
 
         try:
-            return await self._gate.run(asked, effect, lambda _: (Outcome.OK, {"opened": True}, ""))
+            return await self._gate.run(asked, effect, lambda _: (Outcome.OK, {"opened": True} | _without(without), ""))
         except BaseException:  # nobody got the session, so nobody else would end it
             for session in opened:
                 await session.close()
@@ -330,6 +333,9 @@ class Console:
             handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
             call = Call(backend, request.target, handed, operation.report, io, redactor, injects)
             result = await carry_out(action, permit, call)
+            if isinstance(action, Exec):
+                told = _without(_lacking(request.target, secrets))
+                result = structs.replace(result, details={**result.details, **told})
             note_after(self.fleet.names, action)
             return result
 
@@ -388,6 +394,16 @@ class Console:
         # A whole line ends what may have been the beginning of a value: nothing is held back past it.
         data = mask.feed(item.data) + (mask.flush() if item.data.endswith(b"\n") else b"")
         return LogRecord(item.at_ns, item.stream, data)
+
+
+def _lacking(target: Sandbox | None, secrets: Sequence[ResolvedSecret]) -> list[str]:
+    """The secrets of a sandbox that is entered without them: they cannot be read here."""
+    names = target.spec.secrets if target and target.spec else ()
+    return [name for name in names if name not in {one.name for one in secrets}]
+
+
+def _without(names: Sequence[str]) -> dict[str, list[str]]:
+    return {"without_secrets": list(names)} if names else {}
 
 
 def _facts(result: ActionResult) -> tuple[Outcome, Mapping[str, Any], str]:
