@@ -20,11 +20,11 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code."""
-    from sandbox_console.cli import signals
-
-    if argv is None:  # else it is another program's process, and so are its signals
-        signals.hold()
     try:
+        if argv is None:  # else it is another program's process, and so are its signals
+            from sandbox_console.cli import signals
+
+            signals.hold()
         return _main(sys.argv[1:] if argv is None else list(argv))
     except KeyboardInterrupt:
         return 130
