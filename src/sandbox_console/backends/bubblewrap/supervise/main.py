@@ -76,7 +76,7 @@ class Supervisor:
             return
         try:
             log = self.order["log"]
-            self._log = segments.Writer("logs", log["bytes"], log["keep"], log["rate"])
+            self._log = segments.Writer("logs", log["bytes"], log["keep"], log.get("rate", 0))
         except OSError as error:
             self._say({"error": f"its log cannot be written: {os.strerror(error.errno or 0)}", "code": 125})
             return
