@@ -21,6 +21,10 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and give its exit code."""
     try:
+        if argv is None:  # else it is another program's process, and so are its signals
+            from sandbox_console.cli import signals
+
+            signals.hold()
         return _main(sys.argv[1:] if argv is None else list(argv))
     except KeyboardInterrupt:
         return 130
@@ -72,7 +76,9 @@ def _face(args: argparse.Namespace) -> int:
         return _share(args)
     if args.verb == "demo":
         from sandbox_console.cli.demo import demo
+        from sandbox_console.cli.signals import release
 
+        release()
         return demo(args)
     from sandbox_console.cli.run import run
 
@@ -89,8 +95,10 @@ def _tui(args: argparse.Namespace) -> int:
         raise UsageError("the console needs a terminal", hint="sandbox-console ls, or sandbox-console --help")
     if not in_browser and os.environ.get("TERM") == "dumb":
         raise UsageError("TERM=dumb: this terminal draws no screens", hint="set TERM, or: sandbox-console ls --watch")
+    from sandbox_console.cli.signals import release
     from sandbox_console.tui import run_tui
 
+    release()
     config = Path(args.config) if args.config else None
     return run_tui(config_file=config, read_only=args.read_only, backend=args.backend)
 
@@ -98,6 +106,7 @@ def _tui(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     from pathlib import Path
 
+    from sandbox_console.cli.signals import release
     from sandbox_console.errors import UsageError
     from sandbox_console.web import ServeOptions, serve
 
@@ -116,12 +125,14 @@ def _serve(args: argparse.Namespace) -> int:
         names=tuple(args.hostname),
         pass_env=tuple(args.pass_env),
     )
+    release()
     return serve(options)
 
 
 def _share(args: argparse.Namespace) -> int:
     from pathlib import Path
 
+    from sandbox_console.cli.signals import release
     from sandbox_console.errors import UsageError
     from sandbox_console.web import share
     from sandbox_console.web.share import ShareOptions
@@ -135,6 +146,7 @@ def _share(args: argparse.Namespace) -> int:
         backend=args.backend or None,
         config=Path(args.config) if args.config else None,
     )
+    release()
     return share(options)
 
 

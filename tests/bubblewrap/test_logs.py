@@ -58,7 +58,7 @@ async def test_following_goes_on_over_a_restart(make: Make, backend) -> None:
 
 @pytest.fixture
 def options() -> dict[str, int]:
-    return {"log_mib": 1, "log_files": 4}
+    return {"log_mib": 1, "log_files": 4, "log_rate_mib": 1024}  # whose lines come as fast as they can be read
 
 
 async def test_rotation_keeps_the_newest_and_tells_what_is_gone(make: Make) -> None:

@@ -54,7 +54,12 @@ def test_the_keys_are_those_printed() -> None:
         ("egress-replay", "egress replay", keys("egress replay"), set()),
         ("secrets", "secrets ls", keys("secrets ls"), set()),
         ("secrets", "secrets check", keys("secrets ls") | {"ok", "problem", "note"}, set()),
-        ("exec", "exec", keys("exec"), {"stream", "data", "data_b64", "exit_code", "timed_out", "audit_id"}),
+        (
+            "exec",
+            "exec",
+            keys("exec"),
+            {"stream", "data", "data_b64", "exit_code", "timed_out", "audit_id", "without_secrets"},
+        ),
         ("looks", "top", keys("top"), set()),
         ("looks", "diff", keys("diff"), set()),
         ("looks", "inspect", keys("inspect"), set()),
@@ -69,7 +74,7 @@ def test_the_keys_are_those_printed() -> None:
         ("images", "images ls", keys("images ls"), set()),
         ("images", "images pull", keys("images pull, rm, load, save"), {"bytes"}),
         ("images", "images prune", keys("images prune"), set()),
-        ("logs", "logs", keys("logs"), {"stream", "data", "data_b64", "gap", "lines"}),
+        ("logs", "logs", keys("logs"), {"stream", "data", "data_b64", "gap", "lines", "partial"}),
     ):
         for found in printed(file, command):
             assert set(found) - extra == of - extra, (command, found)

@@ -21,7 +21,7 @@ from sandbox_console.errors import (
     SecretError,
     Unsupported,
 )
-from sandbox_console.model.action import Create, Exec, Kill, OpenShell, Pause, Remove, Stop, Update
+from sandbox_console.model.action import Create, Exec, Kill, OpenShell, Pause, Remove, Restart, Stop, Update
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import SandboxRef, Status
@@ -298,13 +298,37 @@ async def test_a_secret_that_cannot_be_read_is_a_failed_action(home, box, monkey
     monkeypatch.delenv("MY_TOKEN", raising=False)
     box = structs.replace(box, spec=structs.replace(box.spec, secrets=("TOKEN",)))
     backend = FakeBackend([box])
-    async with open_console(
-        Config(secrets={"TOKEN": SecretSource(source="env:MY_TOKEN")}), backends=[backend]
-    ) as console:
+    table = {"TOKEN": SecretSource(source="env:MY_TOKEN")}
+    config = Config(secrets=table, policy=Rules(enter_without_secrets=False))
+    async with open_console(config, backends=[backend]) as console:
         with pytest.raises(SecretError, match="MY_TOKEN is not set"):
             await console.perform(Exec(REF, ("env",))).result()
-        assert await outcomes(console) == [("exec", "failed")]
+        with pytest.raises(SecretError, match="MY_TOKEN is not set"):
+            await console.shell(OpenShell(REF))
+        assert sorted(await outcomes(console)) == [("exec", "failed"), ("shell", "failed")]
     assert not backend.permits
+    async with open_console(Config(secrets=table), backends=[backend]) as console:
+        with pytest.raises(SecretError, match="MY_TOKEN is not set"):
+            await console.perform(Restart(REF)).result()
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_sandbox_is_entered_without_a_secret_that_cannot_be_read(home, box, monkeypatch, known):
+    monkeypatch.delenv("MY_TOKEN", raising=False)
+    monkeypatch.setenv("OTHER_TOKEN", VALUE)
+    box = structs.replace(box, spec=structs.replace(box.spec, secrets=("TOKEN", "OTHER")))
+    table = {"OTHER": SecretSource(source="env:OTHER_TOKEN")}
+    if known:
+        table["TOKEN"] = SecretSource(source="env:MY_TOKEN")
+    async with open_console(Config(secrets=table), backends=[FakeBackend([box])]) as console:
+        done = await console.perform(Exec(REF, ("env",))).result()
+        assert done.stdout == b"OTHER=[secret]\n"
+        assert done.details["without_secrets"] == ["TOKEN"]
+        session = await console.shell(OpenShell(REF))
+        assert session.without == ("TOKEN",)
+        await session.close()
+        entries = await console.history(AuditQuery())
+        assert [entry.end.body["without_secrets"] for entry in entries] == [["TOKEN"], ["TOKEN"]]
 
 
 # Updates

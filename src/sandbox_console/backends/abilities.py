@@ -18,7 +18,7 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
-from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 
 T = TypeVar("T")
@@ -38,6 +38,15 @@ class Diagnosable(Protocol):
 
     async def diagnose(self) -> Sequence[Diagnosis]:
         """What it finds on the machine it works on. Raises nothing but CancelledError."""
+        ...
+
+
+@runtime_checkable
+class Brief(Protocol):
+    """No capability: a backend that can list quicker than ``list`` does, which names need no details for."""
+
+    async def brief(self) -> Sequence[Sandbox]:
+        """All its sandboxes, with ref, name, status and who made them; the rest may be missing. Raises as ``list``."""
         ...
 
 

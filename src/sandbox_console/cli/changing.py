@@ -6,6 +6,7 @@ from msgspec import structs
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.finding import find
 from sandbox_console.cli.listing import asked_text
 from sandbox_console.cli.making import follow
 from sandbox_console.cli.specs import from_args, without
@@ -19,7 +20,7 @@ from sandbox_console.service import Console, Plan, differing, spec_of
 async def update(context: Context) -> int:
     """Bring a sandbox to another spec; prints the plan, a change a line. ``--dry-run`` prints it and does nothing."""
     async with context.open() as console:
-        found = await console.inspect((await console.find(context.args.name)).ref)
+        found = await console.inspect((await find(context, console, context.args.name, changing=True)).ref)
         spec = _wanted(context, found)
         plan = await console.plan(found, spec)
         if context.args.dry_run:

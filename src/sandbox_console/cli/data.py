@@ -91,7 +91,8 @@ def log_item(found: Sandbox, item: LogRecord | LogGap) -> dict[str, Any]:
     head: dict[str, Any] = {"name": found.name, "ref": str(found.ref), "at_ns": item.at_ns}
     if isinstance(item, LogGap):
         return head | {"gap": item.reason, "lines": item.lines}
-    return head | {"stream": str(item.stream)} | payload(item.data)
+    partial = {} if item.data.endswith(b"\n") else {"partial": True}  # a piece of a line, or its last without an end
+    return head | {"stream": str(item.stream)} | payload(item.data) | partial
 
 
 def entry(found: AuditEntry) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.finding import find
 from sandbox_console.cli.making import follow
 from sandbox_console.cli.places import able, one_place
 from sandbox_console.cli.text import duration, size
@@ -24,7 +25,9 @@ async def derive(context: Context) -> int:
     """``rename NAME NEW``, ``commit NAME IMAGE``, ``fork NAME NEW``: prints the new name."""
     args = context.args
     async with context.open() as console:
-        found = await console.find(args.name)
+        found = await find(context, console, args.name, changing=True)
+        if args.verb != "commit" and not args.only_answering:
+            await console.refuse_held(args.new)
         result = await _perform(context, console, _action(context, found.ref), found.ref.id)
     if context.json:
         told: dict[str, Any] = {"name": found.name, "ref": str(result.ref), "action": args.verb, "new": args.new}
@@ -59,14 +62,14 @@ async def snapshot(context: Context) -> int:
 
 async def _create(context: Context, console: Console) -> None:
     args = context.args
-    found = await console.find(args.name)
+    found = await find(context, console, args.name, changing=True)
     result = await _perform(context, console, TakeSnapshot(found.ref, args.snapshot, args.full), found.ref.id)
     _tell(context, args.snapshot, result, {"name": found.name, "ref": str(found.ref)})
 
 
 async def _ls(context: Context, console: Console) -> None:
     rows: list[Snapshot] = []
-    for backend, host in await able(context, console, Capability.SNAPSHOT):
+    for backend, host in await able(context, console, Capability.SNAPSHOT, warn=True):
         rows += await console.inside.snapshots(backend, host)
     rows.sort(key=lambda one: (one.backend, one.host, one.name))
     if context.json:
@@ -84,6 +87,8 @@ def _row(one: Snapshot, now: float) -> tuple[str, ...]:
 
 async def _restore(context: Context, console: Console) -> None:
     args = context.args
+    if not args.only_answering:
+        await console.refuse_held(args.name)
     backend, host = await _holder(context, console, args.snapshot)
     result = await _perform(context, console, RestoreSnapshot(backend, host, args.snapshot, args.name))
     _tell(context, args.name, result, {"name": args.name, "ref": str(result.ref)})

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 import sandbox_console
 from sandbox_console.cli.context import Context, colours
+from sandbox_console.cli.text import size
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import BackendHealth
@@ -22,7 +23,10 @@ from sandbox_console.service import Console, find_paths, load
 
 _LEAST = (80, 24)
 _LEAST_ROOM = 1 << 20
-"""Bytes: less than that is full for a database that grows by pages and has a log beside it."""
+"""Bytes: with less than that the next actions may be the last, for a database that grows and has a log beside it."""
+
+_NO_ROOM = 1 << 16
+"""Bytes: with less than that no action can be recorded; with 508 KiB some hundred can."""
 
 
 class Finding(Struct, frozen=True):
@@ -123,8 +127,11 @@ async def _audit(console: Console) -> list[Finding]:
 def _room(path: Path) -> Finding:
     """An open log on a full disk takes nothing but emergencies."""
     disk = os.statvfs(path.parent)
-    if (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize >= _LEAST_ROOM:
+    free = (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
+    if free >= _LEAST_ROOM:
         return Finding("audit log", "ok", f"{path} can be written")
+    if free >= _NO_ROOM:
+        return Finding("audit log", "warning", f"the disk of {path} has {size(free)} left", "free some space")
     hint = "free some space; until then stop, kill, pause, resume and egress deny work, and nothing else is changed"
     return Finding("audit log", "problem", f"the disk of {path} is full", hint)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.finding import find
 from sandbox_console.cli.making import follow
 from sandbox_console.cli.specs import read_file
 from sandbox_console.cli.text import duration, moment
@@ -33,7 +34,9 @@ async def egress(context: Context) -> int:
             case "feed":
                 return await _feed(context, console)
             case what:
-                found = await console.inspect((await console.find(context.args.name)).ref)
+                changing = what in ("allow", "deny", "remove")
+                named = await find(context, console, context.args.name, changing=changing)
+                found = await console.inspect(named.ref)
                 return await verbs[what](context, console, found)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context, OutputClosed, colours
+from sandbox_console.cli.finding import find
 from sandbox_console.cli.lifecycle import seconds
 from sandbox_console.cli.showing import LineCleaner
 from sandbox_console.cli.specs import pairs
@@ -16,6 +17,9 @@ from sandbox_console.model.action import Exec
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import ActionResult, ExecIO, Operation
+
+_UNRUNNABLE = {126: "it is there and cannot be run (126)", 127: "not found (127)"}
+"""What is said of a command that could not be run, where nothing else was said: a shell says it itself."""
 
 
 async def exec_(context: Context) -> int:
@@ -27,7 +31,7 @@ async def exec_(context: Context) -> int:
     """
     request = _request(context)
     async with context.open() as console:
-        found = await console.find(context.args.name)
+        found = await find(context, console, context.args.name, changing=True)
         request = Exec(found.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
         output = Output(context)
         # Whoever reads stdin is the operation, which ends that too: closing it here would meet it in the middle.
@@ -36,13 +40,26 @@ async def exec_(context: Context) -> int:
         output.on_closed = operation.cancel
         result = await result_of(operation, output)
         output.end()
+    without = result.details.get("without_secrets")
     if context.json:
-        context.record({"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id})
+        told = {"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id}
+        context.record(told | ({"without_secrets": without} if without else {}))
+    say_without(context, without if isinstance(without, list) else ())
     if result.timed_out:
         context.say(f"timed out after {request.timeout_s:g} s")
+    if result.exit_code in _UNRUNNABLE and not output.complained:
+        context.say(f"{found.name}: {request.argv[0]}: {_UNRUNNABLE[result.exit_code]}")
     if result.exit_code is None:
         raise BackendError("the command ended, but how is not known")
     return result.exit_code
+
+
+def say_without(context: Context, names: Sequence[str]) -> None:
+    """A word of the secrets that a sandbox was entered without."""
+    if names:
+        each = "it is" if len(names) == 1 else "they are"
+        listed = ", ".join(names)
+        context.say(f"note: {listed} cannot be read here: {each} not handed over, and not masked where shown")
 
 
 def _request(context: Context) -> Exec:
@@ -73,7 +90,7 @@ class Output:
         self._context = context
         self._held: dict[Stream, bytes] = {}
         self._cleaners: dict[Stream, LineCleaner] = {}
-        self.closed = False
+        self.closed = self.complained = False
         self.on_closed: Callable[[], None] = lambda: None
 
     async def give(self, stream: Stream, what: bytes) -> None:
@@ -85,6 +102,7 @@ class Output:
             self.on_closed()
 
     async def _give(self, stream: Stream, what: bytes) -> None:
+        self.complained = self.complained or stream is Stream.STDERR
         sink = self._context.streams.err if stream is Stream.STDERR else self._context.streams.out
         if self._context.json:
             what, self._held[stream] = data.whole_characters(self._held.get(stream, b"") + what)

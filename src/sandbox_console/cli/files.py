@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from sandbox_console.cli.context import Context, OutputClosed
+from sandbox_console.cli.finding import find
 from sandbox_console.cli.packing import packed
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.cli.text import size
@@ -46,7 +47,7 @@ async def cp(context: Context) -> int:
     copy = _Copy(context, words)
     try:
         async with context.open() as console:
-            found = await console.find(words.name)
+            found = await find(context, console, words.name, changing=True)
             result = await (copy.fetch(console, found) if words.out else copy.send(console, found))
     finally:
         await copy.end()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.finding import find
 from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.model import ports
 from sandbox_console.model.action import Forward
@@ -24,7 +25,7 @@ async def forward(context: Context) -> int:
     """
     wanted = _wanted(context.args.ports)
     async with context.open() as console:
-        found = await console.find(context.args.name)
+        found = await find(context, console, context.args.name, changing=True)
         held: list[HeldForward] = []
         try:
             for one in wanted:

@@ -37,7 +37,7 @@ async def images(context: Context) -> int:
 
 async def _ls(context: Context, console: Console) -> None:
     """Every image of every backend that has some; one that fails hides no other."""
-    for backend, host in await able(context, console, Capability.IMAGES):
+    for backend, host in await able(context, console, Capability.IMAGES, warn=True):
         try:
             found = sorted(await console.inside.images(backend, host), key=lambda one: (not one.names, one.names))
         except ConsoleError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -10,9 +11,11 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.finding import find
 from sandbox_console.cli.logs import when
+from sandbox_console.cli.stats import RETRY_S
 from sandbox_console.cli.text import moment_ns, size
-from sandbox_console.errors import NotFound
+from sandbox_console.errors import BackendUnreachable, NotFound
 from sandbox_console.model.inside import GuestProcess, Happening
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
@@ -21,12 +24,16 @@ _Look = Callable[[Context, Console, Sandbox], Awaitable[None]]
 
 _PORT = "port "
 
+_AFTER_S = 1e-6
+"""What comes behind the last thing told begins so much later: times are kept to the microsecond."""
+
 
 async def inside(context: Context) -> int:
     """Find the sandbox and look."""
     looks: dict[str, _Look] = {"top": _top, "diff": _diff, "inspect": _inspect, "events": _events, "port": _port}
     async with context.open() as console:
-        await looks[context.args.verb](context, console, await console.find(context.args.name))
+        found = await find(context, console, context.args.name, changing=False)
+        await looks[context.args.verb](context, console, found)
     return context.code
 
 
@@ -76,16 +83,32 @@ async def _inspect(context: Context, console: Console, found: Sandbox) -> None:
 
 
 async def _events(context: Context, console: Console, found: Sandbox) -> None:
-    """What the backend says happened, oldest first; with ``--follow`` on and on."""
+    """What the backend says happened, oldest first; with ``--follow`` on and on, also when the backend comes back."""
     args = context.args
     since = None if args.since is None else when(args.since, context.now())
-    happenings = console.inside.happenings(found.ref, since=since, follow=args.follow)
-    async with aclosing(happenings) as told:  # type: ignore[type-var]
-        async for one in told:
-            if context.json:
-                context.record(_of(found) | msgspec.to_builtins(one))
-            else:
-                context.text(_happening(one))
+    away = False
+    while True:
+        happenings = console.inside.happenings(found.ref, since=since, follow=args.follow)
+        try:
+            async with aclosing(happenings) as told:  # type: ignore[type-var]
+                async for one in told:
+                    since, away = one.at + _AFTER_S, False
+                    _tell_happening(context, found, one)
+            return
+        except BackendUnreachable as error:
+            if not args.follow:
+                raise
+            if not away:
+                context.say(f"{error.message}; waiting for it: what happens meanwhile may be missing")
+            away = True
+            await asyncio.sleep(RETRY_S)
+
+
+def _tell_happening(context: Context, found: Sandbox, one: Happening) -> None:
+    if context.json:
+        context.record(_of(found) | msgspec.to_builtins(one))
+    else:
+        context.text(_happening(one))
 
 
 def _happening(one: Happening) -> str:

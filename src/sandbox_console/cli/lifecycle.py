@@ -8,13 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.listing import resolve
+from sandbox_console.cli.finding import find_all
 from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.action import Action, Kill, Pause, Remove, Restart, Resume, Start, Stop
 from sandbox_console.model.check import parse_duration_s
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console
+
+AT_ONCE = 32
+"""So many of a thousand NAMEs are done at once: an engine that is asked for more answers none in time."""
 
 _Make = Callable[[SandboxRef, argparse.Namespace], Action]
 
@@ -35,23 +38,25 @@ async def lifecycle(context: Context) -> int:
     make(SandboxRef("", "", ""), context.args)  # words that are off are told before anything is done
     async with context.open() as console:
         names = list(dict.fromkeys(context.args.names))
-        ends = [asyncio.ensure_future(_one(context, console, make, name)) for name in names]
+        founds = await find_all(context, console, names, changing=True)
+        at_once = asyncio.Semaphore(AT_ONCE)
+        ends = [asyncio.ensure_future(_one(context, console, make, found, at_once)) for found in founds]
         for name, end in zip(names, ends, strict=True):
             _print(context, name, *await end)
     return context.code
 
 
 async def _one(
-    context: Context, console: Console, make: _Make, name: str
+    context: Context, console: Console, make: _Make, found: Sandbox | ConsoleError, at_once: asyncio.Semaphore
 ) -> tuple[Sandbox | None, ActionResult | ConsoleError]:
-    found = await resolve(console, name)
     if isinstance(found, ConsoleError):
         return None, found
-    operation = console.perform(make(found.ref, context.args), consent=context.consent(found.ref.id))
-    try:
-        return found, await operation.result()
-    except ConsoleError as error:
-        return found, error
+    async with at_once:
+        operation = console.perform(make(found.ref, context.args), consent=context.consent(found.ref.id))
+        try:
+            return found, await operation.result()
+        except ConsoleError as error:
+            return found, error
 
 
 def _print(context: Context, name: str, found: Sandbox | None, end: ActionResult | ConsoleError) -> None:
@@ -85,6 +90,11 @@ def seconds(text: str, option: str) -> float:
 def _signal(name: str) -> str:
     import signal
 
+    if name.isdecimal() and name.isascii():
+        try:
+            return signal.Signals(int(name)).name
+        except ValueError:
+            raise UsageError(f"--signal: there is no signal {name}", hint="as in 9, TERM, INT, KILL") from None
     full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
     if full not in signal.Signals.__members__:
         raise UsageError(f"--signal: {name!r} is not a signal", hint="as in TERM, INT, KILL")

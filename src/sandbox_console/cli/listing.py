@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 
 import tomli_w
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import ID_SHOWN, Context
+from sandbox_console.cli.finding import find, place, warn_of_the_silent
 from sandbox_console.cli.specs import pairs
-from sandbox_console.cli.text import duration, moment
-from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError
+from sandbox_console.cli.text import Columns, duration, moment
+from sandbox_console.errors import Conflict
 from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.model.secret import shown_env
 from sandbox_console.service import Console
+
+PATIENCE_S = 1.0
+"""How long ``ls`` waits for all before it prints those that have answered."""
 
 _HEAD = ("NAME", "STATE", "BACKEND", "IMAGE", "AGE", "EXIT", "ID", "NOTE")
 
@@ -27,11 +32,23 @@ async def ls(context: Context) -> int:
         if context.args.watch:
             await _watch(context, console, labels)
             return 0
-        sandboxes, healths = await console.list(context.backend[0])
-        shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
-        _print(context, sorted(shown, key=lambda one: (one.name, one.ref)))
-        _name_the_dead(context, healths)
+        await _list(context, console, labels)
     return context.code
+
+
+async def _list(context: Context, console: Console, labels: dict[str, str]) -> None:
+    """What has answered at once, and who is still waited for; the rest as it comes."""
+    healths: list[BackendHealth] = []
+    columns = Columns(_HEAD)
+    async with aclosing(console.list_as_answered(context.backend[0], PATIENCE_S)) as answers:
+        async for (sandboxes, told), waiting in answers:
+            healths += told
+            shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
+            _print(context, columns, sorted(shown, key=lambda one: (one.name, one.ref)))
+            if waiting:
+                names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in waiting)
+                context.say(f"waiting for {names} ...")
+    warn_of_the_silent(context, console, healths)
 
 
 def wanted(sandbox: Sandbox, labels: dict[str, str], *, everything: bool) -> bool:
@@ -41,9 +58,10 @@ def wanted(sandbox: Sandbox, labels: dict[str, str], *, everything: bool) -> boo
     return everything or sandbox.managed or sandbox.status.live
 
 
-def _print(context: Context, sandboxes: Sequence[Sandbox]) -> None:
+def _print(context: Context, columns: Columns, sandboxes: Sequence[Sandbox]) -> None:
     if not context.json:
-        context.table(_HEAD, (row(one, context.now()) for one in sandboxes))
+        for line in columns.lines(row(one, context.now()) for one in sandboxes):
+            context.streams.out.line(line)
         return
     for one in sandboxes:
         context.record(data.sandbox(one))
@@ -71,35 +89,6 @@ def exit_text(sandbox: Sandbox) -> str:
     if found is None or found.code is None:
         return "-"
     return f"{found.code} oom" if found.oom else str(found.code)
-
-
-def _name_the_dead(context: Context, healths: Sequence[BackendHealth]) -> None:
-    absent = _absent(context, healths)
-    if absent:
-        names = ", ".join(map(_place, absent))
-        context.say(f"note: not available here: {names} (sandbox-console doctor says why)")
-    for health in healths:
-        if health.ok or health in absent:
-            continue
-        error = BackendUnreachable(f"{_place(health)}: {health.state}: {health.reason}", hint=health.hint)
-        if context.backend[0]:
-            context.fail(error)
-        elif context.json:
-            line = error.as_dict() | {"warning": True, "backend": health.backend, "host": health.host}
-            context.streams.err.line(data.line(line))
-        else:
-            context.say(f"warning: {error.message}" + (f" (hint: {health.hint})" if health.hint else ""))
-
-
-def _absent(context: Context, healths: Sequence[BackendHealth]) -> Sequence[BackendHealth]:
-    """Those that a person at a terminal need not be told all about each time: they cannot work here, others do."""
-    if context.json or context.backend[0] or not context.streams.err.tty or not any(one.ok for one in healths):
-        return ()
-    return [one for one in healths if one.state is HealthState.UNAVAILABLE]
-
-
-def _place(health: BackendHealth) -> str:
-    return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
 
 
 async def _watch(context: Context, console: Console, labels: dict[str, str]) -> None:
@@ -138,7 +127,7 @@ def _health_changed(context: Context, health: BackendHealth) -> None:
     if context.json:
         context.record({"event": "backend"} | data.health(health))
     elif not health.ok and health.state is not HealthState.CONNECTING:
-        context.say(f"{_place(health)}: {health.state}: {health.reason}")
+        context.say(f"{place(health)}: {health.state}: {health.reason}")
 
 
 def _changed(context: Context, one: Sandbox, labels: dict[str, str], known: dict[SandboxRef, Sandbox]) -> None:
@@ -167,7 +156,7 @@ def _removed(context: Context, ref: SandboxRef, known: dict[SandboxRef, Sandbox]
 async def show(context: Context) -> int:
     """Show one sandbox. ``--toml`` prints the spec as ``create -f`` reads it."""
     async with context.open() as console:
-        found = await console.inspect((await console.find(context.args.name)).ref)
+        found = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
     if context.args.toml:
         _toml(context, found)
     elif context.json:
@@ -223,11 +212,3 @@ def plain(value: object) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
     return "-" if value in (None, "") else str(value)
-
-
-async def resolve(console: Console, name: str) -> Sandbox | ConsoleError:
-    """The sandbox that NAME means, or why there is none: so that one bad name does not stop the others."""
-    try:
-        return await console.find(name)
-    except ConsoleError as error:
-        return error

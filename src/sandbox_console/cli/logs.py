@@ -11,7 +11,7 @@ from datetime import datetime
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context, colours
-from sandbox_console.cli.listing import resolve
+from sandbox_console.cli.finding import find_all
 from sandbox_console.cli.specs import whole
 from sandbox_console.cli.text import moment_ns, width
 from sandbox_console.errors import ConsoleError, UsageError
@@ -25,6 +25,12 @@ Batches = AsyncGenerator[tuple[Sandbox, Sequence[LogItem]], None]
 
 _QUEUED = 64
 
+_EPOCH = re.compile(r"[0-9]{10}(?:\.[0-9]+)?")
+"""Seconds since the epoch, of the years 2001 to 2286: as a duration it would be 31 years and more."""
+
+_JOINED_MOST = 1 << 20
+"""Bytes of a line whose pieces are joined before it is looked through."""
+
 
 async def logs(context: Context) -> int:
     """Print output, stdout and stderr both on our stdout: they are the data. A gap in it is told on stderr.
@@ -35,8 +41,8 @@ async def logs(context: Context) -> int:
     pattern = _pattern(context.args.grep)
     async with context.open() as console:
         sandboxes: list[Sandbox] = []
-        for name in dict.fromkeys(context.args.names):
-            found = await resolve(console, name)
+        names = list(dict.fromkeys(context.args.names))
+        for name, found in zip(names, await find_all(context, console, names, changing=False), strict=True):
             if isinstance(found, ConsoleError):
                 context.fail(found, name if len(context.args.names) > 1 else "")
             else:
@@ -45,6 +51,9 @@ async def logs(context: Context) -> int:
         async with contextlib.aclosing(_batches(context, console, sandboxes, query)) as batches:
             async for sandbox, batch in batches:
                 await printer.print(sandbox, batch)
+        await printer.end()
+        if query.follow and sandboxes:
+            context.say(f"{', '.join(one.name for one in sandboxes)}: no more output is to come")
     return context.code
 
 
@@ -61,14 +70,19 @@ def _query(context: Context) -> LogQuery:
 
 
 def when(text: str, now: float) -> float:
-    """``10m`` (ago) or an ISO time, local where it names no zone, as seconds since the epoch. Raises UsageError."""
+    """``10m`` (ago), seconds since the epoch as ``date +%s`` gives them, or an ISO time, local where it names no zone.
+
+    Seconds since the epoch are what it gives. A bare number below a billion is a duration. Raises UsageError.
+    """
+    if _EPOCH.fullmatch(text):
+        return float(text)
     with contextlib.suppress(ValueError):
         return now - parse_duration_s(text)
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        hint = "write 10m, 2h or 2026-11-21T04:30:00Z"
-        raise UsageError(f"{text!r} is neither a duration nor an ISO time", hint=hint) from None
+        hint = "write 10m, 2h, 1795000000 or 2026-11-21T04:30:00Z"
+        raise UsageError(f"{text!r} is neither a duration nor a time", hint=hint) from None
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
@@ -149,13 +163,23 @@ class _Printer:
     def __init__(self, context: Context, sandboxes: Sequence[Sandbox], pattern: re.Pattern[str] | None) -> None:
         self._context = context
         self._pattern = pattern
+        self._sandboxes = sandboxes
         self._prefixes = _prefixes(sandboxes) if len(sandboxes) > 1 else {}
         self._open: tuple[SandboxRef, str] | None = None  # who left a line unended
+        self._pieces: dict[tuple[SandboxRef, str], list[LogRecord]] = {}
         self._show: Callable[[bytes], bytes] = self._cleaned if context.streams.out.tty else bytes
 
     async def print(self, sandbox: Sandbox, batch: Sequence[LogItem]) -> None:
         """Print a batch in one write."""
-        out = b"".join([self._one(sandbox, item) for item in batch])
+        await self._write(b"".join([self._one(sandbox, item) for item in batch]))
+
+    async def end(self) -> None:
+        """Look through lines that have no end."""
+        sandboxes = {one.ref: one for one in self._sandboxes}
+        held, self._pieces = self._pieces, {}
+        await self._write(b"".join([self._matched(sandboxes[ref], pieces) for (ref, _), pieces in held.items()]))
+
+    async def _write(self, out: bytes) -> None:
         if out:
             await self._context.streams.out.stream(out)
 
@@ -164,8 +188,25 @@ class _Printer:
             return self._gap(sandbox, item)
         if self._context.args.stream not in (None, item.stream):
             return b""
-        if self._pattern is not None and not self._pattern.search(item.data.decode("utf-8", "replace").rstrip("\r\n")):
+        if self._pattern is not None:
+            return self._joined(sandbox, item)
+        return self._shown(sandbox, item)
+
+    def _joined(self, sandbox: Sandbox, item: LogRecord) -> bytes:
+        """A long line comes in pieces, 16 KiB each of an engine's: it is looked through when it is whole."""
+        pieces = self._pieces.setdefault((sandbox.ref, item.stream), [])
+        pieces.append(item)
+        if not item.data.endswith(b"\n") and sum(len(one.data) for one in pieces) < _JOINED_MOST:
             return b""
+        del self._pieces[sandbox.ref, item.stream]
+        return self._matched(sandbox, pieces)
+
+    def _matched(self, sandbox: Sandbox, pieces: Sequence[LogRecord]) -> bytes:
+        line = LogRecord(pieces[0].at_ns, pieces[0].stream, b"".join([one.data for one in pieces]))
+        text = line.data.decode("utf-8", "replace").rstrip("\r\n")
+        return self._shown(sandbox, line) if self._pattern and self._pattern.search(text) else b""
+
+    def _shown(self, sandbox: Sandbox, item: LogRecord) -> bytes:
         if self._context.json:
             return data.line(data.log_item(sandbox, item)).encode() + b"\n"
         return self._head(sandbox, item) + self._show(item.data)

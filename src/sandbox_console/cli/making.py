@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.cli import data
@@ -12,6 +13,7 @@ from sandbox_console.cli.specs import from_args
 from sandbox_console.errors import BackendUnreachable, InvalidSpec, UsageError
 from sandbox_console.model.action import Create
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import BackendHealth
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import ActionResult, Allow, Ask, Console, Deny, Operation
 
@@ -23,6 +25,8 @@ async def create(context: Context) -> int:
     async with context.open() as console:
         backend, host = await place(context, console)
         action = Create(spec, backend, host, start=not args.no_start)
+        if not args.only_answering:
+            await console.refuse_held(spec.name)
         if args.dry_run:
             return await _dry_run(context, console, action)
         for note in console.secrets.notes(spec, backend, host):
@@ -50,17 +54,19 @@ def _by_options(context: Context) -> SandboxSpec:
 async def place(context: Context, console: Console) -> tuple[str, str]:
     """Where to make it: ``--backend``, else the default, else the first that answers. Raises BackendUnreachable."""
     name, host = context.backend
-    healths = [one for one in await console.health() if name in ("", one.backend) and host in ("", one.host)]
-    if not healths:
+    places = [one for one in console.places if name in ("", one[0]) and host in ("", one[1])]
+    if not places:
         raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
     default = name or console.config.backend
-    ordered = sorted(healths, key=lambda one: one.backend != default)
-    if default and ordered[0].backend == default:  # a dead default is an error, never another backend in silence
-        ordered = [one for one in ordered if one.backend == default]
-    for health in ordered:
-        if health.ok:
-            return health.backend, health.host
-    first = ordered[0]
+    # A dead default is an error, never another backend in silence.
+    places = [one for one in places if one[0] == default] or places
+    healths: list[BackendHealth] = []
+    async with aclosing(console.healths(places)) as asked:
+        async for health in asked:
+            if health.ok:
+                return health.backend, health.host
+            healths.append(health)
+    first = min(healths, key=lambda one: places.index((one.backend, one.host)))
     raise BackendUnreachable(f"{first.backend} does not answer: {first.reason}", hint=first.hint)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.finding import warn_of_the_silent
 from sandbox_console.errors import BackendUnreachable, Unsupported, UsageError
 from sandbox_console.model.capability import Capability
 from sandbox_console.service import Console
@@ -12,8 +13,8 @@ from sandbox_console.service import Console
 Place = tuple[str, str]
 
 
-async def able(context: Context, console: Console, capability: Capability) -> list[Place]:
-    """The backends that answer and can do it, of those that ``--backend`` asks for.
+async def able(context: Context, console: Console, capability: Capability, *, warn: bool = False) -> list[Place]:
+    """The backends that answer and can do it, of those that ``--backend`` asks for; ``warn`` names the others.
 
     Raises UsageError for an unknown one, BackendUnreachable where all that could are silent, Unsupported with each
     one's reason where none can.
@@ -32,6 +33,8 @@ async def able(context: Context, console: Console, capability: Capability) -> li
         else:
             reasons.append(f"{health.backend}: {capabilities.reason(capability)}")
     if found:
+        if warn:
+            warn_of_the_silent(context, console, asked)
         return found
     if all(not health.ok for health in asked):
         raise BackendUnreachable("; ".join(reasons), hint=asked[0].hint)

@@ -10,19 +10,18 @@ import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from sandbox_console.cli.context import Context, Opener, OutputClosed, OutputFailed, Streams, tell
 from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.cli.parser import GUEST_CODE_VERBS
+from sandbox_console.cli.signals import Signals, Taken
 from sandbox_console.errors import ConsoleError
 from sandbox_console.service import find_paths, open_console
 
 OWN_FAILURE = 125
 """What exec and shell return for every failure of the console's own, as docker and timeout(1) do."""
-
-PATIENCE_S = 2.0
-"""How long after a signal another one is taken for the same: timeout(1) sends two, and so does an impatient hand."""
 
 Verb = Callable[[Context], Awaitable[int]]
 
@@ -37,7 +36,8 @@ def run(
     """Carry a parsed verb out and give the exit code. SIGINT, SIGTERM and SIGHUP cancel it, which is recorded."""
     context = Context(args, streams or Streams.standard(), opener, now)
     try:
-        return asyncio.run(_signalled(context, find(args.verb)))
+        with Taken() as signals:
+            return asyncio.run(_signalled(context, find(args.verb), signals))
     except OutputFailed as error:
         leave_stdout()
         tell(context.streams.err, error, as_json=context.json)
@@ -130,36 +130,29 @@ def _write_crash(error: Exception) -> Path:
     return path
 
 
-async def _signalled(context: Context, verb: Verb) -> int:
-    """Run it; a signal cancels it and is then the exit code, once all that it did is recorded.
-
-    Another one soon after is the same wish told twice, and leaves it the time to end what it began.
-    """
-    task = asyncio.ensure_future(verb(context))
-    caught: list[int] = []
-    loop = asyncio.get_running_loop()
-    first_at = 0.0
-
-    def cancel(signum: int) -> None:
-        nonlocal first_at
-        if not caught:
-            first_at = loop.time()
-        elif loop.time() - first_at < PATIENCE_S:
-            return
-        caught.append(signum)
-        task.cancel()
-
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(signum, cancel, signum)
+async def _signalled(context: Context, verb: Verb, signals: Signals) -> int:
+    """Run it; a signal cancels it and is then the exit code, once all that it did is recorded."""
+    if code := signals.exit_code():
+        return code
+    task, loop = asyncio.ensure_future(verb(context)), asyncio.get_running_loop()
+    signals.cancel_by(lambda: _soon(loop, task))
     pipe = context.streams.out.pipe() if _endless(context.args) else None
     if pipe is not None:  # the writing end of a pipe is never readable: what epoll tells is that the reader went
-        loop.add_reader(pipe, cancel, signal.SIGPIPE)
+        loop.add_reader(pipe, signals.end, signal.SIGPIPE)
     try:
         return await task
     except asyncio.CancelledError:
-        if caught:
-            return 128 + caught[0]
+        if code := signals.exit_code():
+            return code
         raise
+    finally:
+        if pipe is not None:
+            loop.remove_reader(pipe)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, task: asyncio.Task[int]) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(task.cancel)
 
 
 def _endless(args: argparse.Namespace) -> bool:

@@ -11,6 +11,8 @@ import tty
 from collections.abc import Iterator
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.entering import say_without
+from sandbox_console.cli.finding import find
 from sandbox_console.cli.screen import ScreenFilter
 from sandbox_console.errors import BackendError, UsageError
 from sandbox_console.model.action import OpenShell
@@ -29,13 +31,14 @@ async def shell(context: Context) -> int:
     if fd is None or not os.isatty(fd) or not context.streams.out.tty:
         raise UsageError("a shell needs a terminal on stdin and stdout", hint="to run one command: exec NAME -- CMD")
     async with context.open() as console:
-        found = await console.find(context.args.name)
+        found = await find(context, console, context.args.name, changing=True)
         cols, rows = _size(fd)
         term = os.environ.get("TERM") or "xterm-256color"
         request = OpenShell(
             found.ref, context.args.shell, context.args.user, cols, rows, term, record=context.args.record
         )
         session = await console.shell(request, consent=context.consent(found.ref.id))
+        say_without(context, session.without)
         try:
             await _attached(context, session, fd)
             ended = await session.wait()

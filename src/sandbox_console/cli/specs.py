@@ -8,6 +8,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,9 @@ _READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("seccomp", "seccomp", lambda text: None if text == "on" else text),
     ("ptrace", "ptrace", bool),
 )
+_FILE_MOST = 1 << 20
+"""Bytes that a spec's file may have."""
+
 _FIELDS = SandboxSpec.__struct_fields__
 
 
@@ -112,12 +116,20 @@ def pairs(given: Iterable[str], what: str) -> dict[str, str]:
 def read_file(name: str) -> dict[str, Any]:
     """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError."""
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            data = file.read(_FILE_MOST + 1)
+        text = data.decode("utf-8-sig")  # Windows' editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"{name} cannot be read: {cause}", hint="name a file in TOML or JSON") from None
+    if len(data) > _FILE_MOST:
+        raise UsageError(
+            f"{name} is over {_FILE_MOST >> 20} MiB: no spec is so long", hint="name a file in TOML or JSON"
+        )
     try:
         values = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+    except RecursionError:
+        raise UsageError(f"{name} is nested too deep for a spec", hint="show --toml prints an example") from None
     except ValueError as error:  # both decoders' errors are ValueErrors
         raise UsageError(f"{name} is neither TOML nor JSON: {error}", hint="show --toml prints an example") from None
     fields: dict[str, Any] = values

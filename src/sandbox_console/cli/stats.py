@@ -7,14 +7,17 @@ from collections.abc import Sequence
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.listing import resolve
+from sandbox_console.cli.finding import find_all, warn_of_the_silent
 from sandbox_console.cli.text import size
-from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.sandbox import Sandbox, Stats
 from sandbox_console.service import Console
 
 _HEAD = ("NAME", "CPU", "MEMORY", "LIMIT", "PIDS", "NET IN/S", "NET OUT/S", "READ/S", "WRITE/S")
 _INTERVAL_S = 1.0
+
+RETRY_S = 1.0
+"""How often a backend that went away is asked again."""
 
 
 async def stats(context: Context) -> int:
@@ -36,11 +39,12 @@ async def stats(context: Context) -> int:
 
 async def _chosen(context: Context, console: Console) -> Sequence[Sandbox]:
     if not context.args.names:
-        sandboxes, _ = await console.list(context.backend[0])
+        sandboxes, healths = await console.list(context.backend[0])
+        warn_of_the_silent(context, console, healths)
         return sorted((one for one in sandboxes if one.status.live), key=lambda one: (one.name, one.ref))
     chosen: list[Sandbox] = []
-    for name in dict.fromkeys(context.args.names):
-        found = await resolve(console, name)
+    names = list(dict.fromkeys(context.args.names))
+    for name, found in zip(names, await find_all(context, console, names, changing=False), strict=True):
         if isinstance(found, ConsoleError):
             context.fail(found, name if len(context.args.names) > 1 else "")
         else:
@@ -62,18 +66,30 @@ async def _sample(context: Context, console: Console, one: Sandbox) -> Stats | N
 
 
 async def _watch(context: Context, console: Console, one: Sandbox) -> None:
-    sampled = False
-    try:
-        async for sample in console.stats(one.ref, _INTERVAL_S):
-            sampled = True
-            if context.json:
-                context.record(data.stats(one, sample))
-            else:
-                context.text("  ".join(_row(one, sample)))
-    except ConsoleError as error:
-        if not (sampled and isinstance(error, NotFound)):  # some backends only end, when one is removed
-            context.fail(error, one.name)
-            return
+    """Until it does not run any more; a backend that goes away meanwhile is waited for."""
+    sampled = away = False
+    while True:
+        try:
+            async for sample in console.stats(one.ref, _INTERVAL_S):
+                sampled, away = True, False
+                if context.json:
+                    context.record(data.stats(one, sample))
+                else:
+                    context.text("  ".join(_row(one, sample)))
+            break
+        except BackendUnreachable as error:
+            if not sampled:
+                context.fail(error, one.name)
+                return
+            if not away:
+                context.say(f"{one.name}: {error.message}; waiting for it")
+            away = True
+            await asyncio.sleep(RETRY_S)
+        except ConsoleError as error:
+            if not (sampled and isinstance(error, NotFound)):  # some backends only end, when one is removed
+                context.fail(error, one.name)
+                return
+            break
     context.say(f"{one.name} does not run any more")
 
 

@@ -27,9 +27,23 @@ def _char_width(char: str) -> int:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of an aligned table; every cell is cleaned."""
-    cells = [list(head), *([clean(cell, cap=_CELL_CAP) for cell in row] for row in rows)]
-    widths = [max(width(row[column]) for row in cells) for column in range(len(head))]
-    return [_aligned(row, widths) for row in cells]
+    return Columns(head).lines(rows)
+
+
+class Columns:
+    """A table that goes on: rows that come later stand below the first, whose columns they keep where they fit."""
+
+    def __init__(self, head: Sequence[str]) -> None:
+        self._head: list[list[str]] = [list(head)]
+        self._widths = [0] * len(head)
+
+    def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:
+        """The next rows, the first time below the head; every cell is cleaned."""
+        cells = [*self._head, *([clean(cell, cap=_CELL_CAP) for cell in row] for row in rows)]
+        self._head = []
+        for row in cells:
+            self._widths = [max(one, width(cell)) for one, cell in zip(self._widths, row, strict=True)]
+        return [_aligned(row, self._widths) for row in cells]
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:

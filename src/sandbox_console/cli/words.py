@@ -14,6 +14,7 @@ EVERYWHERE_DEFAULTS: dict[str, Any] = {
     "read_only": False,
     "yes": False,
     "confirm": [],
+    "only_answering": False,
 }
 
 Verbs = Any  # argparse's own class for it is private
@@ -30,6 +31,9 @@ def add_everywhere(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--yes", action="store_true", default=keep, help="agree to what the policy asks")
     group.add_argument(
         "--confirm", metavar="ID", action="append", default=keep, help="the id that the policy asks to confirm"
+    )
+    group.add_argument(
+        "--only-answering", action="store_true", default=keep, help="take hosts that do not answer for empty"
     )
 
 

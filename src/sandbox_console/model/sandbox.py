@@ -118,7 +118,10 @@ class HealthState(StrEnum):
 
 
 class BackendHealth(Struct, frozen=True):
-    """One backend on one host: does it answer, and if not, why and what to do."""
+    """One backend on one host: does it answer, and if not, why and what to do.
+
+    ``silent``: something is there and does not answer as it should, so it may well hold sandboxes.
+    """
 
     backend: str
     host: str
@@ -126,6 +129,7 @@ class BackendHealth(Struct, frozen=True):
     reason: str = ""
     hint: str = ""
     version: str = ""
+    silent: bool = False
 
     @property
     def ok(self) -> bool:

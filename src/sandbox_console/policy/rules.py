@@ -17,7 +17,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     what one may ask for (None: any host). Caps hold for what is asked; None is no cap.
     ``images`` are shell patterns (``python:*``). ``publish`` is at which addresses of a host the ports of a sandbox may
     be published: none, those that only the host itself reaches, or any. ``seccomp_off`` and ``ptrace`` let a spec ask
-    for no filter of system calls, or for one under which debuggers work.
+    for no filter of system calls, or for one under which debuggers work. ``enter_without_secrets`` is whether a sandbox
+    may be entered by a console that cannot read a secret of it: it goes without, and cannot mask the value.
     """
 
     read_only: bool = False
@@ -34,6 +35,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     require_limits: bool = False
     seccomp_off: bool = False
     ptrace: bool = False
+    enter_without_secrets: bool = True
 
 
 class Allow(Struct, frozen=True):

@@ -15,6 +15,7 @@ from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.egress_draft import DraftLine, change_to, read_draft, write_draft
 from sandbox_console.service.reads.hub import Subscription
 from sandbox_console.service.reads.leaks import Leak, NotLooked
+from sandbox_console.service.reads.lookup import Found
 from sandbox_console.service.reads.secrets import SecretInfo, Secrets
 from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
 from sandbox_console.service.sessions.attach import AttachedSession, attach
@@ -38,6 +39,7 @@ __all__ = [
     "ExecIO",
     "Feed",
     "Forwarding",
+    "Found",
     "HeldForward",
     "HostSeen",
     "How",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,10 @@ from sandbox_console.service.console import Console
 from sandbox_console.service.gate.trail import Trail, current_actor
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub
+from sandbox_console.service.reads.names import Key, Names
+
+_OURS = ("enabled", "timeout_s")
+"""Options of a backend's table that are the service's, not the provider's."""
 
 
 @asynccontextmanager
@@ -39,11 +43,33 @@ async def open_console(
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
     paths.make_private()
     hub = Hub()
-    console = Console(config, Fleet(found), Trail(paths.audit_db, current_actor(), hub.publish, config.audit), hub)
+    fleet = Fleet(found, Names(paths.state / "names"), timeouts(config, found))
+    console = Console(config, fleet, Trail(paths.audit_db, current_actor(), hub.publish, config.audit), hub)
     try:
         yield console
     finally:
         await console.close()
+
+
+def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
+    """How long each host may take to answer, in seconds, where ``[backends.NAME] timeout_s`` says.
+
+    It is a number, or a table of one for each host. Raises ConfigError.
+    """
+    found: dict[Key, float] = {}
+    for name, table in config.backends.items():
+        asked = table.get("timeout_s")
+        each = asked if isinstance(asked, Mapping) else {} if asked is None else {"": asked}
+        for host, seconds in each.items():
+            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+                raise ConfigError(
+                    f"backends.{name}.timeout_s: {seconds!r} is not a time above 0",
+                    hint="seconds, or { HOST = seconds }",
+                )
+            found |= {
+                (one.name, one.host): float(seconds) for one in backends if one.name == name and host in ("", one.host)
+            }
+    return found
 
 
 def check_configuration(config_file: Path | None, only_backend: str = "") -> None:
@@ -69,7 +95,7 @@ def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]
     for name, point in points.items():
         if only_name and name != only_name:
             continue
-        table = {key: value for key, value in config.backends.get(name, {}).items() if key != "enabled"}
+        table = {key: value for key, value in config.backends.get(name, {}).items() if key not in _OURS}
         found += registry.load(point).backends(BackendSettings(paths.backend(name), table))
     return _on_host(found, only_host) if only_host else found
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
-from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model import check, ports
 from sandbox_console.model.action import (
     Action,
@@ -18,9 +18,12 @@ from sandbox_console.model.action import (
     Create,
     DenyEgress,
     Exec,
+    Fork,
     Forward,
     OpenShell,
     Permit,
+    Rename,
+    RestoreSnapshot,
     Update,
     place_of,
     ref_of,
@@ -51,6 +54,8 @@ from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inside import Inside
+from sandbox_console.service.reads.lookup import Found, place
+from sandbox_console.service.reads.recall import note_after, note_before, recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
@@ -70,8 +75,9 @@ class Console:
         self.hub = hub
         self.fleet = fleet
         self.trail = trail
+        fleet.remember = recorded(trail)
         self._vault = Vault(config.secrets)
-        self._gate = Gate(trail, self._vault, hub.publish)
+        self._gate = Gate(trail, self._vault, hub.publish, lenient=config.policy.enter_without_secrets)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
@@ -97,13 +103,50 @@ class Console:
         """All sandboxes now, and the health of each backend asked."""
         return await self.fleet.listing(backend)
 
-    async def find(self, name: str) -> Sandbox:
+    def list_as_answered(
+        self, backend: str = "", patience_s: float = 0.0
+    ) -> AsyncGenerator[tuple[tuple[Sequence[Sandbox], Sequence[BackendHealth]], Sequence[tuple[str, str]]], None]:
+        """As ``list``, in parts as they come, each with the (backend, host) pairs still waited for.
+
+        First of all that answer within ``patience_s`` seconds, then of each as it does.
+        """
+        return self.fleet.as_answered(backend, patience_s)
+
+    def healths(self, places: Sequence[tuple[str, str]]) -> AsyncGenerator[BackendHealth, None]:
+        """Each place's health in this order, all asked at once; those last that were silent the last time."""
+        return self.fleet.healths(places)
+
+    async def find(self, name: str, *, changing: bool = False, only_answering: bool = False) -> Sandbox:
         """The sandbox that NAME means. Raises NotFound, Ambiguous, BackendUnreachable."""
-        return await self.fleet.find(name)
+        [found] = await self.find_all([name], changing=changing, only_answering=only_answering)
+        if isinstance(found, ConsoleError):
+            raise found
+        return found.sandbox
+
+    async def find_all(
+        self, names: Sequence[str], *, changing: bool = False, only_answering: bool = False
+    ) -> Sequence[Found | ConsoleError]:
+        """What each NAME means, or why that is not known; one list of each host for all. See ``Fleet.find``."""
+        return await self.fleet.find(names, changing=changing, only_answering=only_answering)
+
+    async def refuse_held(self, name: str) -> None:
+        """Raise Conflict where a host that does not answer held this name: there would be two when it is back."""
+        for health in await self.fleet.holders(name):
+            text = f"{place(health)} does not answer and held {name!r}: {health.reason}"
+            raise Conflict(text, hint="choose another name, or give --only-answering")
+
+    def tell_once(self, health: BackendHealth) -> bool:
+        """Whether nobody was told yet that a backend cannot work here; from now on they were."""
+        return self.fleet.names.tell_once((health.backend, health.host))
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
-        """One sandbox as it is now. Raises NotFound."""
-        return await (await self.fleet.use(ref.backend, ref.host)).inspect(ref)
+        """One sandbox as it is now. Raises NotFound, BackendUnreachable after the host's timeout."""
+        return await self.fleet.inspect(ref)
+
+    @property
+    def places(self) -> Sequence[tuple[str, str]]:
+        """Every (backend, host), in the order of the config."""
+        return self.fleet.keys
 
     async def health(self) -> Sequence[BackendHealth]:
         """Every backend's health, asked now."""
@@ -226,8 +269,10 @@ class Console:
     async def _open_shell(self, request: OpenShell, consent: Consent) -> ShellSession:
         asked = await self._request(request, consent)
         opened: list[ShellSession] = []
+        without: list[str] = []
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
+            without.extend(_lacking(asked.target, secrets))
             backend = await self.fleet.use(request.ref.backend, request.ref.host)
             name = asked.target.name if asked.target else ""
             recorder = await self.recordings.begin(request, name, permit.audit_id)
@@ -241,6 +286,7 @@ class Console:
                 request, permit.audit_id, terminal, self._vault.redactor, note_end(permit), recorder, self.recordings
             )
             self._shells = {one for one in self._shells if not one.closed} | {session}
+            session.without = tuple(without)
             opened.append(session)
             return session
 
@@ -252,7 +298,7 @@ class Console:
             return note
 
         try:
-            return await self._gate.run(asked, effect, lambda _: (Outcome.OK, {"opened": True}, ""))
+            return await self._gate.run(asked, effect, lambda _: (Outcome.OK, {"opened": True} | _without(without), ""))
         except BaseException:  # nobody got the session, so nobody else would end it
             for session in opened:
                 await session.close()
@@ -285,11 +331,16 @@ class Console:
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))
+            note_before(self.fleet.names, action)
             injects = self._vault.injects(backend.capabilities())
             handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
-            return await carry_out(
-                action, permit, Call(backend, request.target, handed, operation.report, io, redactor, injects)
-            )
+            call = Call(backend, request.target, handed, operation.report, io, redactor, injects)
+            result = await carry_out(action, permit, call)
+            if isinstance(action, Exec):
+                told = _without(_lacking(request.target, secrets))
+                result = structs.replace(result, details={**result.details, **told})
+            note_after(self.fleet.names, action)
+            return result
 
         return await self._gate.run(request, effect, _facts)
 
@@ -320,6 +371,8 @@ class Console:
             wrong := rule_problems(action, allow_ip=self.config.policy.egress_ip)
         ):
             raise InvalidSpec(wrong)
+        if isinstance(action, (Rename, Fork, RestoreSnapshot)) and (off := check.name_problem(action.name)):
+            raise InvalidSpec({"name": off})
         if isinstance(action, Forward):
             await self._check_forward(action, target)
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
@@ -344,6 +397,16 @@ class Console:
         # A whole line ends what may have been the beginning of a value: nothing is held back past it.
         data = mask.feed(item.data) + (mask.flush() if item.data.endswith(b"\n") else b"")
         return LogRecord(item.at_ns, item.stream, data)
+
+
+def _lacking(target: Sandbox | None, secrets: Sequence[ResolvedSecret]) -> list[str]:
+    """The secrets of a sandbox that is entered without them: they cannot be read here."""
+    names = target.spec.secrets if target and target.spec else ()
+    return [name for name in names if name not in {one.name for one in secrets}]
+
+
+def _without(names: Sequence[str]) -> dict[str, list[str]]:
+    return {"without_secrets": list(names)} if names else {}
 
 
 def _facts(result: ActionResult) -> tuple[Outcome, Mapping[str, Any], str]:

@@ -43,7 +43,11 @@ def order(
         "max_duration_s": spec.max_duration_s,
         "idle_timeout_s": spec.idle_timeout_s,
         "grace_s": options.grace_s,
-        "log": {"bytes": options.log_mib * _MIB // options.log_files, "keep": options.log_files},
+        "log": {
+            "bytes": options.log_mib * _MIB // options.log_files,
+            "keep": options.log_files,
+            "rate": options.log_rate_mib * _MIB,
+        },
         "status": {"boot_id": state.boot_id(), "starts": record.raw.get("starts", 0) + 1, "seccomp": calls.word(spec)},
     }
 

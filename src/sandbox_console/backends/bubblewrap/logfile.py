@@ -141,8 +141,12 @@ class Reader:
             self.past = True
             return
         if kind == segments.GAP:
+            lines, *size = map(int, data.split())
+            reason = f"a flood: {size[0]} bytes were left out" if size else "the disk was full"
+            if size:
+                self._drop_parts()
             if at_ns >= self._since:
-                self._out.append(LogGap(at_ns, "the disk was full", int(data)))
+                self._out.append(LogGap(at_ns, reason, lines))
             return
         self._lines += data.count(b"\n")
         stream = _STREAMS[kind]

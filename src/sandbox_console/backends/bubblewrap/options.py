@@ -16,7 +16,8 @@ class Options(Struct, frozen=True):
 
     ``bwrap``: the program; empty finds the system's, then the wheel's. ``uid_base`` and ``uid_count``:
     user ids that root's console gives its sandboxes, one each; systemd's and distributions' ranges end
-    below the default. ``log_mib`` in all is kept of one sandbox's output, in ``log_files`` files.
+    below the default. ``log_mib`` in all is kept of one sandbox's output, in ``log_files`` files;
+    what it writes past ``log_rate_mib`` a second is left out, with a mark of how much.
     ``tmp_mib`` bounds /tmp and the home folder, each. ``egress_hosts``: a file as /etc/hosts, of names that
     gateways do not ask the resolver for.
     """
@@ -27,6 +28,7 @@ class Options(Struct, frozen=True):
     pids: int = 512
     log_mib: int = 32
     log_files: int = 4
+    log_rate_mib: int = 16
     tmp_mib: int = 512
     grace_s: int = 10
     egress_hosts: str = ""

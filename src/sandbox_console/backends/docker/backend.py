@@ -22,6 +22,7 @@ from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.egress import Gates, Options, token_of
 from sandbox_console.backends.docker.egress_ability import Gated
 from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.installation import Installation
 from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
@@ -58,6 +59,7 @@ class DockerBackend(Gated):
         self.host = context
         self._kept = tuple(kept)
         self._connection = Connection(context)
+        self._installation = Installation(state_dir)
         self._gates = Gates(self._connection, state_dir, options or Options())
 
     async def open(self) -> None:
@@ -85,6 +87,9 @@ class DockerBackend(Gated):
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
         return await self._detailed(await self._rows())
 
+    async def brief(self) -> Sequence[Sandbox]:
+        return await self._rows()
+
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         engine = await self._engine()
         data = await self._inspected(ref)
@@ -93,7 +98,7 @@ class DockerBackend(Gated):
         published = await self._gates.published(engine, data)
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
-            published=published,
+            published=published, ours=self._installation.id,
         )  # fmt: skip
 
     def watch(self) -> AsyncIterator[BackendEvent]:
@@ -129,11 +134,12 @@ class DockerBackend(Gated):
 
     async def _made(self, engine: Engine, spec: SandboxSpec, secrets: Secrets) -> str:
         info = self._connection.info
+        own = await asyncio.to_thread(self._installation.made)
         if not (spec.egress or spec.ports):
-            return await lifecycle.create(engine, info, spec, secrets, kept=self._kept)
+            return await lifecycle.create(engine, info, spec, secrets, kept=self._kept, installation=own)
         gate = await self._gates.make(engine, info, spec)
         try:
-            return await lifecycle.create(engine, info, spec, secrets, gate, kept=self._kept)
+            return await lifecycle.create(engine, info, spec, secrets, gate, kept=self._kept, installation=own)
         except BaseException:
             await to_the_end(self._gates.discard(engine, gate.token))
             raise
@@ -210,7 +216,7 @@ class DockerBackend(Gated):
         need(permit)
         engine = await self._engine()
         data = await self._inspected(ref)
-        now = translate.from_inspect(self.host, data, self._connection.info).spec
+        now = translate.from_inspect(self.host, data, self._connection.info, ours=self._installation.id).spec
         for field in ("memory_mib", "cpus"):
             if now is not None and getattr(spec, field) is None and getattr(now, field) is not None:
                 raise Unsupported(f"docker cannot lift the limit {field} while it lives", hint="recreate the sandbox")
@@ -233,7 +239,8 @@ class DockerBackend(Gated):
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
         if self._gates.problem:  # the engine may have come back since, or its image
             await self._gates.look()
-        return [translate.from_summary(self.host, data) for data in found if not _of_gateway(data)]
+        ours = self._installation.id
+        return [translate.from_summary(self.host, data, ours=ours) for data in found if not _of_gateway(data)]
 
     async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
         """The list; where asking for each takes long, first what the engine tells of all at once."""

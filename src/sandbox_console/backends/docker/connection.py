@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.contexts import Endpoint, resolve
-from sandbox_console.backends.docker.failures import Unusable, engine_prefix, no_answer
+from sandbox_console.backends.docker.failures import Lost, Unusable, engine_prefix, no_answer
 from sandbox_console.backends.docker.history import History
 from sandbox_console.errors import BackendUnreachable, ConfigError, ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, HealthState
@@ -62,9 +62,8 @@ class Connection:
                 async with asyncio.timeout(PROBE_S):
                     await self.refresh()
         except TimeoutError:
-            return self._down(
-                HealthState.UNREACHABLE, f"no answer in {PROBE_S:g} s", "see that the engine is not stuck"
-            )
+            reason = f"no answer in {PROBE_S:g} s"
+            return self._down(HealthState.UNREACHABLE, reason, "see that the engine is not stuck", silent=True)
         except ConsoleError as error:
             return self.down(error)
         if self.version.get("Os") not in (None, "linux"):
@@ -85,10 +84,12 @@ class Connection:
         never_there = self._endpoint is not None and self._endpoint.implicit and not self._answered
         missing = never_there and "there is no socket" in error.message
         state = HealthState.UNAVAILABLE if missing or isinstance(error, Unusable) else HealthState.UNREACHABLE
-        return self._down(state, error.message.removeprefix(engine_prefix(self.context)), error.hint)
+        reached = isinstance(error, Lost) or not isinstance(error, BackendUnreachable)
+        reason = error.message.removeprefix(engine_prefix(self.context))
+        return self._down(state, reason, error.hint, silent=reached)
 
-    def _down(self, state: HealthState, reason: str, hint: str) -> BackendHealth:
-        return BackendHealth("docker", self.context, state, reason=reason, hint=hint)
+    def _down(self, state: HealthState, reason: str, hint: str, *, silent: bool = False) -> BackendHealth:
+        return BackendHealth("docker", self.context, state, reason=reason, hint=hint, silent=silent)
 
     async def _connect(self) -> None:
         if self._endpoint is None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.failures import Lost, about, engine_prefix
 from sandbox_console.backends.docker.labels import HELPER, WRAPPER
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.model.inside import Happening
@@ -39,6 +39,8 @@ async def read(engine: Engine, id: str, *, since: float | None, follow: bool) ->
             yield happening
             if happening.what == "destroy":
                 return
+    if follow:
+        raise Lost(f"{engine_prefix(engine.context)}its events ended", hint="see that the engine runs")
 
 
 def _by_us(happening: Happening, ours: set[str]) -> bool:

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 MANAGED = "sandbox-console.managed"
 """``1`` on every container of the console's."""
 
+INSTALLATION = "sandbox-console.installation"
+"""Whose it is: the id of the state directory that it was made from. Other consoles share the engine."""
+
 SPEC = "sandbox-console.spec"
 """The spec as asked for, as JSON; of secrets it has the names only."""
 

@@ -13,6 +13,7 @@ from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.egress_bodies import Gate, dress
 from sandbox_console.backends.docker.facts import command
 from sandbox_console.backends.docker.failures import Refused, about, plain
+from sandbox_console.backends.docker.labels import INSTALLATION
 from sandbox_console.backends.docker.paths import NAMING, container_path, image_path
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
 from sandbox_console.model.secret import ResolvedSecret
@@ -33,12 +34,15 @@ async def create(
     gate: Gate | None = None,
     *,
     kept: Sequence[str] = (),
+    installation: str = "",
 ) -> str:
     """The new container's id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing behind when it raises."""
     handover.check(secrets)
     image = await _image(engine, spec)
     body = await asyncio.to_thread(hardening.body, spec, image, info, secrets)
     body["HostConfig"]["CapAdd"] = list(kept)
+    if installation:
+        body["Labels"][INSTALLATION] = installation
     if gate is not None:
         dress(body, gate, out=bool(spec.egress))
     container = await _created(engine, spec, body)

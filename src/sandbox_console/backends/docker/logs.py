@@ -6,6 +6,7 @@ The engine ends every record with a newline, also the last one of a program that
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -19,6 +20,11 @@ from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.backends.docker.seen import Seen
 from sandbox_console.errors import BackendUnreachable, NotFound, Unsupported
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
+
+RESTART_S = 1.5
+"""How long a container that ended while it was followed may take to run again: an engine starts one in 0.5 s."""
+
+_LOOKS = 5
 
 OVERLAP_NS = 10**9
 """How far before the last record a reconnect reads again: the two streams' timestamps are not in one order."""
@@ -43,7 +49,7 @@ async def read(connection: Connection, id: str, query: LogQuery) -> AsyncGenerat
             broken = True
         if not query.follow or reader.past_until():
             return
-        running = await reader.running()
+        running = await reader.running_again()
         if running is not None:
             reader.resume(broken=broken)
         if not running:
@@ -92,6 +98,14 @@ class _Reader:
                 return None
             except BackendUnreachable:
                 await backoff.wait()
+
+    async def running_again(self) -> bool | None:
+        """As ``running``, but one that ended may be in the middle of a restart, its own or its engine's."""
+        for _ in range(_LOOKS):
+            if (running := await self.running()) is not False:
+                return running
+            await asyncio.sleep(RESTART_S / _LOOKS)
+        return await self.running()
 
     async def once(self, *, follow: bool) -> AsyncGenerator[Sequence[LogItem], None]:
         """What is new of one reading."""

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.docker.facts import command, facts
+from sandbox_console.backends.docker.installation import ANOTHER, is_anothers
 from sandbox_console.backends.docker.labels import MANAGED, SPEC
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
@@ -47,11 +48,14 @@ _NAMES = (("openhands-runtime-", "OpenHands"), ("openhands-agent-server-", "Open
 _COMMANDS = (("swerex-remote", "SWE-ReX"),)  # it sets no label and names containers after the image
 
 
-def from_summary(context: str, data: Mapping[str, Any]) -> Sandbox:
-    """A row of the engine's list: what it tells without asking about each container."""
+def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "") -> Sandbox:
+    """A row of the engine's list: what it tells without asking about each container.
+
+    ``ours`` is the id of this installation.
+    """
     labels = data.get("Labels") or {}
     name = _listed_name(data)
-    spec = _spec(labels, name)
+    spec = None if is_anothers(labels, ours) else _spec(labels, name)
     state = str(data.get("State", ""))
     code = _EXITED.match(str(data.get("Status", "")))
     return Sandbox(
@@ -63,7 +67,7 @@ def from_summary(context: str, data: Mapping[str, Any]) -> Sandbox:
         exit=_exit(int(code[1]), None, "") if code and state == "exited" else None,
         labels=_shown(labels),
         managed=spec is not None,
-        maker="" if spec else maker(name, str(data.get("Command", "")), labels),
+        maker="" if spec else maker(name, str(data.get("Command", "")), labels, ours),
         spec=spec,
         detail=_listed_detail(state, str(data.get("Status", ""))),
     )
@@ -77,16 +81,17 @@ def from_inspect(
     image: Mapping[str, Any] | None = None,
     oom_at: float | None = None,
     published: Sequence[Fact] = (),
+    ours: str = "",
 ) -> Sandbox:
     """A container as inspected, with the facts that hold for it.
 
     ``image`` is its image as inspected, ``oom_at`` when an event told of an OOM kill in it, ``published`` what holds
-    for the ports that its gateway answers for.
+    for the ports that its gateway answers for, ``ours`` is the id of this installation.
     """
     state, config = data["State"], data["Config"]
     labels = config.get("Labels") or {}
     name = str(data["Name"]).lstrip("/")
-    spec = spec_of(data)
+    spec = None if is_anothers(labels, ours) else spec_of(data)
     status = _inspected_status(state)
     ended = status in (Status.EXITED, Status.FAILED, Status.LOST)
     started = seconds(state.get("StartedAt"))
@@ -102,7 +107,7 @@ def from_inspect(
         exit=_exit(state.get("ExitCode"), oom, state.get("Error", "")) if ended else None,
         labels=_shown(labels),
         managed=spec is not None,
-        maker="" if spec else maker(name, " ".join(command(config)), labels),
+        maker="" if spec else maker(name, " ".join(command(config)), labels, ours),
         spec=_as_it_is(spec, data["HostConfig"]),
         effective=facts(data, info, spec, image or {}, published),
         pid=state.get("Pid") or None,
@@ -116,8 +121,10 @@ def spec_of(data: Mapping[str, Any]) -> SandboxSpec | None:
     return _spec(data["Config"].get("Labels") or {}, str(data["Name"]).lstrip("/"))
 
 
-def maker(name: str, command: str, labels: Mapping[str, str]) -> str:
+def maker(name: str, command: str, labels: Mapping[str, str], ours: str = "") -> str:
     """Who made a container that is not ours, as far as its labels, name or command tell."""
+    if is_anothers(labels, ours):
+        return ANOTHER
     if project := labels.get("com.docker.compose.project"):
         return next((who for prefix, who in _PROJECTS if project.startswith(prefix)), f"compose:{project}")
     known = (who for label, who in _MAKERS if label in labels)

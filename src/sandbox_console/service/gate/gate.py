@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from sandbox_console.errors import (
     ConsoleError,
     Denied,
     NeedsConfirmation,
+    SecretError,
     TimedOut,
     Unsupported,
 )
@@ -72,9 +74,10 @@ Facts = Callable[[T], tuple[Outcome, Mapping[str, Any], str]]
 
 
 class Gate:
-    """Nothing changes but through :meth:`run`."""
+    """Nothing changes but through :meth:`run`. ``lenient``: a sandbox may be entered without its secrets."""
 
-    def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None]) -> None:
+    def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None], *, lenient: bool = True) -> None:
+        self._lenient = lenient
         self._trail = trail
         self._vault = vault
         self._publish = publish
@@ -103,7 +106,7 @@ class Gate:
         began = time.monotonic_ns()
         outcome, body, target = Outcome.FAILED, dict[str, Any](), ""
         try:
-            secrets = await self._vault.resolve(self._secret_names(request))
+            secrets = await self._secrets(request)
             result = await effect(permit, secrets)
             outcome, facts_found, target = facts(result)
             body = dict(facts_found)
@@ -160,6 +163,17 @@ class Gate:
             return error
         text = self._vault.redactor.text(f"{type(error).__name__}: {error}")
         return BackendError(f"{request.action.verb} on {request.backend} failed unexpectedly: {text}")
+
+    async def _secrets(self, request: Request) -> list[ResolvedSecret]:
+        """Resolved. To enter a sandbox those will do that can be read here, unless the policy wants all of them."""
+        names = self._secret_names(request)
+        if not (self._lenient and request.action.verb in ("exec", "shell")):
+            return await self._vault.resolve(names)
+        found: list[ResolvedSecret] = []
+        for name in names:
+            with suppress(SecretError):
+                found += await self._vault.resolve([name])
+        return found
 
     def _secret_names(self, request: Request) -> list[str]:
         """Those of the spec asked for; where the sandbox itself is entered or started (again), its own."""

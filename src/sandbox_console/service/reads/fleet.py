@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
+from msgspec import structs
+
+from sandbox_console.backends.abilities import Brief
 from sandbox_console.backends.base import Backend
 from sandbox_console.backends.common.permit import permitted
-from sandbox_console.errors import Ambiguous, BackendUnreachable, ConsoleError, NotFound, UsageError
+from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.model.waiting import joined
+from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
+from sandbox_console.service.reads.names import Key, Names
 
 ANSWER_S = 8.0
-"""How long a backend may take to answer a read before it counts as unreachable."""
+"""How long a backend may take to answer a read before it counts as unreachable, unless the config says."""
 
-_ID_PREFIX = 6
+_AWAKE_S = 0.2
+"""How long one that did not answer the last time is waited for before others are shown without it."""
+
+Remember = Callable[[Key, str], Awaitable[bool]]
 
 
 class Fleet:
-    """Every backend on every host, by (backend, host). Each is held to its permits, as ``permitted`` does."""
+    """Every backend on every host, by (backend, host). Each is held to its permits, as ``permitted`` does.
 
-    def __init__(self, backends: Iterable[Backend]) -> None:
+    ``names`` is what is known of hosts that do not answer, ``timeouts`` how long each may take, in seconds.
+    ``remember`` tells whether other records have a name on a host of which no list is kept.
+    """
+
+    def __init__(
+        self, backends: Iterable[Backend], names: Names | None = None, timeouts: Mapping[Key, float] | None = None
+    ) -> None:
+        self.names = names or Names()
+        self.remember: Remember | None = None
+        self._timeouts = dict(timeouts or {})
         self._backends = {(backend.name, backend.host): permitted(backend) for backend in backends}
         self._opened: dict[tuple[str, str], asyncio.Task[None]] = {}
 
@@ -58,76 +76,130 @@ class Fleet:
         self._opened.clear()
 
     async def listing(self, backend: str = "") -> tuple[list[Sandbox], list[BackendHealth]]:
-        """All sandboxes of the backends that answer, and each backend's health; a silent one costs ANSWER_S."""
-        keys = [key for key in self._backends if not backend or key[0] == backend]
-        if backend and not keys:
-            raise UsageError(f"no backend is called {backend!r}", hint=f"there is: {self.described()}")
-        answers = await asyncio.gather(*(self._ask(*key) for key in keys))
+        """All sandboxes of the backends that answer, and each backend's health; a silent one costs its timeout."""
+        answers = await asyncio.gather(*(self.ask(*key) for key in self._of(backend)))
         return [sandbox for found, _ in answers for sandbox in found], [health for _, health in answers]
+
+    async def as_answered(
+        self, backend: str = "", patience_s: float = 0.0
+    ) -> AsyncGenerator[tuple[tuple[list[Sandbox], list[BackendHealth]], list[Key]], None]:
+        """As ``listing``, in parts: of those that answer within ``patience_s``, then of others as they come.
+
+        With each part come those that are still waited for.
+        """
+        asked = {key: asyncio.create_task(self.ask(*key)) for key in self._of(backend)}
+        told: set[Key] = set()
+        try:
+            likely = [task for key, task in asked.items() if not self.names.of(key).silent]
+            await asyncio.wait(likely or asked.values(), timeout=patience_s)
+            await asyncio.wait(asked.values(), timeout=min(patience_s, _AWAKE_S))
+            while len(told) < len(asked):
+                new = [key for key, task in asked.items() if key not in told and task.done()]
+                told.update(new)
+                answers = [asked[key].result() for key in new]
+                part = [one for found, _ in answers for one in found], [health for _, health in answers]
+                yield part, [key for key in asked if key not in told]
+                waiting = [task for key, task in asked.items() if key not in told]
+                if waiting:
+                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in asked.values():
+                task.cancel()
+            await asyncio.gather(*asked.values(), return_exceptions=True)
 
     async def health(self) -> Sequence[BackendHealth]:
         """Ask every backend."""
         return await asyncio.gather(*(self._health(*key) for key in self._backends))
 
-    async def find(self, name: str) -> Sandbox:
-        """The sandbox that NAME means: a name, ``backend:name``, ``backend/host/id``, an id or its beginning.
-
-        Raises NotFound (which names the backends that did not answer), Ambiguous, or BackendUnreachable where
-        the backend that NAME itself names is the dead one.
-        """
-        if name.count("/") >= 2:
-            backend, host, id_ = name.split("/", 2)
-            return await (await self.use(backend, host)).inspect(SandboxRef(backend, host, id_))
-        backend, colon, rest = name.partition(":")
-        wanted = rest if colon else name
-        sandboxes, healths = await self.listing(backend if colon else "")
-        fits = [sandbox for sandbox in sandboxes if sandbox.name == wanted] or [
-            sandbox for sandbox in sandboxes if len(wanted) >= _ID_PREFIX and sandbox.ref.id.startswith(wanted)
-        ]
-        if len(fits) == 1:
-            return fits[0]
-        if fits:
-            candidates = sorted(str(fit.ref) for fit in fits)
-            hint = "name one as backend/host/id: " + ", ".join(candidates)
-            raise Ambiguous(f"{name!r} fits {len(fits)} sandboxes", candidates, hint=hint)
-        dead = [health for health in healths if not health.ok]
-        if colon and dead:
-            raise BackendUnreachable(f"{_place(dead[0])} does not answer: {dead[0].reason}", hint=dead[0].hint)
-        silent = "; not asked: " + ", ".join(f"{_place(one)} ({one.reason})" for one in dead) if dead else ""
-        raise NotFound(f"no sandbox is called {name!r}{silent}", hint="sandbox-console ls --all")
-
-    async def _ask(self, name: str, host: str) -> tuple[list[Sandbox], BackendHealth]:
+    async def healths(self, keys: Sequence[Key]) -> AsyncGenerator[BackendHealth, None]:
+        """Ask these at once and give each one's health in this order, those last that did not answer the last time."""
+        asked = {key: asyncio.create_task(self._health(*key)) for key in keys}
         try:
-            async with asyncio.timeout(ANSWER_S):
+            for key in sorted(keys, key=lambda key: self.names.of(key).silent):
+                yield await asked[key]
+        finally:
+            for task in asked.values():
+                task.cancel()
+            await asyncio.gather(*asked.values(), return_exceptions=True)
+
+    async def find(self, words: Sequence[str], *, changing: bool, only_answering: bool) -> list[Found | ConsoleError]:
+        """What each NAME means: a name, ``backend:name``, ``backend/host/id``, an id or its beginning; or why not.
+
+        NotFound (which names the backends that did not answer), Ambiguous, or BackendUnreachable: where nothing that
+        answers has the name and a silent host may, and for a ``changing`` verb where both do. ``only_answering`` takes
+        the silent for empty.
+        """
+        return await Lookup(self, words).run(changing=changing, only_answering=only_answering)
+
+    async def inspect(self, ref: SandboxRef) -> Sandbox:
+        """One sandbox as it is now. Raises NotFound, BackendUnreachable after the host's timeout."""
+        seconds = self.timeout_s((ref.backend, ref.host))
+        try:
+            async with asyncio.timeout(seconds):
+                return await (await self.use(ref.backend, ref.host)).inspect(ref)
+        except TimeoutError as error:
+            silent = self._silent((ref.backend, ref.host))
+            raise BackendUnreachable(f"{place(silent)} does not answer: {silent.reason}", hint=silent.hint) from error
+
+    async def holders(self, name: str) -> list[BackendHealth]:
+        """The hosts that held a name when they last answered and that do not answer now."""
+        keys = [key for key in self._backends if self.names.of(key).holds(name)]
+        answers = await asyncio.gather(*(self.ask(*key, brief=True) for key in keys))
+        return [health for _, health in answers if not health.ok]
+
+    async def recall(self, key: Key, name: str) -> bool:
+        """Whether other records than lists have a name on a host."""
+        return self.remember is not None and await self.remember(key, name)
+
+    def timeout_s(self, key: Key) -> float:
+        """How long a host may take to answer a read, in seconds."""
+        return self._timeouts.get(key, ANSWER_S)
+
+    async def ask(self, name: str, host: str, *, brief: bool = False) -> Answer:
+        """One host's sandboxes and its health; ``brief``: as its provider lists them, without their details."""
+        began = time.time()
+        answer = await self._ask(name, host, brief=brief)
+        if answer[1].ok:
+            self.names.listed((name, host), answer[0], began)
+        elif answer[1].silent:
+            self.names.fell_silent((name, host))
+        return answer
+
+    def _of(self, backend: str) -> list[Key]:
+        keys = [key for key in self._backends if not backend or key[0] == backend]
+        if backend and not keys:
+            raise UsageError(f"no backend is called {backend!r}", hint=f"there is: {self.described()}")
+        return keys
+
+    async def _ask(self, name: str, host: str, *, brief: bool) -> Answer:
+        try:
+            async with asyncio.timeout(self.timeout_s((name, host))):
                 backend = await self.use(name, host)
-                return await backend.list(), await backend.health()
+                rows = await (backend.brief() if brief and isinstance(backend, Brief) else backend.list())
+                return rows, await backend.health()
         except TimeoutError:
-            return [], _silent(name, host)
+            return [], self._silent((name, host))
         except Exception as error:  # noqa: BLE001 - one backend's bug must not hide the others
             health = await self._health(name, host)
             if health.ok:  # it answered the ping and failed the list: the failure is what matters
-                health = _failed(name, host, error)
+                health = structs.replace(_failed(name, host, error), silent=True)
             return [], health
 
     async def _health(self, name: str, host: str) -> BackendHealth:
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(self.timeout_s((name, host))):
                 return await (await self.use(name, host)).health()
         except TimeoutError:
-            return _silent(name, host)
+            return self._silent((name, host))
         except Exception as error:  # noqa: BLE001 - as above
             return _failed(name, host, error)
 
-
-def _place(health: BackendHealth) -> str:
-    return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
+    def _silent(self, key: Key) -> BackendHealth:
+        reason = f"no answer within {self.timeout_s(key):g} s"
+        return BackendHealth(*key, HealthState.UNREACHABLE, reason, "is it frozen?", silent=True)
 
 
 def _failed(name: str, host: str, error: Exception) -> BackendHealth:
     if isinstance(error, ConsoleError):
         return BackendHealth(name, host, HealthState.UNREACHABLE, error.message, error.hint)
     return BackendHealth(name, host, HealthState.UNREACHABLE, f"{type(error).__name__}: {error}")
-
-
-def _silent(name: str, host: str) -> BackendHealth:
-    return BackendHealth(name, host, HealthState.UNREACHABLE, f"no answer within {ANSWER_S:g} s", "is it frozen?")

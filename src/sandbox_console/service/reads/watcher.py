@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable
 
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.event import Event, HealthChanged, Sampled
+from sandbox_console.model.event import Event, HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.sweep import Sweep
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
+_LISTED_S = 5.0
+"""A list that is told of began before: what was asked for meanwhile is not in it."""
+
 _LASTED_S = 10.0
 """A stream that held for so long was a good one: after it the first retry is quick again."""
 
@@ -51,6 +54,8 @@ class Watcher:
             try:
                 backend = await self._fleet.use(name, host)
                 async for event in backend.watch():
+                    if isinstance(event, Listed):
+                        self._fleet.names.listed((name, host), event.sandboxes, time.time() - _LISTED_S)
                     self._publish(event)
                 reason = "its event stream ended"
             except ConsoleError as error:

@@ -35,6 +35,8 @@ class ShellSession:
     ) -> None:  # fmt: skip
         self.request = request
         self.audit_id = audit_id
+        self.without: tuple[str, ...] = ()
+        """Secrets of the sandbox that could not be read here: the shell lacks them, and their values are not masked."""
         self._terminal = terminal
         self._mask = StreamRedactor(redactor)
         self._on_end = on_end

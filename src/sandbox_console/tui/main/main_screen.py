@@ -87,7 +87,6 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         self.set_interval(AGE_S, self._tick)
         self.watch(self.table, "scroll_y", self._ask_stats, init=False)
 
-
     # --- what is shown
 
     def show(self, state: FleetState) -> None:

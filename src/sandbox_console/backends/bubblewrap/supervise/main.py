@@ -76,7 +76,8 @@ class Supervisor:
             self._say({"running": True})
             return
         try:
-            self._log = segments.Writer("logs", self.order["log"]["bytes"], self.order["log"]["keep"])
+            log = self.order["log"]
+            self._log = segments.Writer("logs", log["bytes"], log["keep"], log.get("rate", 0))
         except OSError as error:
             self._say({"error": f"its log cannot be written: {os.strerror(error.errno or 0)}", "code": 125})
             return
@@ -365,6 +366,7 @@ class Supervisor:
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             while self._output(fd, kind):
                 pass
+        self._log.end()
         for guest in list(self._guests):
             guest.sandbox_ended()
         result = self._result()

@@ -13,6 +13,7 @@ HEAD = struct.Struct("<8sQ")
 FRAME = struct.Struct("<QBI")
 STDOUT, STDERR, GAP = 1, 2, 3
 FILES_MOST = 256
+_PAUSE_S = 0.25  # of a flood: a gap for each chunk would be a flood of its own
 
 
 def numbers(folder: str) -> list[int]:
@@ -26,11 +27,19 @@ def path_of(folder: str, number: int) -> str:
 
 
 class Writer:
-    """Appends to the newest file. A full disk loses output, never the sandbox: the loss is written down later."""
+    """Appends to the newest file. A full disk loses output, never the sandbox: the loss is written down later.
 
-    def __init__(self, folder: str, size: int, keep: int) -> None:
+    Past ``rate`` bytes a second (0: no limit) output is left out too, for a quarter of a second at a time; a GAP says
+    how much: of a full disk the lines, of a flood the lines and the bytes.
+    """
+
+    def __init__(self, folder: str, size: int, keep: int, rate: int = 0) -> None:
         self._folder, self._size, self._keep = folder, size, keep
         self._lost = 0
+        self._rate = self._credit = float(rate)
+        self._at = time.monotonic()
+        self._floods = False
+        self._flood = [0, 0]  # lines and bytes that were left out
         self._fd = -1
         os.makedirs(folder, mode=0o700, exist_ok=True)
         have = numbers(folder)
@@ -74,16 +83,41 @@ class Writer:
     def write(self, kind: int, data: bytes) -> None:
         """Append one chunk."""
         lines = data.count(b"\n")
+        if self._rate and self._is_flood(len(data)):
+            self._flood = [self._flood[0] + lines, self._flood[1] + len(data)]
+            return
         try:
             if self._used + len(data) > self._size:
                 self._next()
             if self._lost:
                 self._append(GAP, str(self._lost).encode())
                 self._lost = 0
+            self._tell_flood()
             self._append(kind, data)
             self._lines += lines
         except OSError:
             self._lost += max(lines, 1)
+
+    def end(self) -> None:
+        """Write down what was left out last."""
+        try:
+            self._tell_flood()
+        except OSError:
+            pass
+
+    def _is_flood(self, size: int) -> bool:
+        now = time.monotonic()
+        self._credit = min(self._rate, self._credit + (now - self._at) * self._rate)
+        self._at = now
+        self._floods = self._credit < (self._rate * _PAUSE_S if self._floods else 0)
+        if not self._floods:
+            self._credit -= size
+        return self._floods
+
+    def _tell_flood(self) -> None:
+        if self._flood[1]:
+            self._append(GAP, b"%d %d" % tuple(self._flood))
+            self._flood = [0, 0]
 
     def _append(self, kind: int, data: bytes) -> None:
         frame = FRAME.pack(time.time_ns(), kind, len(data)) + data

@@ -1,0 +1,188 @@
+"""From the NAMEs of a command to sandboxes: one list of each host for all of them, and no guess about the silent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from sandbox_console.errors import Ambiguous, BackendUnreachable, ConsoleError, NotFound, UsageError
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.service.reads.names import ID_PREFIX, Key, Names
+
+GRACE_S = 0.3
+"""How long hosts that are not known to hold a name are still waited for once it is found: longer than a list takes."""
+
+_AT_ONCE = 32
+
+Answer = tuple[Sequence[Sandbox], BackendHealth]
+
+
+class Found(Struct, frozen=True):
+    """What a NAME means. ``doubts`` are the hosts that do not answer and may hold it too."""
+
+    sandbox: Sandbox
+    doubts: tuple[BackendHealth, ...] = ()
+
+
+class Hosts(Protocol):
+    """What a lookup needs of the fleet: service/fleet.py says what each part is."""
+
+    names: Names
+
+    @property
+    def keys(self) -> list[Key]: ...
+
+    def described(self) -> str: ...
+
+    async def ask(self, name: str, host: str, *, brief: bool = False) -> Answer: ...
+
+    async def inspect(self, ref: SandboxRef) -> Sandbox: ...
+
+    async def recall(self, key: Key, name: str) -> bool: ...
+
+
+class Lookup:
+    """One command's names. A host that does not answer counts as empty unless it may hold the name.
+
+    It may where it held the name when it last answered or was asked to make it since, and where it never gave a list
+    and now hangs. ``recall`` is asked of a host that is away and of which no list is kept.
+    """
+
+    def __init__(self, fleet: Hosts, words: Sequence[str]) -> None:
+        self._fleet = fleet
+        self._words = words
+        self._answers: dict[Key, Answer] = {}
+        self._recalled: dict[tuple[Key, str], bool] = {}
+
+    async def run(self, *, changing: bool, only_answering: bool) -> list[Found | ConsoleError]:
+        """What each word means, or why that is not known, in the order of the words."""
+        await self._ask([word for word in self._words if not _full(word)])
+        if not only_answering:
+            await self._recall()
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(word: str) -> Found | ConsoleError:
+            try:
+                if _full(word):
+                    async with limit:
+                        return Found(await self._fleet.inspect(SandboxRef(*word.split("/", 2))))
+                return self._meant(word, changing=changing, only_answering=only_answering)
+            except ConsoleError as error:
+                return error
+
+        return await asyncio.gather(*(one(word) for word in self._words))
+
+    # Asking
+
+    async def _ask(self, words: Sequence[str]) -> None:
+        keys = list(dict.fromkeys(key for word in words for key in self._scope(word)))
+        asked = {key: asyncio.ensure_future(self._fleet.ask(*key, brief=True)) for key in keys}
+        until: float | None = None
+        try:
+            while waiting := [key for key in keys if key not in self._answers]:
+                if until is None and self._settled(words, waiting):
+                    until = time.monotonic() + GRACE_S
+                left = None if until is None else until - time.monotonic()
+                if left is not None and (left <= 0 or all(self._fleet.names.of(key).silent for key in waiting)):
+                    return
+                some = [asked[key] for key in waiting]
+                await asyncio.wait(some, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                self._answers |= {key: asked[key].result() for key in waiting if asked[key].done()}
+        finally:
+            for task in asked.values():
+                task.cancel()
+            await asyncio.gather(*asked.values(), return_exceptions=True)
+
+    def _settled(self, words: Sequence[str], waiting: Sequence[Key]) -> bool:
+        """Whether each word is found, and those that are still asked are known not to hold it."""
+        away = set(waiting)
+        for word in words:
+            scope, name = self._scope(word), _name(word)
+            if not self._fits(scope, name):
+                return False
+            if any(not self._fleet.names.of(key).excludes(name) for key in scope if key in away):
+                return False
+        return True
+
+    async def _recall(self) -> None:
+        for key, (_, health) in self._answers.items():
+            if health.ok or health.silent or self._fleet.names.of(key).answered_at:
+                continue
+            for word in self._words:
+                if not _full(word) and key in self._scope(word):
+                    self._recalled[key, _name(word)] = await self._fleet.recall(key, _name(word))
+
+    # Deciding
+
+    def _meant(self, word: str, *, changing: bool, only_answering: bool) -> Found:
+        scope, name = self._scope(word), _name(word)
+        if not scope:
+            raise UsageError(
+                f"no backend is called {word.partition(':')[0]!r}", hint=f"there is: {self._fleet.described()}"
+            )
+        fits = self._fits(scope, name)
+        doubts = () if only_answering else tuple(self._doubts(scope, name))
+        if len(fits) > 1:
+            candidates = sorted(str(fit.ref) for fit in fits)
+            hint = "name one as backend/host/id: " + ", ".join(candidates)
+            raise Ambiguous(f"{word!r} fits {len(fits)} sandboxes", candidates, hint=hint)
+        if fits and doubts and changing:
+            hint = f"name it in full, {fits[0].ref}, or give --only-answering"
+            raise BackendUnreachable(f"{self._doubt(doubts[0], name)} too", hint=hint)
+        if fits:
+            return Found(fits[0], doubts)
+        raise self._missing(word, scope, doubts)
+
+    def _missing(self, word: str, scope: Sequence[Key], doubts: Sequence[BackendHealth]) -> ConsoleError:
+        dead = [health for key in scope if not (health := self._answers[key][1]).ok]
+        if ":" in word and dead and not doubts:
+            return BackendUnreachable(f"{place(dead[0])} does not answer: {dead[0].reason}", hint=dead[0].hint)
+        if doubts:
+            text = f"{self._doubt(doubts[0], _name(word))}: {doubts[0].reason}"
+            return BackendUnreachable(text, hint=doubts[0].hint or "--only-answering leaves it out")
+        silent = "; not asked: " + ", ".join(f"{place(one)} ({one.reason})" for one in dead) if dead else ""
+        return NotFound(f"no sandbox is called {word!r}{silent}", hint="sandbox-console ls --all")
+
+    def _doubts(self, scope: Sequence[Key], name: str) -> list[BackendHealth]:
+        silent = [(key, self._answers[key][1]) for key in scope if key in self._answers]
+        return [health for key, health in silent if not health.ok and self._may_hold(key, health, name)]
+
+    def _may_hold(self, key: Key, health: BackendHealth, name: str) -> bool:
+        known = self._fleet.names.of(key)
+        if known.answered_at or known.holds(name):
+            return known.holds(name)
+        if health.state is HealthState.UNAVAILABLE:
+            return False
+        return health.silent or self._recalled.get((key, name), False)
+
+    def _doubt(self, health: BackendHealth, name: str) -> str:
+        held = self._fleet.names.of((health.backend, health.host)).holds(name)
+        return f"{place(health)} does not answer and {'held' if held else 'may hold'} {name!r}"
+
+    def _fits(self, scope: Sequence[Key], name: str) -> list[Sandbox]:
+        there = [one for key in scope if key in self._answers for one in self._answers[key][0]]
+        return [one for one in there if one.name == name] or [
+            one for one in there if len(name) >= ID_PREFIX and one.ref.id.startswith(name)
+        ]
+
+    def _scope(self, word: str) -> list[Key]:
+        backend, colon, _ = word.partition(":")
+        return [key for key in self._fleet.keys if not colon or key[0] == backend]
+
+
+def place(health: BackendHealth) -> str:
+    """A host in words: ``bubblewrap``, ``docker/far``."""
+    return health.backend if health.host == "local" else f"{health.backend}/{health.host}"
+
+
+def _full(word: str) -> bool:
+    return word.count("/") >= 2
+
+
+def _name(word: str) -> str:
+    _, colon, rest = word.partition(":")
+    return rest if colon else word
