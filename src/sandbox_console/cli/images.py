@@ -11,11 +11,11 @@ import msgspec
 
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.making import follow
-from sandbox_console.cli.packing import unreadable
 from sandbox_console.cli.places import able, only
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.cli.text import duration, size
 from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.hostfs.packing import unreadable
 from sandbox_console.model.action import Action, LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.inside import Image, Prunable

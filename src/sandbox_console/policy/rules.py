@@ -16,7 +16,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     A sandbox that asks for no egress gets none, whatever stands here; ``egress`` is the ceiling of
     what one may ask for (None: any host). Caps hold for what is asked; None is no cap.
     ``images`` are shell patterns (``python:*``). ``publish`` is at which addresses of a host the ports of a sandbox may
-    be published: none, those that only the host itself reaches, or any.
+    be published: none, those that only the host itself reaches, or any. ``home_workspace`` lets a home folder be a
+    workspace.
     """
 
     read_only: bool = False
@@ -31,6 +32,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     max_memory_mib: int | None = None
     max_pids: int | None = None
     require_limits: bool = False
+    home_workspace: bool = False
 
 
 class Allow(Struct, frozen=True):

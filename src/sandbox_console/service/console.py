@@ -11,6 +11,7 @@ from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound
+from sandbox_console.hostfs.places import Ground
 from sandbox_console.model import check, ports
 from sandbox_console.model.action import (
     Action,
@@ -21,6 +22,9 @@ from sandbox_console.model.action import (
     Forward,
     OpenShell,
     Permit,
+    Remove,
+    Restart,
+    Start,
     Update,
     place_of,
     ref_of,
@@ -50,6 +54,7 @@ from sandbox_console.service.plan import Plan, differing, plan_for, within_bound
 from sandbox_console.service.recordings import Recordings
 from sandbox_console.service.retained import Retained
 from sandbox_console.service.secrets import Secrets
+from sandbox_console.service.shares import Own, Shares
 from sandbox_console.service.shells import ShellSession
 from sandbox_console.service.shipping import Shipper
 from sandbox_console.service.trail import Trail
@@ -64,7 +69,7 @@ class Console:
     closing a view ends nothing, closing the console cancels what is in flight and records that.
     """
 
-    def __init__(self, config: Config, fleet: Fleet, trail: Trail, hub: Hub) -> None:
+    def __init__(self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: Own | None = None) -> None:
         self.config = config
         self.hub = hub
         self.fleet = fleet
@@ -79,6 +84,7 @@ class Console:
         self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
         self.shipper = Shipper(trail)
+        self._shares = Shares(fleet, own or Own(trail.path.parents[1]))
         folder = trail.path.parents[1] / "recordings"
         self.recordings = Recordings(folder, config.recording, trail, self._vault.redactor)
         self._operations: set[asyncio.Task[Any]] = set()
@@ -115,6 +121,13 @@ class Console:
         """What a backend finds on the machine it works on; empty where it has nothing to look at."""
         found = await self.fleet.use(backend, host)
         return await found.diagnose() if isinstance(found, Diagnosable) else ()
+
+    async def ground(self) -> Ground:
+        """The folders of this machine that guests can change, for who opens files here: see ``hostfs``.
+
+        A backend that does not answer costs a second. Raises ConfigError where the console's own state is a guest's.
+        """
+        return await self._shares.ground()
 
     def watch(self) -> Subscription:
         """Everything that changes, from the state as it is. Close it when done."""
@@ -288,7 +301,11 @@ class Console:
                 action, permit, Call(backend, request.target, handed, operation.report, io, redactor, injects)
             )
 
-        return await self._gate.run(request, effect, _facts)
+        try:
+            return await self._gate.run(request, effect, _facts)
+        finally:
+            if isinstance(action, (Create, Update, Remove)) and _folder_of(action, request.target):
+                await self._shares.refresh(*place_of(action))
 
     async def _request(self, action: Action, consent: Consent) -> Request:
         """Find the target and decide. What goes wrong on the way is carried along, so that it gets its row too."""
@@ -298,6 +315,7 @@ class Console:
             if (ref := ref_of(action)) is not None:
                 target = await self.inspect(ref)
             await self._check_spec(action, target)
+            await self._check_folders(action, target)
             decision = await self.decide(action, target)
         except ConsoleError as error:
             return Request(action, backend, target, Deny(error.message, "request"), consent, error)
@@ -322,6 +340,19 @@ class Console:
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
             raise InvalidSpec(wrong)
 
+    async def _check_folders(self, action: Action, target: Sandbox | None) -> None:
+        """Refuse folders that no guest may have; those that are given are remembered as guests' before they are."""
+        if isinstance(action, (Create, Update)):
+            spec = action.spec
+        elif isinstance(action, (Start, Restart)) and target is not None and target.spec is not None:
+            spec = target.spec
+        else:
+            return
+        if problems := await self._shares.problems(spec):
+            raise InvalidSpec(problems)
+        if spec.workspace:
+            await self._shares.remember(*place_of(action), spec.workspace)
+
     async def _check_forward(self, action: Forward, target: Sandbox | None) -> None:
         try:
             ports.parse(str(action.published))
@@ -341,6 +372,11 @@ class Console:
         # A whole line ends what may have been the beginning of a value: nothing is held back past it.
         data = mask.feed(item.data) + (mask.flush() if item.data.endswith(b"\n") else b"")
         return LogRecord(item.at_ns, item.stream, data)
+
+
+def _folder_of(action: Action, target: Sandbox | None) -> str:
+    spec = action.spec if isinstance(action, (Create, Update)) else target.spec if target else None
+    return (spec.workspace if spec else None) or (target.spec.workspace if target and target.spec else None) or ""
 
 
 def _facts(result: ActionResult) -> tuple[Outcome, Mapping[str, Any], str]:

@@ -86,6 +86,9 @@ class BubblewrapBackend(Deeper):
         except OSError as error:
             raise BackendUnreachable(f"the state folder {self._store.folder} cannot be read: {error}") from error
 
+    async def shares(self) -> Sequence[str]:
+        return await asyncio.to_thread(self._store.workspaces)
+
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         record = await self._record(ref)
         return await asyncio.to_thread(show.sandbox, record, self._limiter, self._options)

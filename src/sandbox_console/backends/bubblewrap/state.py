@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,15 @@ class Store:
             except BackendError as error:
                 found.append(self._damaged(identity, error))
         return found
+
+    def workspaces(self) -> list[str]:
+        """The folder of each sandbox that has one, whatever state it is in."""
+        found = []
+        for identity in self.ids():
+            with suppress(OSError, ValueError, LookupError, TypeError):
+                made = json.loads((self.folder / identity / "spec.json").read_text())
+                found.append(made["spec"].get("workspace"))
+        return [one for one in found if isinstance(one, str)]
 
     def _damaged(self, identity: str, error: BackendError) -> Record:
         """One whose files cannot be read is seen by its id, and hides no other."""

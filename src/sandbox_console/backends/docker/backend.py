@@ -85,6 +85,13 @@ class DockerBackend(Gated):
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
         return await self._detailed(await self._rows())
 
+    async def shares(self) -> Sequence[str]:
+        found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
+        if not self._connection.local:  # another machine's folders
+            return ()
+        places = [mount for data in found for mount in data.get("Mounts") or () if mount.get("RW")]
+        return [str(mount["Source"]) for mount in places if mount.get("Source")]
+
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         engine = await self._engine()
         data = await self._inspected(ref)
