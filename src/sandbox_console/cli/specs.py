@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.errors import InvalidSpec, UsageError
+from sandbox_console.hostfs.files import read_small
+from sandbox_console.hostfs.places import NOBODYS, Ground
 from sandbox_console.model import check
 from sandbox_console.model.check import parse_duration_s, parse_size_mib
 from sandbox_console.model.spec import SandboxSpec
@@ -51,13 +54,20 @@ _READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("limits", "limits", str),
 )
 _FIELDS = SandboxSpec.__struct_fields__
+_LONGEST = 1 << 20
+"""Bytes of a spec or a draft: more is no text of a person's, such as /dev/zero."""
 
 
-def from_args(args: argparse.Namespace, base: dict[str, Any], *, name: str | None = None) -> SandboxSpec:
-    """``base``, then the file's fields, the options', ``name``. Raises InvalidSpec with every problem, UsageError."""
+def from_args(
+    args: argparse.Namespace, base: dict[str, Any], *, name: str | None = None, ground: Ground = NOBODYS
+) -> SandboxSpec:
+    """``base``, then the file's fields, the options', ``name``. Raises InvalidSpec with every problem, UsageError.
+
+    ``ground`` is what guests can change, for the file.
+    """
     values = dict(base)
     if args.file:
-        values |= read_file(args.file)
+        values |= read_file(args.file, ground)
     problems: dict[str, str] = {}
     for option, field, read in _READERS:
         text = getattr(args, option)
@@ -107,13 +117,21 @@ def pairs(given: Iterable[str], what: str) -> dict[str, str]:
     return found
 
 
-def read_file(name: str) -> dict[str, Any]:
-    """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError."""
+def read_text(name: str, ground: Ground) -> str:
+    """A small file of text, or stdin (``-``). Raises UsageError; Conflict for what a guest planted."""
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        data = sys.stdin.buffer.read(_LONGEST + 1) if name == "-" else read_small(name, ground, _LONGEST)
+        if len(data) > _LONGEST:
+            raise OSError(errno.EFBIG, f"it is longer than {_LONGEST >> 10} KiB")
+        return data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise UsageError(f"{name} cannot be read: {cause}", hint="name a file in TOML or JSON") from None
+        raise UsageError(f"{name} cannot be read: {cause}", hint="name a file of UTF-8 text") from None
+
+
+def read_file(name: str, ground: Ground) -> dict[str, Any]:
+    """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError, Conflict."""
+    text = read_text(name, ground)
     try:
         values = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except ValueError as error:  # both decoders' errors are ValueErrors

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -55,6 +56,12 @@ def read_small(path: str | Path, ground: Ground, most: int) -> bytes:
     return data
 
 
+def opened(path: str | Path, ground: Ground) -> BinaryIO:
+    """A file to be read, or an operator's pipe. Raises OSError, Conflict."""
+    with find(path, ground) as found:
+        return os.fdopen(_opened(found), "rb")
+
+
 def _all(file: BinaryIO, most: int) -> bytes:
     os.set_blocking(file.fileno(), True)
     return file.read(most)
@@ -94,18 +101,17 @@ class NewFile:
 
     def keep(self, replace: str = "") -> None:
         """It is whole; ``replace`` is the name in its folder that it gets instead of its own. Raises OSError."""
-        try:
-            self.file.close()
-            if replace:
-                os.replace(self._name, replace, src_dir_fd=self._folder.fd, dst_dir_fd=self._folder.fd)
-        finally:
-            self._folder.close()
+        self.file.close()
+        if replace:
+            os.replace(self._name, replace, src_dir_fd=self._folder.fd, dst_dir_fd=self._folder.fd)
+        self._folder.close()
 
     def drop(self) -> None:
         """Remove it, if it is still the one that was made. Safe after ``keep``."""
         if self._folder.fd < 0:
             return
-        self.file.close()
+        with suppress(OSError):  # what it still held finds no room
+            self.file.close()
         remove(self._folder, self._name, lambda found: (found.st_dev, found.st_ino) == self._identity)
         self._folder.close()
 

@@ -55,6 +55,10 @@ class Ground:
         return any(mounts.within(root.path, folder) for root in self.roots.values())
 
 
+NOBODYS = Ground()
+"""Where nothing is a guest's."""
+
+
 def _exposes(mount: mounts.Mount, theirs: list[mounts.Spot], known: list[mounts.Mount]) -> bool:
     """Whether all of a mount is a part of the guests' ground, or one of its layers has to do with it."""
     inside = any(mount.device == device and mounts.within(mount.root, path) for device, path in theirs)
