@@ -324,9 +324,7 @@ def _draft(context: Context, ground: Ground) -> Sequence[EgressRule]:
     return [EgressRule(pattern) for pattern in patterns]
 
 
-async def _draft_lines(
-    context: Context, console: Console, found: Sandbox, ground: Ground
-) -> Sequence[EgressRule]:
+async def _draft_lines(context: Context, console: Console, found: Sandbox, ground: Ground) -> Sequence[EgressRule]:
     """The rules of ``--draft``, where a line may name one in force with its time. Raises InvalidSpec by line."""
     if not context.args.draft:
         return []

@@ -235,7 +235,7 @@ def _inside_of(here: Found, name: str, ground: Ground, *, follow: bool) -> Found
         found = inner.entry(name)
         if found.is_link and follow:
             found.folder.close()
-            return find(os.path.join(os.readlink(f"/proc/self/fd/{inner.fd}"), name), ground)
+            return inner.followed(name, ground)
         return found
 
 

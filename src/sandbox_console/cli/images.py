@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -168,7 +168,7 @@ class _Saved:
 
     def __init__(self, context: Context, place: str | None, ground: Ground) -> None:
         self._out, self._place, self._closed = context.streams.out, place, False
-        part = place and os.path.join(os.path.dirname(place), fresh_name())
+        self._name, part = (Path(place).name, Path(place).with_name(fresh_name())) if place else ("", None)
         try:
             self._made = NewFile(part, ground) if part else None
         except OSError as error:
@@ -199,7 +199,7 @@ class _Saved:
     def keep(self) -> None:
         """It is whole."""
         if self._made and self._place:
-            self._made.keep(os.path.basename(self._place))
+            self._made.keep(self._name)
 
     def drop(self) -> None:
         """What is left of a half one goes away."""

@@ -120,13 +120,17 @@ def pairs(given: Iterable[str], what: str) -> dict[str, str]:
 def read_text(name: str, ground: Ground) -> str:
     """A small file of text, or stdin (``-``). Raises UsageError; Conflict for what a guest planted."""
     try:
-        data = sys.stdin.buffer.read(_LONGEST + 1) if name == "-" else read_small(name, ground, _LONGEST)
-        if len(data) > _LONGEST:
-            raise OSError(errno.EFBIG, f"it is longer than {_LONGEST >> 10} KiB")
-        return data.decode("utf-8")
+        return (_stdin() if name == "-" else read_small(name, ground, _LONGEST)).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"{name} cannot be read: {cause}", hint="name a file of UTF-8 text") from None
+
+
+def _stdin() -> bytes:
+    data = sys.stdin.buffer.read(_LONGEST + 1)
+    if len(data) > _LONGEST:
+        raise OSError(errno.EFBIG, f"it is longer than {_LONGEST >> 10} KiB")
+    return data
 
 
 def read_file(name: str, ground: Ground) -> dict[str, Any]:

@@ -22,15 +22,18 @@ def open_regular(folder: Folder, name: str) -> int:
     """A regular file, to be read; never waits for a FIFO's writer. Raises OSError, Conflict."""
     fd = folder.open(name, _READ)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is not a file", folder.said(name))
-        if why := another_owners(found, folder.root):
-            raise Conflict(f"{folder.said(name)} {why}", hint="copy it to a file of its own")
+        _need_file(os.fstat(fd), folder, name)
     except BaseException:
         os.close(fd)
         raise
     return fd
+
+
+def _need_file(found: os.stat_result, folder: Folder, name: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a file", folder.said(name))
+    if why := another_owners(found, folder.root):
+        raise Conflict(f"{folder.said(name)} {why}", hint="copy it to a file of its own")
 
 
 def another_owners(found: os.stat_result, root: Root | None) -> str:

@@ -41,7 +41,7 @@ def read() -> list[Mount]:
 
 def _mount(line: str) -> Mount:
     fields, _, rest = line.partition(" - ")
-    words, (kind, _, options) = fields.split(" "), (rest.split(" ") + ["", "", ""])[:3]
+    words, (kind, _, options) = fields.split(" "), [*rest.split(" "), "", "", ""][:3]
     layers: list[str] = []
     if kind in ("overlay", "fuse.fuse-overlayfs", "aufs"):
         for option in options.split(","):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sandbox_console.errors import Conflict, ConsoleError, NotFound
 from sandbox_console.hostfs.files import another_owners
 from sandbox_console.hostfs.places import Ground
-from sandbox_console.hostfs.walk import Folder, Found, find
+from sandbox_console.hostfs.walk import Folder, Found
 
 _CHUNK = 256 * 1024
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -118,7 +118,7 @@ class _Packer:
         elif folder.root is not None:
             self._order.skipped(f"{folder.said(name)} is a link where a sandbox can write: it is not followed")
         else:
-            with find(os.path.join(os.readlink(f"/proc/self/fd/{folder.fd}"), name), self._order.ground) as there:
+            with folder.followed(name, self._order.ground) as there:
                 yield from self._member(there.folder, there.name, known)
 
     def _folder(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:

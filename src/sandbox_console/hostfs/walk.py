@@ -78,6 +78,10 @@ class Folder:
         finally:
             os.close(fd)
 
+    def followed(self, name: str, ground: Ground) -> Found:
+        """Where an entry leads, an operator's links followed. Raises OSError, Conflict."""
+        return find(os.path.join(os.readlink(f"/proc/self/fd/{self.fd}"), name), ground)
+
     def entry(self, name: str) -> Found:
         """An entry as it is, a link as itself. Raises OSError."""
         return Found(self.again(), name, _what(self, name))

@@ -130,7 +130,7 @@ def _homes() -> set[str]:
         found.add(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:  # a uid without a name
         found.discard("")
-    return {home for home in found if home.startswith("/") and home != "/" and os.path.isdir(home)}
+    return {home for home in found if home.startswith("/") and home != "/" and Path(home).is_dir()}
 
 
 def refuse_guests(own: Own, folders: Iterable[str]) -> None:
@@ -150,7 +150,7 @@ def _lies_in(place: str, folders: Iterable[str]) -> str:
     if not given:
         return ""
     known = mounts.read()
-    spots = [next(mounts.spots(at, known), None) for at in {place, os.path.dirname(os.path.abspath(place))}]
+    spots = [next(mounts.spots(at, known), None) for at in (place, str(Path(place).absolute().parent))]
     for folder in given:
         theirs = list(mounts.spots(folder, known))
         if any(
@@ -172,7 +172,7 @@ def known_folders(state: Path) -> set[str]:
 def without_guests_programs(path: str, folders: Iterable[str]) -> str:
     """PATH without folders in which guests write: a program found there could be theirs."""
     given = list(folders)
-    return os.pathsep.join(one for one in path.split(os.pathsep) if not _lies_in(os.path.abspath(one), given))
+    return os.pathsep.join(one for one in path.split(os.pathsep) if not _lies_in(str(Path(one).absolute()), given))
 
 
 def _kept(state: Path) -> dict[str, list[str]]:
