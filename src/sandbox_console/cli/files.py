@@ -242,7 +242,7 @@ def _inside_of(here: Found, name: str, ground: Ground, *, follow: bool) -> Found
 def _source(word: str, order: Order) -> Found:
     """What is to be copied in. Raises NotFound, UsageError, ConsoleError, Conflict."""
     try:
-        found = find(word, order.ground, follow=order.follow or word.endswith("/"))
+        found = find(word, order.ground, follow=order.follow or word.endswith(("/", "/.")))
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"there is no {word} here") from None
     except OSError as error:

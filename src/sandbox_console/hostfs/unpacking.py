@@ -80,7 +80,7 @@ class Unpacker:
             first = tar.next()
             if first is None:
                 raise BackendError("the copy is empty")
-            self._top = PurePosixPath(first.name).parts
+            self._top = _parts(first.name)
             with self._target(first) as target:
                 if first.isdir():
                     self._folder(tar, first, pipe, target)
@@ -114,7 +114,7 @@ class Unpacker:
     def _members(self, tar: tarfile.TarFile, tree: Tree) -> None:
         for member in tar:
             tar.members.clear()  # type: ignore[attr-defined] # it would keep every member, however many there are
-            parts = PurePosixPath(member.name).parts
+            parts = _parts(member.name, self._top)
             below = parts[len(self._top) :]
             if parts[: len(self._top)] != self._top or ".." in parts or not (below or member.isdir()):
                 self._skipped(f"{member.name!r} is not below what was asked for")
@@ -149,7 +149,7 @@ class Unpacker:
             self.files += 1
 
     def _hard_link(self, member: tarfile.TarInfo, name: str, tree: Tree) -> str:
-        target = PurePosixPath(member.linkname).parts
+        target = _parts(member.linkname, self._top)
         inside = target[len(self._top) :]
         if target[: len(self._top)] != self._top or ".." in inside or not inside:
             return f"is a hard link to what is not in the copy, {member.linkname!r}"
@@ -174,6 +174,12 @@ class Unpacker:
         """An absolute path as the guest sees it, from the top on; None where it is not below."""
         parts, top = PurePosixPath(target).parts, self._origin.parts if self._origin else ("",)
         return parts[len(top) :] if parts[: len(top)] == top and ".." not in parts else None
+
+
+def _parts(name: str, top: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """A member's name in steps; where the top is the guest's root, it may be ``/bin`` or ``bin``."""
+    parts = PurePosixPath(name).parts
+    return ("/", *parts) if top == ("/",) and parts[:1] != ("/",) else parts
 
 
 class _Tail:

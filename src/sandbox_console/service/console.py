@@ -198,7 +198,8 @@ class Console:
             found["secrets"] = f"{unknown[0]!r} is not defined in the config"
         asked = await self.fleet.use(backend, host)
         offered = await asyncio.to_thread(asked.validate, spec)
-        return {**{field: text for field, text in offered.items() if text}, **found}
+        folders = await self._shares.problems(spec)
+        return {**{field: text for field, text in offered.items() if text}, **folders, **found}
 
     async def plan(self, sandbox: Sandbox, spec: SandboxSpec) -> Plan:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
@@ -295,6 +296,7 @@ class Console:
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))
+            await self._give_folder(action, request.target)
             injects = self._vault.injects(backend.capabilities())
             handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
             return await carry_out(
@@ -315,7 +317,6 @@ class Console:
             if (ref := ref_of(action)) is not None:
                 target = await self.inspect(ref)
             await self._check_spec(action, target)
-            await self._check_folders(action, target)
             decision = await self.decide(action, target)
         except ConsoleError as error:
             return Request(action, backend, target, Deny(error.message, "request"), consent, error)
@@ -340,17 +341,13 @@ class Console:
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
             raise InvalidSpec(wrong)
 
-    async def _check_folders(self, action: Action, target: Sandbox | None) -> None:
-        """Refuse folders that no guest may have; those that are given are remembered as guests' before they are."""
-        if isinstance(action, (Create, Update)):
-            spec = action.spec
-        elif isinstance(action, (Start, Restart)) and target is not None and target.spec is not None:
-            spec = target.spec
-        else:
-            return
-        if problems := await self._shares.problems(spec):
+    async def _give_folder(self, action: Action, target: Sandbox | None) -> None:
+        """Refuse folders that no guest may have any more; one that is given is known as a guest's before it is."""
+        spec = target.spec if target and isinstance(action, (Start, Restart)) else None
+        if spec is not None and (problems := await self._shares.problems(spec)):
             raise InvalidSpec(problems)
-        if spec.workspace:
+        spec = action.spec if isinstance(action, (Create, Update)) else spec
+        if spec is not None and spec.workspace:
             await self._shares.remember(*place_of(action), spec.workspace)
 
     async def _check_forward(self, action: Forward, target: Sandbox | None) -> None:
