@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from sandbox_console.errors import ConfigError, InvalidSpec
+from sandbox_console.errors import ConfigError, InvalidSpec, SecretError
 from sandbox_console.hostfs import mounts
-from sandbox_console.model.action import Create, Start, Update
+from sandbox_console.model.action import Create, Exec, Start, Update
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import open_console
 from sandbox_console.service.reads.shares import Own, known_folders, without_guests_programs, workspace_problem
@@ -181,3 +181,18 @@ def test_what_mounts_are_read_as(monkeypatch, tmp_path):
     assert (found.device, found.root, found.point) == ("98:0", "/mnt1", "/mnt 2")
     assert found.layers == (r"/a\:b", "/c", "/d")
     assert workspace_problem(str(tmp_path), Own(tmp_path / "state")) == ""
+
+
+async def test_a_secrets_file_that_a_guest_turned_into_a_link_is_not_read(home, monkeypatch):
+    (home / "work/token").write_text("a-value-of-the-project")
+    (home / "private").write_text("a-key-of-the-host")
+    monkeypatch.setenv("SANDBOX_CONSOLE_SECRETS__TOKEN__FROM", f"'file:{home}/work/token'")
+    fake = FakeBackend([])
+    async with open_console(backends=[fake]) as console:
+        action = Create(SandboxSpec("box", "host", workspace=str(home / "work"), secrets=("token",)), "fake", "local")
+        made = await console.perform(action).result()
+        assert made.ref is not None
+        (home / "work/token").unlink()
+        (home / "work/token").symlink_to(home / "private")
+        with pytest.raises(SecretError, match="where a sandbox can write"):
+            await console.perform(Exec(made.ref, ("true",))).result()

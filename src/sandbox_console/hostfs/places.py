@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,6 +58,9 @@ class Ground:
 
 NOBODYS = Ground()
 """Where nothing is a guest's."""
+
+AROUND: ContextVar[Ground] = ContextVar("ground", default=NOBODYS)
+"""The ground of the task that runs, for who is too far down to be handed it: a secret's file."""
 
 
 def _exposes(mount: mounts.Mount, theirs: list[mounts.Spot], known: list[mounts.Mount]) -> bool:

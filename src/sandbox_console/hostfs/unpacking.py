@@ -114,7 +114,7 @@ class Unpacker:
     def _members(self, tar: tarfile.TarFile, tree: Tree) -> None:
         for member in tar:
             tar.members.clear()  # type: ignore[attr-defined] # it would keep every member, however many there are
-            parts = _parts(member.name, self._top)
+            parts = _parts(member.name, of_root=not self._top)
             below = parts[len(self._top) :]
             if parts[: len(self._top)] != self._top or ".." in parts or not (below or member.isdir()):
                 self._skipped(f"{member.name!r} is not below what was asked for")
@@ -149,7 +149,7 @@ class Unpacker:
             self.files += 1
 
     def _hard_link(self, member: tarfile.TarInfo, name: str, tree: Tree) -> str:
-        target = _parts(member.linkname, self._top)
+        target = _parts(member.linkname, of_root=not self._top)
         inside = target[len(self._top) :]
         if target[: len(self._top)] != self._top or ".." in inside or not inside:
             return f"is a hard link to what is not in the copy, {member.linkname!r}"
@@ -176,10 +176,10 @@ class Unpacker:
         return parts[len(top) :] if parts[: len(top)] == top and ".." not in parts else None
 
 
-def _parts(name: str, top: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """A member's name in steps; where the top is the guest's root, it may be ``/bin`` or ``bin``."""
+def _parts(name: str, *, of_root: bool = False) -> tuple[str, ...]:
+    """A member's name in steps; where the guest's root is copied (``.`` or ``/``), it may be ``/bin`` or ``bin``."""
     parts = PurePosixPath(name).parts
-    return ("/", *parts) if top == ("/",) and parts[:1] != ("/",) else parts
+    return parts[1:] if parts[:1] == ("/",) and (of_root or len(parts) == 1) else parts
 
 
 class _Tail:

@@ -57,7 +57,7 @@ from sandbox_console.service.reads.inside import Inside
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
-from sandbox_console.service.reads.shares import Own, Shares
+from sandbox_console.service.reads.shares import Own, Shares, known_folders
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
 from sandbox_console.service.sessions.shell import ShellSession
 
@@ -74,7 +74,7 @@ class Console:
         self.hub = hub
         self.fleet = fleet
         self.trail = trail
-        self._vault = Vault(config.secrets)
+        self._vault = Vault(config.secrets, lambda: Ground.of(known_folders(trail.path.parents[1])))
         self._gate = Gate(trail, self._vault, hub.publish)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sandbox_console.errors import SecretError
+from sandbox_console.hostfs.places import AROUND, Ground
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.secret import Inject, ResolvedSecret
 from sandbox_console.secrets import sources
@@ -17,8 +18,10 @@ from sandbox_console.secrets.sources import SecretSource
 class Vault:
     """Holds references; values only as the forms that the redactor looks for."""
 
-    def __init__(self, table: Mapping[str, SecretSource]) -> None:
+    def __init__(self, table: Mapping[str, SecretSource], ground: Callable[[], Ground] = Ground) -> None:
+        """``ground`` is what guests can change as far as is known without asking; it may look at the disk."""
         self.table = table
+        self._ground = ground
         self.redactor = Redactor()
         self._known: set[str] = set()
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -38,7 +41,10 @@ class Vault:
 
     async def resolve(self, names: Iterable[str]) -> list[ResolvedSecret]:
         """Read the values, off the event loop. Raises SecretError."""
-        found = await sources.resolve(names, self.table)
+        wanted = list(names)
+        if any(name in self.table and self.table[name].source.startswith("file:") for name in wanted):
+            AROUND.set(await asyncio.to_thread(self._ground))
+        found = await sources.resolve(wanted, self.table)
         self.redactor.add(secret.value for secret in found)
         self._known |= {secret.name for secret in found}
         return found
