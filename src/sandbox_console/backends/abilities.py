@@ -51,6 +51,15 @@ class Brief(Protocol):
 
 
 @runtime_checkable
+class Sharing(Protocol):
+    """No capability: a backend that can name its guests' folders sooner than its sandboxes; else those are listed."""
+
+    async def shares(self) -> Sequence[str]:
+        """Folders of this machine that a guest of any sandbox, running or not, can write. Raises BackendUnreachable."""
+        ...
+
+
+@runtime_checkable
 class Bounded(Protocol):
     """No capability: a backend whose live changes have bounds; one without the method has none."""
 

@@ -11,6 +11,7 @@ from sandbox_console.cli.listing import asked_text
 from sandbox_console.cli.making import follow
 from sandbox_console.cli.specs import from_args, without
 from sandbox_console.errors import InvalidSpec
+from sandbox_console.hostfs.places import NOBODYS, Ground
 from sandbox_console.model.action import Update
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
@@ -21,7 +22,7 @@ async def update(context: Context) -> int:
     """Bring a sandbox to another spec; prints the plan, a change a line. ``--dry-run`` prints it and does nothing."""
     async with context.open() as console:
         found = await console.inspect((await find(context, console, context.args.name, changing=True)).ref)
-        spec = _wanted(context, found)
+        spec = _wanted(context, found, await console.ground() if context.args.file else NOBODYS)
         plan = await console.plan(found, spec)
         if context.args.dry_run:
             return await _dry_run(context, console, found, spec, plan)
@@ -35,9 +36,9 @@ async def update(context: Context) -> int:
     return 0
 
 
-def _wanted(context: Context, found: Sandbox) -> SandboxSpec:
+def _wanted(context: Context, found: Sandbox, ground: Ground) -> SandboxSpec:
     args = context.args
-    spec = from_args(args, without(spec_of(found).to_dict(), args.unset))
+    spec = from_args(args, without(spec_of(found).to_dict(), args.unset), ground=ground)
     return structs.replace(spec, name=args.rename) if args.rename is not None else spec
 
 

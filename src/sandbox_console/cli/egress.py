@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.finding import find
 from sandbox_console.cli.making import follow
-from sandbox_console.cli.specs import read_file
+from sandbox_console.cli.specs import read_file, read_text
 from sandbox_console.cli.text import duration, moment
 from sandbox_console.errors import ConsoleError, InvalidSpec, UsageError
+from sandbox_console.hostfs.places import NOBODYS, Ground
 from sandbox_console.model import check, hosts
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction
 from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRule
@@ -297,7 +297,8 @@ def split_target(text: str) -> tuple[str, int]:
 
 async def _replay(context: Context, console: Console, found: Sandbox) -> int:
     """What a draft would newly deny or allow; exit 1 where it would deny what was allowed."""
-    rules = [*_draft(context), *await _draft_lines(context, console, found)]
+    ground = await console.ground() if context.args.policy or context.args.draft else NOBODYS
+    rules = [*_draft(context, ground), *await _draft_lines(context, console, found, ground)]
     if not rules:
         raise UsageError("a draft is needed", hint="--egress PATTERN, --draft FILE, or --policy FILE")
     replayed = await console.egress.replay(found.ref, rules)
@@ -314,10 +315,10 @@ async def _replay(context: Context, console: Console, found: Sandbox) -> int:
     return 1 if any(one.change == "denied" for one in replayed) else 0
 
 
-def _draft(context: Context) -> Sequence[EgressRule]:
+def _draft(context: Context, ground: Ground) -> Sequence[EgressRule]:
     patterns = list(context.args.egress)
     if context.args.policy:
-        patterns += _patterns(read_file(context.args.policy), context.args.policy)
+        patterns += _patterns(read_file(context.args.policy, ground), context.args.policy)
     for pattern in patterns:
         try:
             hosts.parse(pattern, allow_ip=True)
@@ -326,23 +327,16 @@ def _draft(context: Context) -> Sequence[EgressRule]:
     return [EgressRule(pattern) for pattern in patterns]
 
 
-async def _draft_lines(context: Context, console: Console, found: Sandbox) -> Sequence[EgressRule]:
+async def _draft_lines(context: Context, console: Console, found: Sandbox, ground: Ground) -> Sequence[EgressRule]:
     """The rules of ``--draft``, where a line may name one in force with its time. Raises InvalidSpec by line."""
     if not context.args.draft:
         return []
-    text = await asyncio.to_thread(_text_of, context.args.draft)
+    text = await asyncio.to_thread(read_text, context.args.draft, ground)
     known = (await console.egress.state(found.ref)).rules
     lines = read_draft(text, context.now(), known=known, allow_ip=True)
     if wrong := {f"line {at}": line.problem for at, line in enumerate(lines, 1) if line.problem}:
         raise InvalidSpec(wrong)
     return [line.rule for line in lines if line.rule is not None]
-
-
-def _text_of(name: str) -> str:
-    try:
-        return Path(name).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from None
 
 
 def _patterns(values: Mapping[str, Any], name: str) -> Iterable[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 from typing import BinaryIO
 
 from sandbox_console.cli.context import Context
@@ -14,6 +12,8 @@ from sandbox_console.cli.logs import when
 from sandbox_console.cli.specs import whole
 from sandbox_console.cli.text import moment
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
+from sandbox_console.hostfs.files import NewFile
+from sandbox_console.hostfs.places import Ground
 from sandbox_console.model.audit import AuditSelection
 
 
@@ -37,27 +37,28 @@ async def export(context: Context) -> int:
             async for block in blocks:
                 await context.streams.out.stream(block)
             return 0
-        written = await to_file(Path(args.output), blocks)
+        written = await to_file(args.output, blocks, await console.ground())
     context.say(f"{written:,} bytes in {args.output}")
     return 0
 
 
-async def to_file(path: Path, blocks: AsyncIterator[bytes]) -> int:
+async def to_file(path: str, blocks: AsyncIterator[bytes], ground: Ground) -> int:
     """Write a new file of mode 0600, whole or not at all; gives how many bytes. Raises Conflict, ConsoleError."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        made = await asyncio.to_thread(NewFile, path, ground)
     except FileExistsError:
         raise Conflict(f"{path} is there already", hint="name a new file") from None
     except OSError as error:
         raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
     try:
-        with os.fdopen(fd, "wb") as file:
-            return await _write_all(file, blocks)
+        written = await _write_all(made.file, blocks)
+        made.keep()
     except BaseException as error:
-        path.unlink(missing_ok=True)
+        made.drop()
         if isinstance(error, OSError):
             raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
         raise
+    return written
 
 
 async def _write_all(file: BinaryIO, blocks: AsyncIterator[bytes]) -> int:

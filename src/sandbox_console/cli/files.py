@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import posixpath
+import stat
 import tarfile
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -14,13 +15,15 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from sandbox_console.cli import finding
 from sandbox_console.cli.context import Context, OutputClosed
-from sandbox_console.cli.finding import find
-from sandbox_console.cli.packing import packed
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.cli.text import size
-from sandbox_console.cli.unpacking import Unpacker
-from sandbox_console.errors import Conflict, NotFound, UsageError
+from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
+from sandbox_console.hostfs.packing import Order, packed, unreadable
+from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.unpacking import Unpacker
+from sandbox_console.hostfs.walk import Found, find
 from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.inside import FileInfo, FileKind
 from sandbox_console.model.log import Stream
@@ -29,6 +32,7 @@ from sandbox_console.service import ActionResult, Console, ExecIO, Operation
 
 _EVERY_S = 0.2
 _SKIPPED_TOLD = 10
+_SKIPPED_LISTED = 1000
 _HINT = "sandbox-console cp NAME:/PATH PATH, or cp PATH NAME:/PATH; - is a tar on stdin or stdout"
 
 
@@ -42,17 +46,19 @@ class Words(Struct, frozen=True):
 
 
 async def cp(context: Context) -> int:
-    """Copy. The guest's links lead nowhere but in the sandbox; what a sandbox made is unpacked here by strict rules."""
+    """Copy. The guest's links lead nowhere but in the sandbox; what a sandbox made is unpacked here by strict rules.
+
+    Gives 1 where something was left out, which is named.
+    """
     words = operands(context.args)
     copy = _Copy(context, words)
     try:
         async with context.open() as console:
-            found = await find(context, console, words.name, changing=True)
+            found = await finding.find(context, console, words.name, changing=True)
             result = await (copy.fetch(console, found) if words.out else copy.send(console, found))
     finally:
         await copy.end()
-    copy.tell(found, result)
-    return 0
+    return copy.tell(found, result)
 
 
 def operands(args: argparse.Namespace) -> Words:
@@ -99,7 +105,10 @@ class _Copy:
         self._progress.total = asked.size if asked.kind is FileKind.FILE else None
         if self._context.args.follow_link:
             path = await _followed(console, found, path)
-        self._unpacker = Unpacker(lambda first: _place_here(Path(here), here, path, first, contents), self._skip)
+        ground = await console.ground()
+        self._unpacker = Unpacker(
+            lambda first: _place_here(here, path, first, ground, contents=contents), self._skip, ground, path or "/"
+        )
         result = await self._perform(console, found, Download(found.ref, path or "/"), self._unpacker.give)
         await self._unpacker.finish()
         return result
@@ -115,18 +124,14 @@ class _Copy:
             return await self._perform(
                 console, found, Upload(found.ref, self._words.inside), None, chunks(self._context.streams.stdin)
             )
-        args, source = self._context.args, Path(here)
-        link = source.is_symlink() and not args.follow_link and not here.endswith("/")
-        folder = source.is_dir() and not link
-        if not link and not source.exists():
-            raise NotFound(f"there is no {here} here")
-        if not (link or folder or source.is_file()):
-            raise UsageError(f"{here} {_SPECIAL}", hint="pass its bytes on stdin: sandbox-console exec NAME -- ...")
-        if not folder:
-            self._progress.total = 0 if link else source.stat().st_size
-        path, name = await _place_inside(console, found, self._words.inside, here, folder=folder)
-        tar = packed(source, name, follow=args.follow_link, keep_owner=args.archive, skipped=self._skip)
-        return await self._perform(console, found, Upload(found.ref, path), None, tar)
+        args = self._context.args
+        order = Order(await console.ground(), self._skip, args.follow_link, args.archive)
+        with await asyncio.to_thread(_source, here, order) as source:
+            if not source.is_folder:
+                self._progress.total = 0 if source.is_link else source.what.st_size if source.what else None
+            path, name = await _place_inside(console, found, self._words.inside, here, folder=source.is_folder)
+            tar = packed(source, name, order)
+            return await self._perform(console, found, Upload(found.ref, path), None, tar)
 
     async def _perform(
         self, console: Console, found: Sandbox, action: Upload | Download, give: Callable[[bytes], Any] | None,
@@ -169,8 +174,8 @@ class _Copy:
             await self._unpacker.abandon()
         self._progress.end()
 
-    def tell(self, found: Sandbox, result: ActionResult) -> None:
-        """What was copied, and what was not."""
+    def tell(self, found: Sandbox, result: ActionResult) -> int:
+        """What was copied, and what was not; gives the exit code."""
         words, context = self._words, self._context
         for why in self._skipped[:_SKIPPED_TOLD]:
             context.say(f"skipped: {why}")
@@ -181,7 +186,9 @@ class _Copy:
                 "name": found.name, "ref": str(found.ref), "audit_id": result.audit_id,
                 "from": words.inside if words.out else words.here, "to": words.here if words.out else words.inside,
                 "bytes": result.details.get("bytes"), "skipped": len(self._skipped),
+                "left_out": self._skipped[:_SKIPPED_LISTED],
             })  # fmt: skip
+        return 1 if self._skipped else 0
 
 
 async def _followed(console: Console, found: Sandbox, path: str) -> str:
@@ -195,18 +202,59 @@ async def _followed(console: Console, found: Sandbox, path: str) -> str:
     raise Conflict(f"{path} goes through too many links")
 
 
-def _place_here(here: Path, word: str, path: str, first: tarfile.TarInfo, contents: bool) -> Path:
+def _place_here(word: str, path: str, first: tarfile.TarInfo, ground: Ground, *, contents: bool) -> Found:
     """Where the copy goes, by what is there. Raises UsageError, Conflict, NotFound."""
-    name = posixpath.basename(path) or "root"
-    if here.is_dir():
-        return here if contents and first.isdir() else here / name
-    if first.isdir() and here.exists():
-        raise Conflict(f"{word} is a file, and {path} is a folder")
-    if not first.isdir() and word.endswith("/"):
-        raise NotFound(f"there is no folder {word} here", hint="make it, or leave the slash out")
-    if not here.parent.is_dir():
-        raise NotFound(f"there is no folder {here.parent} here", hint=f"mkdir -p {here.parent}")
-    return Path(os.path.normpath(here))
+    here = _found(word, ground)
+    try:
+        if here.is_folder:
+            if contents and first.isdir():
+                return here.again()
+            return _inside_of(here, posixpath.basename(path) or "root", ground, follow=first.isdir())
+        if first.isdir() and here.what is not None:
+            raise Conflict(f"{word} is a file, and {path} is a folder")
+        if not first.isdir() and word.endswith("/"):
+            raise NotFound(f"there is no folder {word} here", hint="make it, or leave the slash out")
+        return here.again()
+    finally:
+        here.folder.close()
+
+
+def _found(word: str, ground: Ground) -> Found:
+    """A path of this machine. Raises NotFound where its folder is not there, ConsoleError, Conflict."""
+    try:
+        return find(word, ground)
+    except (FileNotFoundError, NotADirectoryError):
+        parent = Path(os.path.normpath(word)).parent
+        raise NotFound(f"there is no folder {parent} here", hint=f"mkdir -p {parent}") from None
+    except OSError as error:
+        raise ConsoleError(f"{word} cannot be reached: {error.strerror}") from error
+
+
+def _inside_of(here: Found, name: str, ground: Ground, *, follow: bool) -> Found:
+    """A name in a folder that is there; the operator's link in its place is followed for a folder."""
+    with here.folder.again() if here.name == "." else here.folder.enter(here.name, ground) as inner:
+        found = inner.entry(name)
+        if found.is_link and follow:
+            found.folder.close()
+            return inner.followed(name, ground)
+        return found
+
+
+def _source(word: str, order: Order) -> Found:
+    """What is to be copied in. Raises NotFound, UsageError, ConsoleError, Conflict."""
+    try:
+        found = find(word, order.ground, follow=order.follow or word.endswith(("/", "/.")))
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"there is no {word} here") from None
+    except OSError as error:
+        raise unreadable(word, error) from error
+    if found.what is None or (word.endswith("/") and not found.is_folder):
+        found.folder.close()
+        raise NotFound(f"there is no {word} here")
+    if not (found.is_link or found.is_folder or stat.S_ISREG(found.what.st_mode)):
+        found.folder.close()
+        raise UsageError(f"{word} {_SPECIAL}", hint="pass its bytes on stdin: sandbox-console exec NAME -- ...")
+    return found
 
 
 async def _place_inside(console: Console, found: Sandbox, path: str, here: str, *, folder: bool) -> tuple[str, str]:

@@ -11,11 +11,14 @@ import msgspec
 
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.making import follow
-from sandbox_console.cli.packing import unreadable
 from sandbox_console.cli.places import able, only
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.cli.text import duration, size
 from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.hostfs.files import NewFile, opened
+from sandbox_console.hostfs.packing import unreadable
+from sandbox_console.hostfs.parts import fresh_name
+from sandbox_console.hostfs.places import Ground
 from sandbox_console.model.action import Action, LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.inside import Image, Prunable
@@ -123,16 +126,16 @@ def _tell_pruned(context: Context, found: Prunable, told: dict[str, Any]) -> Non
 async def _load(context: Context, console: Console) -> None:
     """An archive of ``images save``, from a file or stdin (``-``)."""
     path = context.args.file
-    source = chunks(context.streams.stdin) if path == "-" else _file(Path(path))
+    source = chunks(context.streams.stdin) if path == "-" else _file(path, await console.ground())
     backend, host = await only(context, console, Capability.IMAGE_FILES)
     operation = console.perform(LoadImage(backend, host), consent=context.consent(), io=ExecIO(source))
     result = await follow(context, operation)
     _tell(context, str(result.details.get("image", "")), result)
 
 
-async def _file(path: Path) -> AsyncIterator[bytes]:
+async def _file(path: str, ground: Ground) -> AsyncIterator[bytes]:
     try:
-        with await asyncio.to_thread(path.open, "rb") as file:
+        with await asyncio.to_thread(opened, path, ground) as file:
             while chunk := await asyncio.to_thread(file.read, _CHUNK):
                 yield chunk
     except OSError as error:
@@ -146,7 +149,7 @@ async def _save(context: Context, console: Console) -> None:
         raise UsageError("an archive is not for a terminal", hint="-o FILE, or pass it on")
     backend, host = await only(context, console, Capability.IMAGE_FILES)
     action = SaveImage(backend, host, context.args.image)
-    saved = _Saved(context, None if out is None else Path(out))
+    saved = _Saved(context, None if out is None else out, await console.ground())
     try:
         operation = console.perform(action, consent=context.consent(), io=ExecIO(on_output=saved.give))
         saved.operation = operation
@@ -163,19 +166,19 @@ class _Saved:
 
     operation: Operation
 
-    def __init__(self, context: Context, place: Path | None) -> None:
+    def __init__(self, context: Context, place: str | None, ground: Ground) -> None:
         self._out, self._place, self._closed = context.streams.out, place, False
-        self._part = place and place.with_name(f".{place.name[:100]}.part")
+        self._name, part = (Path(place).name, Path(place).with_name(fresh_name())) if place else ("", None)
         try:
-            self._file = self._part and self._part.open("xb")
+            self._made = NewFile(part, ground) if part else None
         except OSError as error:
-            raise ConsoleError(f"{self._part} cannot be made: {error.strerror}") from error
+            raise ConsoleError(f"{place} cannot be made: {error.strerror}") from error
 
     async def give(self, _: Stream, chunk: bytes) -> None:
         """Write on."""
         try:
-            if self._file:
-                await asyncio.to_thread(self._file.write, chunk)
+            if self._made:
+                await asyncio.to_thread(self._made.file.write, chunk)
             else:
                 await self._out.stream(chunk)
         except OutputClosed:
@@ -195,12 +198,10 @@ class _Saved:
 
     def keep(self) -> None:
         """It is whole."""
-        if self._file and self._part and self._place:
-            self._file.close()
-            self._part.replace(self._place)
+        if self._made and self._place:
+            self._made.keep(self._name)
 
     def drop(self) -> None:
         """What is left of a half one goes away."""
-        if self._file and self._part:
-            self._file.close()
-            self._part.unlink(missing_ok=True)
+        if self._made:
+            self._made.drop()

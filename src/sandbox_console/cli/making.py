@@ -21,8 +21,10 @@ from sandbox_console.service import ActionResult, Allow, Ask, Console, Deny, Ope
 async def create(context: Context) -> int:
     """Make a sandbox and start it; prints its name, or with ``--json`` the sandbox and the row's id."""
     args = context.args
-    spec = from_args(args, {}, name=args.name) if args.file else _by_options(context)
+    spec = None if args.file else _by_options(context)
     async with context.open() as console:
+        if spec is None:
+            spec = from_args(args, {}, name=args.name, ground=await console.ground())
         backend, host = await place(context, console)
         action = Create(spec, backend, host, start=not args.no_start)
         if not args.only_answering:

@@ -80,7 +80,7 @@ async def _export(context: Context) -> int:
             async for block in blocks:
                 await context.streams.out.stream(block)
             return 0
-        written = await to_file(Path(args.output), blocks)
+        written = await to_file(args.output, blocks, await console.ground())
     context.say(f"{written:,} bytes in {args.output}")
     return 0
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from sandbox_console.errors import InvalidSpec, UsageError
+from sandbox_console.hostfs.files import read_small
+from sandbox_console.hostfs.places import NOBODYS, Ground
 from sandbox_console.model import check
 from sandbox_console.model.check import parse_duration_s, parse_size_mib
 from sandbox_console.model.spec import SandboxSpec
@@ -53,17 +55,21 @@ _READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("seccomp", "seccomp", lambda text: None if text == "on" else text),
     ("ptrace", "ptrace", bool),
 )
-_FILE_MOST = 1 << 20
-"""Bytes that a spec's file may have."""
-
 _FIELDS = SandboxSpec.__struct_fields__
+_LONGEST = 1 << 20
+"""Bytes of a spec or a draft: more is no text of a person's, such as /dev/zero."""
 
 
-def from_args(args: argparse.Namespace, base: dict[str, Any], *, name: str | None = None) -> SandboxSpec:
-    """``base``, then the file's fields, the options', ``name``. Raises InvalidSpec with every problem, UsageError."""
+def from_args(
+    args: argparse.Namespace, base: dict[str, Any], *, name: str | None = None, ground: Ground = NOBODYS
+) -> SandboxSpec:
+    """``base``, then the file's fields, the options', ``name``. Raises InvalidSpec with every problem, UsageError.
+
+    ``ground`` is what guests can change, for the file.
+    """
     values = dict(base)
     if args.file:
-        values |= read_file(args.file)
+        values |= read_file(args.file, ground)
     problems: dict[str, str] = {}
     for option, field, read in _READERS:
         text = getattr(args, option)
@@ -113,19 +119,31 @@ def pairs(given: Iterable[str], what: str) -> dict[str, str]:
     return found
 
 
-def read_file(name: str) -> dict[str, Any]:
-    """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError."""
+def read_text(name: str, ground: Ground) -> str:
+    """A small file of text, or stdin (``-``). Raises UsageError; Conflict for what a guest planted."""
     try:
-        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-            data = file.read(_FILE_MOST + 1)
-        text = data.decode("utf-8-sig")  # Windows' editors begin a file with a mark
+        return (_stdin() if name == "-" else read_small(name, ground, _LONGEST)).decode(
+            "utf-8-sig"
+        )  # a mark is Windows'
     except (OSError, UnicodeDecodeError) as error:
+        if getattr(error, "errno", 0) == errno.EFBIG:
+            raise UsageError(
+                f"{name} is over {_LONGEST >> 20} MiB: no spec is so long", hint="name a file in TOML or JSON"
+            ) from None
         cause = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise UsageError(f"{name} cannot be read: {cause}", hint="name a file in TOML or JSON") from None
-    if len(data) > _FILE_MOST:
-        raise UsageError(
-            f"{name} is over {_FILE_MOST >> 20} MiB: no spec is so long", hint="name a file in TOML or JSON"
-        )
+        raise UsageError(f"{name} cannot be read: {cause}", hint="name a file of UTF-8 text") from None
+
+
+def _stdin() -> bytes:
+    data = sys.stdin.buffer.read(_LONGEST + 1)
+    if len(data) > _LONGEST:
+        raise OSError(errno.EFBIG, f"it is longer than {_LONGEST >> 10} KiB")
+    return data
+
+
+def read_file(name: str, ground: Ground = NOBODYS) -> dict[str, Any]:
+    """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError, Conflict."""
+    text = read_text(name, ground)
     try:
         values = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except RecursionError:

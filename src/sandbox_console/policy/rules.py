@@ -19,6 +19,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     be published: none, those that only the host itself reaches, or any. ``seccomp_off`` and ``ptrace`` let a spec ask
     for no filter of system calls, or for one under which debuggers work. ``enter_without_secrets`` is whether a sandbox
     may be entered by a console that cannot read a secret of it: it goes without, and cannot mask the value.
+    ``home_workspace`` lets a home folder be a workspace.
     """
 
     read_only: bool = False
@@ -36,6 +37,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     seccomp_off: bool = False
     ptrace: bool = False
     enter_without_secrets: bool = True
+    home_workspace: bool = False
 
 
 class Allow(Struct, frozen=True):

@@ -7,7 +7,9 @@ import os
 import re
 import stat
 
-from sandbox_console.errors import SecretError
+from sandbox_console.errors import Conflict, SecretError
+from sandbox_console.hostfs.places import AROUND
+from sandbox_console.hostfs.walk import find
 
 MAX_BYTES = 64 * 1024
 """The most that a value may have."""
@@ -67,7 +69,10 @@ def _read(path: str) -> bytes:
     real = real_path(path)
     try:
         # Opening a FIFO would wait for a writer for ever.
-        fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with find(real, AROUND.get()) as found:
+            fd = found.folder.open(found.name, os.O_RDONLY | os.O_NONBLOCK)
+    except Conflict as error:
+        raise SecretError(error.message, hint=error.hint) from None
     except (OSError, ValueError) as error:
         raise SecretError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:

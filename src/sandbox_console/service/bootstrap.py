@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from sandbox_console.service.gate.trail import Trail, current_actor
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub
 from sandbox_console.service.reads.names import Key, Names
+from sandbox_console.service.reads.shares import Own, known_folders, refuse_guests, without_guests_programs
 
 _OURS = ("enabled", "timeout_s")
 """Options of a backend's table that are the service's, not the provider's."""
@@ -37,14 +39,17 @@ async def open_console(
     ``read_only`` adds to the policy, ``only_backend`` (a name, or name/host) leaves the others out. Raises ConfigError.
     """
     paths = find_paths(config_file)
+    refuse_config(paths)
     config = config or load(paths, required=config_file is not None)
     if read_only:
         config = structs.replace(config, policy=structs.replace(config.policy, read_only=True))
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
     paths.make_private()
+    own = own_places(config, paths)
+    keep_apart(own)
     hub = Hub()
     fleet = Fleet(found, Names(paths.state / "names"), timeouts(config, found))
-    console = Console(config, fleet, Trail(paths.audit_db, current_actor(), hub.publish, config.audit), hub)
+    console = Console(config, fleet, Trail(paths.audit_db, current_actor(), hub.publish, config.audit), hub, own)
     try:
         yield console
     finally:
@@ -75,7 +80,47 @@ def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
 def check_configuration(config_file: Path | None, only_backend: str = "") -> None:
     """Raise ConfigError for what :func:`open_console` would raise, for who opens consoles in other processes."""
     paths = find_paths(config_file)
+    refuse_config(paths)
     make_backends(load(paths, required=config_file is not None), paths, only_backend)
+
+
+def refuse_config(paths: Paths) -> None:
+    """Raise ConfigError for a config file that a guest can write, before it is read."""
+    refuse_guests(Own(paths.state, (_config_file(paths),)), known_folders(paths.state))
+
+
+def keep_apart(own: Own) -> None:
+    """Raise ConfigError for state that a guest can write, and take no program from where one can."""
+    known = known_folders(own.state)
+    refuse_guests(own, known)
+    if known and (path := os.environ.get("PATH")):
+        os.environ["PATH"] = without_guests_programs(path, known)
+
+
+def own_places(config: Config, paths: Paths) -> Own:
+    """What must never be a guest's. A file that ``--config`` names is, the folder that it lies in is not."""
+    state = paths.state
+    found = [("the console's state", state), _config_file(paths)]
+    found += [("the console's state", one) for one in _links_in(state)]
+    if paths.config_file.parent == find_paths().config_file.parent and not os.environ.get("SANDBOX_CONSOLE_CONFIG"):
+        found.append(("the console's configuration", paths.config_file.parent))
+    if config.audit.archive:
+        found.append(("the audit log's archive", Path(config.audit.archive).expanduser()))
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        found.append(("XDG_RUNTIME_DIR, with sockets of yours", Path(runtime)))
+    return Own(state, tuple(found), config.policy.home_workspace)
+
+
+def _config_file(paths: Paths) -> tuple[str, Path]:
+    return "the console's configuration", paths.config_file
+
+
+def _links_in(state: Path) -> list[Path]:
+    """Parts of the state that are kept elsewhere: recordings on another disk."""
+    try:
+        return [one for one in state.iterdir() if one.is_symlink()]
+    except OSError:
+        return []
 
 
 def make_backends(config: Config, paths: Paths, only: str = "") -> list[Backend]:

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound
+from sandbox_console.hostfs.places import Ground
 from sandbox_console.model import check, ports
 from sandbox_console.model.action import (
     Action,
@@ -22,8 +23,11 @@ from sandbox_console.model.action import (
     Forward,
     OpenShell,
     Permit,
+    Remove,
     Rename,
+    Restart,
     RestoreSnapshot,
+    Start,
     Update,
     place_of,
     ref_of,
@@ -59,6 +63,7 @@ from sandbox_console.service.reads.recall import note_after, note_before, record
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
+from sandbox_console.service.reads.shares import Own, Shares, known_folders
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
 from sandbox_console.service.sessions.shell import ShellSession
 
@@ -70,13 +75,13 @@ class Console:
     closing a view ends nothing, closing the console cancels what is in flight and records that.
     """
 
-    def __init__(self, config: Config, fleet: Fleet, trail: Trail, hub: Hub) -> None:
+    def __init__(self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: Own | None = None) -> None:
         self.config = config
         self.hub = hub
         self.fleet = fleet
         self.trail = trail
         fleet.remember = recorded(trail)
-        self._vault = Vault(config.secrets)
+        self._vault = Vault(config.secrets, lambda: Ground.of(known_folders(trail.path.parents[1])))
         self._gate = Gate(trail, self._vault, hub.publish, lenient=config.policy.enter_without_secrets)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
@@ -87,6 +92,7 @@ class Console:
         self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
         self.shipper = Shipper(trail)
+        self._shares = Shares(fleet, own or Own(trail.path.parents[1]))
         folder = trail.path.parents[1] / "recordings"
         self.recordings = Recordings(folder, config.recording, trail, self._vault.redactor)
         self._operations: set[asyncio.Task[Any]] = set()
@@ -161,6 +167,13 @@ class Console:
         found = await self.fleet.use(backend, host)
         return await found.diagnose() if isinstance(found, Diagnosable) else ()
 
+    async def ground(self) -> Ground:
+        """The folders of this machine that guests can change, for who opens files here: see ``hostfs``.
+
+        A backend that does not answer costs a second. Raises ConfigError where the console's own state is a guest's.
+        """
+        return await self._shares.ground()
+
     def watch(self) -> Subscription:
         """Everything that changes, from the state as it is. Close it when done."""
         self.denials.start()
@@ -230,7 +243,8 @@ class Console:
             found["secrets"] = f"{unknown[0]!r} is not defined in the config"
         asked = await self.fleet.use(backend, host)
         offered = await asyncio.to_thread(asked.validate, spec)
-        return {**{field: text for field, text in offered.items() if text}, **found}
+        folders = await self._shares.problems(spec)
+        return {**{field: text for field, text in offered.items() if text}, **folders, **found}
 
     async def plan(self, sandbox: Sandbox, spec: SandboxSpec) -> Plan:
         """Which changes lead from a sandbox's spec to another, and how each is made."""
@@ -331,6 +345,7 @@ class Console:
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))
+            await self._give_folder(action, request.target)
             note_before(self.fleet.names, action)
             injects = self._vault.injects(backend.capabilities())
             handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
@@ -342,7 +357,11 @@ class Console:
             note_after(self.fleet.names, action)
             return result
 
-        return await self._gate.run(request, effect, _facts)
+        try:
+            return await self._gate.run(request, effect, _facts)
+        finally:
+            if isinstance(action, (Create, Update, Remove)) and _folder_of(action, request.target):
+                await self._shares.refresh(*place_of(action))
 
     async def _request(self, action: Action, consent: Consent) -> Request:
         """Find the target and decide. What goes wrong on the way is carried along, so that it gets its row too."""
@@ -378,6 +397,15 @@ class Console:
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
             raise InvalidSpec(wrong)
 
+    async def _give_folder(self, action: Action, target: Sandbox | None) -> None:
+        """Refuse folders that no guest may have any more; one that is given is known as a guest's before it is."""
+        spec = target.spec if target and isinstance(action, (Start, Restart)) else None
+        if spec is not None and (problems := await self._shares.problems(spec)):
+            raise InvalidSpec(problems)
+        spec = action.spec if isinstance(action, (Create, Update)) else spec
+        if spec is not None and spec.workspace:
+            await self._shares.remember(*place_of(action), spec.workspace)
+
     async def _check_forward(self, action: Forward, target: Sandbox | None) -> None:
         try:
             ports.parse(str(action.published))
@@ -407,6 +435,11 @@ def _lacking(target: Sandbox | None, secrets: Sequence[ResolvedSecret]) -> list[
 
 def _without(names: Sequence[str]) -> dict[str, list[str]]:
     return {"without_secrets": list(names)} if names else {}
+
+
+def _folder_of(action: Action, target: Sandbox | None) -> str:
+    spec = action.spec if isinstance(action, (Create, Update)) else target.spec if target else None
+    return (spec.workspace if spec else None) or (target.spec.workspace if target and target.spec else None) or ""
 
 
 def _facts(result: ActionResult) -> tuple[Outcome, Mapping[str, Any], str]:

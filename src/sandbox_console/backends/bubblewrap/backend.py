@@ -98,6 +98,9 @@ class BubblewrapBackend(Deeper):
         except OSError as error:
             raise BackendUnreachable(f"the state folder {self._store.folder} cannot be read: {error}") from error
 
+    async def shares(self) -> Sequence[str]:
+        return await asyncio.to_thread(self._store.workspaces)
+
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         try:
             record = await self._record(ref)

@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,15 @@ class Store:
             except Damaged as error:  # it is seen by what is left, at least its id, and hides no other
                 found.append(error.record)
         return found
+
+    def workspaces(self) -> list[str]:
+        """The folder of each sandbox that has one, whatever state it is in."""
+        found = []
+        for identity in self.ids():
+            with suppress(OSError, ValueError, LookupError, TypeError):
+                made = json.loads((self.folder / identity / "spec.json").read_text())
+                found.append(made["spec"].get("workspace"))
+        return [one for one in found if isinstance(one, str)]
 
     def get(self, identity: str) -> Record:
         """One sandbox. Raises NotFound; Damaged where its files cannot be understood."""

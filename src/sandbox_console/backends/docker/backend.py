@@ -90,6 +90,13 @@ class DockerBackend(Gated):
     async def brief(self) -> Sequence[Sandbox]:
         return await self._rows()
 
+    async def shares(self) -> Sequence[str]:
+        found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
+        if not self._connection.local:  # another machine's folders
+            return ()
+        places = [mount for data in found for mount in data.get("Mounts") or () if mount.get("RW")]
+        return [str(mount["Source"]) for mount in places if mount.get("Source")]
+
     async def inspect(self, ref: SandboxRef) -> Sandbox:
         engine = await self._engine()
         data = await self._inspected(ref)

@@ -7,9 +7,10 @@ import ctypes
 import resource
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sandbox_console.errors import SecretError
+from sandbox_console.hostfs.places import AROUND, Ground
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.secret import Inject, ResolvedSecret
 from sandbox_console.secrets import sources
@@ -29,8 +30,10 @@ def keep_to_itself() -> None:
 class Vault:
     """Holds references; values only as the forms that the redactor looks for."""
 
-    def __init__(self, table: Mapping[str, SecretSource]) -> None:
+    def __init__(self, table: Mapping[str, SecretSource], ground: Callable[[], Ground] = Ground) -> None:
+        """``ground`` is what guests can change as far as is known without asking; it may look at the disk."""
         self.table = table
+        self._ground = ground
         self.redactor = Redactor()
         self._known: set[str] = set()
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -53,6 +56,8 @@ class Vault:
         wanted = list(names)
         if wanted:
             keep_to_itself()  # for good: the redactor has them until the end
+        if any(name in self.table and self.table[name].source.startswith("file:") for name in wanted):
+            AROUND.set(await asyncio.to_thread(self._ground))
         found = await sources.resolve(wanted, self.table)
         self.redactor.add(secret.value for secret in found)
         self._known |= {secret.name for secret in found}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import tarfile
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.hostfs.packing import Order, packed
+from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.unpacking import Unpacker
+from sandbox_console.hostfs.walk import Found, find
 from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
@@ -18,44 +19,44 @@ from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service import Consent, Console, ExecIO, Operation
 from sandbox_console.tui.text.formatting import error_words
 
-CHUNK = 1 << 20
 _BLOCK = 512
-_END = bytes(2 * _BLOCK)
+_NAME = "name a file or folder of this machine"
 
 Progress = Callable[[int], None]
 
 
 async def download(
     console: Console, ref: SandboxRef, path: str, target: Path, consent: Consent, progress: Progress
-) -> None:
+) -> Sequence[str]:
     """Put the guest's ``path`` at ``target``, which must not exist. Raises ConsoleError, OSError.
 
-    The tar goes to a private folder beside the target, is unpacked there by tarfile's ``data`` filter (no absolute
-    path, nothing outside, no device, no setuid), and is moved into place when all of it is there.
+    It appears when all of it is there, by the rules of ``hostfs.unpacking``; gives what was left out, and why.
     """
-    if await asyncio.to_thread(os.path.lexists, target):
-        raise UsageError(f"{target} exists already", hint="name another place")
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=".sandbox-console-", dir=target.parent))
+    ground, left = await console.ground(), list[str]()
+    await asyncio.to_thread(_new_place, target, ground)
+    unpacker, count = Unpacker(lambda _: _new_place(target, ground, keep=True), left.append, ground, path), 0
+
+    async def take(_: Stream, data: bytes) -> None:
+        nonlocal count
+        await unpacker.give(data)
+        count += len(data)
+        progress(count)
+
     try:
-        await _receive(console, ref, path, folder / "archive", consent, progress)
-        await asyncio.to_thread(_unpack, folder, target)
-    finally:
-        await to_the_end(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
-
-
-async def _receive(
-    console: Console, ref: SandboxRef, path: str, archive: Path, consent: Consent, progress: Progress
-) -> None:
-    count = 0
-    with await asyncio.to_thread(archive.open, "xb") as file:
-
-        async def take(_: Stream, data: bytes) -> None:
-            nonlocal count
-            await asyncio.to_thread(file.write, data)
-            count += len(data)
-            progress(count)
-
         await _finish(console.perform(Download(ref, path), consent=consent, io=ExecIO(on_output=take)))
+        await unpacker.finish()
+    finally:
+        await to_the_end(unpacker.abandon())
+    return left
+
+
+def _new_place(target: Path, ground: Ground, *, keep: bool = False) -> Found:
+    found = find(target, ground, follow=False)
+    if found.what is not None or not keep:
+        found.folder.close()
+    if found.what is not None:
+        raise UsageError(f"{target} exists already", hint="name another place")
+    return found
 
 
 async def _finish(operation: Operation) -> None:
@@ -65,22 +66,6 @@ async def _finish(operation: Operation) -> None:
     except asyncio.CancelledError:
         operation.cancel()
         raise
-
-
-def _unpack(folder: Path, target: Path) -> None:
-    inside = folder / "files"
-    inside.mkdir(mode=0o700)
-    try:
-        with tarfile.open(folder / "archive") as archive:
-            archive.extractall(inside, filter="data")
-    except (tarfile.TarError, EOFError) as error:
-        raise UsageError(f"what came cannot be unpacked: {error}") from None
-    found = list(inside.iterdir())
-    if len(found) != 1:
-        raise UsageError(f"one file or folder was to come, and {len(found)} came")
-    if os.path.lexists(target):
-        raise UsageError(f"{target} exists already", hint="name another place")
-    found[0].rename(target)
 
 
 async def read_file(console: Console, ref: SandboxRef, path: str, consent: Consent, most: int) -> tuple[bytes, bool]:
@@ -112,59 +97,31 @@ def _first_file(archive: bytes, most: int) -> tuple[bytes, bool]:
 
 async def upload(
     console: Console, ref: SandboxRef, source: Path, folder: str, consent: Consent, progress: Progress
-) -> None:
-    """Put a file or folder of this machine into the guest's ``folder``. Raises ConsoleError, OSError."""
-    if not await asyncio.to_thread(source.exists):
-        raise UsageError(f"{source} is not there", hint="name a file or folder of this machine")
-    io = ExecIO(stdin=_chunks(_tar(source), progress))
-    await _finish(console.perform(Upload(ref, folder), consent=consent, io=io))
+) -> Sequence[str]:
+    """Put a file or folder of this machine into the guest's ``folder``. Raises ConsoleError, OSError.
+
+    Links stay links, owners and devices stay here; gives what was left out, and why.
+    """
+    left = list[str]()
+    order = Order(await console.ground(), left.append)
+    try:
+        found = await asyncio.to_thread(find, source, order.ground, follow=False)
+    except FileNotFoundError:
+        raise UsageError(f"{source} is not there", hint=_NAME) from None
+    with found:
+        if found.what is None:
+            raise UsageError(f"{source} is not there", hint=_NAME)
+        io = ExecIO(stdin=_counted(packed(found, source.name, order), progress))
+        await _finish(console.perform(Upload(ref, folder), consent=consent, io=io))
+    return left
 
 
-async def _chunks(parts: Iterator[bytes], progress: Progress) -> AsyncIterator[bytes]:
+async def _counted(parts: AsyncIterator[bytes], progress: Progress) -> AsyncIterator[bytes]:
     count = 0
-    while (part := await asyncio.to_thread(next, parts, None)) is not None:
+    async for part in parts:
         count += len(part)
         yield part
         progress(count)
-
-
-def _tar(source: Path) -> Iterator[bytes]:
-    """A tar of a file or folder as a stream; links stay links, owners and devices stay here."""
-    for path in [source, *(sorted(source.rglob("*")) if source.is_dir() and not source.is_symlink() else [])]:
-        info = _info(path, str(path.relative_to(source.parent)))
-        if info is None:
-            continue
-        yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-        if info.isreg():
-            yield from _content(path, info.size)
-    yield _END
-
-
-def _info(path: Path, name: str) -> tarfile.TarInfo | None:
-    status = path.lstat()
-    info = tarfile.TarInfo(name)
-    info.mode, info.mtime = status.st_mode & 0o777, int(status.st_mtime)
-    if path.is_symlink():
-        info.type, info.linkname = tarfile.SYMTYPE, str(path.readlink())
-    elif path.is_dir():
-        info.type = tarfile.DIRTYPE
-    elif path.is_file():
-        info.size = status.st_size
-    else:
-        return None
-    return info
-
-
-def _content(path: Path, size: int) -> Iterator[bytes]:
-    """Exactly ``size`` bytes, padded to a block: a file that grows or shrinks meanwhile breaks no archive."""
-    left = size
-    with path.open("rb") as file:
-        while left:
-            part = file.read(min(CHUNK, left)) or bytes(min(CHUNK, left))
-            left -= len(part)
-            yield part
-    if size % _BLOCK:
-        yield bytes(_BLOCK - size % _BLOCK)
 
 
 def why(error: Exception) -> str:

@@ -237,23 +237,28 @@ class FilesPane(Vertical):
         if consent is None:
             return
         try:
-            await download(self._service, sandbox.ref, path, target, consent, self._progress("downloaded"))
+            left = await download(self._service, sandbox.ref, path, target, consent, self._progress("downloaded"))
         except (ConsoleError, OSError) as error:
             self._note(f"✕ {why(error)}")
         else:
-            self._note(f"{path} is at {target}")
+            self._note(f"{path} is at {target}{_left_out(left)}")
 
     async def _upload(self, sandbox: Sandbox, source: Path, folder: str) -> None:
         consent = await self._ask_consent(Upload(sandbox.ref, folder), sandbox)
         if consent is None:
             return
         try:
-            await upload(self._service, sandbox.ref, source, folder, consent, self._progress("uploaded"))
+            left = await upload(self._service, sandbox.ref, source, folder, consent, self._progress("uploaded"))
         except (ConsoleError, OSError) as error:
             self._note(f"✕ {why(error)}")
         else:
             await self._list(sandbox, folder)
-            self._note(f"{source} is in {folder}")
+            self._note(f"{source} is in {folder}{_left_out(left)}")
 
     def _progress(self, done: str) -> Callable[[int], None]:
         return lambda count: self._note(f"↻ {size(count)} {done}; Esc ends it")
+
+
+def _left_out(left: Sequence[str]) -> str:
+    more = f", and {len(left) - 1:,} more" if len(left) > 1 else ""
+    return f"; left out: {left[0]}{more}" if left else ""

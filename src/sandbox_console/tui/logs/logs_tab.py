@@ -293,9 +293,11 @@ class LogsPane(Vertical):
         path = Path.cwd() / f"{safe}-{ref}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
         lines, rest = self.view.shown, self._not_held(name)
         try:
-            written = await self.view.save(path)
+            written = await self.view.save(path, await self._service.ground())
         except OSError as error:
             self.notify(f"{path} cannot be written: {error.strerror}", title="save", severity="error")
+        except ConsoleError as error:
+            self.notify(f"{error.message}. {error.hint}", title="save", severity="error")
         else:
             self.notify(f"{lines:,} lines, {size(written)}, saved to {path}{rest}")
 

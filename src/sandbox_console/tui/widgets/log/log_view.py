@@ -12,6 +12,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
+from sandbox_console.hostfs.places import NOBODYS, Ground
 from sandbox_console.logs.store import Line
 from sandbox_console.model.text import strip_colours
 from sandbox_console.tui.keys.keymap import hint, key_of
@@ -71,12 +72,13 @@ class LogView(LogCanvas, can_focus=True):
             super().__init__(view)
             self.since_ns = since_ns
 
-    async def save(self, path: Path) -> int:
+    async def save(self, path: Path, ground: Ground = NOBODYS) -> int:
         """Write the lines, or those the filter shows, as raw bytes to a new file (0600); returns the bytes written.
 
-        Raises OSError, FileExistsError among them. Lost output is written as its ``[... lost: ...]`` line.
+        ``ground`` is what guests can change. Raises OSError, FileExistsError among them, Conflict. Lost output is
+        written as its ``[... lost: ...]`` line.
         """
-        return await save_new(path, self.lines.raw())
+        return await save_new(path, self.lines.raw(), ground)
 
     # --- moving
 

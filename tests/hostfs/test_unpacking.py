@@ -8,8 +8,10 @@ import tarfile
 
 import pytest
 
-from sandbox_console.cli.unpacking import Unpacker
 from sandbox_console.errors import BackendError, ConsoleError
+from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.unpacking import Unpacker
+from sandbox_console.hostfs.walk import find
 
 
 def member(name, kind=tarfile.REGTYPE, target="", data=b"", mode=0o644):
@@ -26,12 +28,13 @@ def tar_of(*members):
     return out.getvalue()
 
 
+NOBODYS = Ground()
 TOP = member("top", tarfile.DIRTYPE, mode=0o755)
 
 
-async def unpack(data, target, step=1000):
+async def unpack(data, target, step=1000, ground=NOBODYS, origin=""):
     skipped = []
-    unpacker = Unpacker(lambda _: target, skipped.append)
+    unpacker = Unpacker(lambda _: find(target, ground), skipped.append, ground, origin)
     try:
         for at in range(0, len(data), step):
             await unpacker.give(data[at : at + step])
@@ -130,7 +133,7 @@ async def test_a_place_that_cannot_be_written_is_told(tmp_path):
 
 
 async def test_leaving_early_leaves_no_thread_and_no_file(tmp_path):
-    unpacker = Unpacker(lambda _: tmp_path / "new", print)
+    unpacker = Unpacker(lambda _: find(tmp_path / "new", NOBODYS), print, NOBODYS)
     await unpacker.give(tar_of(TOP, member("top/big", data=b"x" * 500_000))[:200_000])
     await unpacker.abandon()
     assert everything(tmp_path) == []

@@ -1,0 +1,128 @@
+"""Single files of this machine: one read as it was looked at, one written that must be new."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from sandbox_console.errors import Conflict
+from sandbox_console.hostfs.places import Ground, Root
+from sandbox_console.hostfs.walk import Folder, Found, find
+
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+def open_regular(folder: Folder, name: str) -> int:
+    """A regular file, to be read; never waits for a FIFO's writer. Raises OSError, Conflict."""
+    fd = folder.open(name, _READ)
+    try:
+        _need_file(os.fstat(fd), folder, name)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _need_file(found: os.stat_result, folder: Folder, name: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a file", folder.said(name))
+    if why := another_owners(found, folder.root):
+        raise Conflict(f"{folder.said(name)} {why}", hint="copy it to a file of its own")
+
+
+def another_owners(found: os.stat_result, root: Root | None) -> str:
+    """Why a file on the guests' ground is not read: a second name of someone else's file, which a guest may have made.
+
+    A guest that is root in its sandbox, or a kernel without ``fs.protected_hardlinks``, can give one. Empty where
+    nothing is wrong with it.
+    """
+    if root is None or found.st_nlink < 2 or found.st_uid == root.owner:
+        return ""
+    return "has a second name and another owner than the folder that a sandbox writes"
+
+
+def read_small(path: str | Path, ground: Ground, most: int) -> bytes:
+    """A file of at most ``most`` bytes, or what the operator's shell gives as ``<(...)``. Raises OSError, Conflict.
+
+    Raises OSError with EFBIG for a longer one. No FIFO, device or link where a guest writes.
+    """
+    with find(path, ground) as found, os.fdopen(_opened(found), "rb") as file:
+        data = _all(file, most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it is longer than {most >> 10} KiB", os.fspath(path))
+    return data
+
+
+def opened(path: str | Path, ground: Ground) -> BinaryIO:
+    """A file to be read, or an operator's pipe. Raises OSError, Conflict."""
+    with find(path, ground) as found:
+        return os.fdopen(_opened(found), "rb")
+
+
+def _all(file: BinaryIO, most: int) -> bytes:
+    os.set_blocking(file.fileno(), True)
+    return file.read(most)
+
+
+def _opened(found: Found) -> int:
+    if found.what is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)
+    if found.folder.root is None and not stat.S_ISREG(found.what.st_mode):
+        return _stream(found)
+    return open_regular(found.folder, found.name)
+
+
+def _stream(found: Found) -> int:
+    """A pipe or a terminal that the operator named; a device such as /dev/zero is cut where it is too long."""
+    fd = os.open(found.name, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=found.folder.fd)
+    if stat.S_ISDIR(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), found.path)
+    return fd
+
+
+class NewFile:
+    """A file that is not there yet, of mode 0600, open for writing. ``drop`` takes it away again."""
+
+    def __init__(self, path: str | Path, ground: Ground) -> None:
+        """Make it. Raises FileExistsError where something is there, a link included; OSError, Conflict."""
+        found = find(path, ground, follow=False)
+        self._folder, self._name = found.folder, found.name
+        try:
+            self.file = os.fdopen(self._folder.open(self._name, _NEW, 0o600), "wb")
+        except BaseException:
+            self._folder.close()
+            raise
+        made = os.fstat(self.file.fileno())
+        self._identity = made.st_dev, made.st_ino
+
+    def keep(self, replace: str = "") -> None:
+        """It is whole; ``replace`` is the name in its folder that it gets instead of its own. Raises OSError."""
+        self.file.close()
+        if replace:
+            os.replace(self._name, replace, src_dir_fd=self._folder.fd, dst_dir_fd=self._folder.fd)
+        self._folder.close()
+
+    def drop(self) -> None:
+        """Remove it, if it is still the one that was made. Safe after ``keep``."""
+        if self._folder.fd < 0:
+            return
+        with suppress(OSError):  # what it still held finds no room
+            self.file.close()
+        remove(self._folder, self._name, lambda found: (found.st_dev, found.st_ino) == self._identity)
+        self._folder.close()
+
+
+def remove(folder: Folder, name: str, only: Callable[[os.stat_result], bool] = lambda _: True) -> None:
+    """Unlink an entry, as far as it is there and the one that is meant."""
+    try:
+        if only(folder.look(name)):
+            os.unlink(name, dir_fd=folder.fd)
+    except OSError:
+        return

@@ -1,0 +1,92 @@
+"""What a folder is, whatever it is mounted as: a file system and a path in it, its layers where it has some.
+
+Source of the format: proc_pid_mountinfo(5).
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_LAYERS = ("lowerdir", "upperdir", "workdir")
+_DEEPEST = 8
+"""Layers of layers that are looked into; overlayfs itself stacks 2 deep (FILESYSTEM_MAX_STACK_DEPTH)."""
+
+Spot = tuple[str, str]
+"""A file system as ``major:minor``, and a path in it."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line: where it is mounted, what part of which file system, and an overlay's layers."""
+
+    device: str
+    root: str
+    point: str
+    layers: tuple[str, ...]
+
+
+def read() -> list[Mount]:
+    """The mounts of this process, later ones over earlier ones; none where /proc is not there."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    return [_mount(line) for line in lines]
+
+
+def _mount(line: str) -> Mount:
+    fields, _, rest = line.partition(" - ")
+    words, (kind, _, options) = fields.split(" "), [*rest.split(" "), "", "", ""][:3]
+    layers: list[str] = []
+    if kind in ("overlay", "fuse.fuse-overlayfs", "aufs"):
+        for option in options.split(","):
+            key, _, value = option.partition("=")
+            if key.rstrip("+") in _LAYERS:
+                layers += [_plain(one) for one in re.split(r"(?<!\\):", value) if one]
+    return Mount(words[2], _plain(words[3]), _plain(words[4]), tuple(layers))
+
+
+def _plain(text: str) -> str:
+    r"""Without the octal escapes: a space is ``\040``."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+
+
+def within(path: str, folder: str) -> bool:
+    """Whether a path is a folder or below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def spots(folder: str, mounts: Iterable[Mount], *, deep: int = 0) -> Iterator[Spot]:
+    """Everything that is in a folder of this machine: itself, what is mounted below it, and the layers of those."""
+    known = list(mounts)
+    real = os.path.realpath(folder)
+    covering = [one for one in known if within(real, one.point)]
+    if covering:
+        top = max(reversed(covering), key=lambda one: len(one.point))
+        yield from _spots_at(top, posixpath.relpath(real, top.point), known, deep)
+    for one in known:
+        if one.point != real and within(one.point, real):
+            yield from _spots_at(one, ".", known, deep)
+
+
+def _spots_at(mount: Mount, below: str, known: list[Mount], deep: int) -> Iterator[Spot]:
+    yield mount.device, posixpath.normpath(posixpath.join(mount.root, below))
+    if deep < _DEEPEST:
+        for layer in mount.layers:
+            if layer.startswith("/"):
+                yield from spots(posixpath.join(layer, below), known, deep=deep + 1)
+
+
+def overlap(one: Iterable[Spot], other: Iterable[Spot]) -> bool:
+    """Whether a place of the first is, holds or lies in one of the second."""
+    others = list(other)
+    return any(
+        device == there and (within(path, place) or within(place, path))
+        for device, path in one
+        for there, place in others
+    )

@@ -1,0 +1,233 @@
+"""Files, folders and links made below one open folder, never through a link."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Self
+
+from sandbox_console.errors import Conflict
+from sandbox_console.hostfs.files import remove
+from sandbox_console.hostfs.parts import fresh_name, nursery
+from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.walk import Folder
+
+_CHUNK = 64 * 1024
+_HOLE = bytes(_CHUNK)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+class Tree:
+    """The inside of a folder. ``fresh``: it is our own and nobody's yet, so files are written in their place."""
+
+    def __init__(self, top: Folder, ground: Ground, *, fresh: bool) -> None:
+        self._top, self._ground, self._fresh = top, ground, fresh
+        self._strict = top.root is not None or ground.reaches_into(top.path)
+        self._part: str | None = None
+        self._home: Folder | None = None
+        self._at, self._at_name = top.again(), ""
+
+    @classmethod
+    @contextmanager
+    def new(cls, target: Folder, ground: Ground) -> Iterator[Tree]:
+        """A folder that does not lie in ``target`` before :meth:`keep`; where that is not called nothing is left."""
+        home, part = nursery(target, ground), fresh_name()
+        try:
+            os.mkdir(part, 0o700, dir_fd=home.fd)
+            try:
+                with home.enter(part, ground) as top, cls(top, ground, fresh=True) as tree:
+                    tree._home, tree._part, tree._goal = home, part, target
+                    yield tree
+            finally:
+                remove_tree(home, part, ground)
+        finally:
+            home.close()
+
+    _goal: Folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._at.close()
+        if self._home is not None and self._part is None:
+            self._home.close()
+
+    def keep(self, name: str, mode: int) -> None:
+        """It is whole: give it its name. Raises OSError, Conflict where something has come there meanwhile."""
+        assert self._home is not None  # noqa: S101 - made by new()
+        assert self._part is not None  # noqa: S101
+        os.chmod(f"/proc/self/fd/{self._top.fd}", _folder_mode(mode))
+        try:
+            os.rename(self._part, name, src_dir_fd=self._home.fd, dst_dir_fd=self._goal.fd)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST):
+                raise Conflict(f"{self._goal.said(name)} has come meanwhile", hint="copy again") from None
+            raise
+
+    def folder(self, name: str, mode: int) -> None:
+        """A folder; one that is there stays as it is. Raises OSError, Conflict."""
+        at, last = self._parent(name)
+        try:
+            os.mkdir(last, _folder_mode(mode), dir_fd=at.fd)
+        except FileExistsError:
+            if not stat.S_ISDIR(at.look(last).st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+
+    def link(self, name: str, target: str) -> None:
+        """A symbolic link; it takes the place of what is there. Raises OSError, Conflict."""
+        at, last = self._parent(name)
+        _put(at, last, lambda new: os.symlink(target, new, dir_fd=at.fd))
+
+    def hard_link(self, name: str, target: str) -> bool:
+        """A second name of a file in here; True where that is none. Raises OSError, Conflict."""
+        try:
+            source, there = self._opened(os.path.dirname(target)), os.path.basename(target)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        with source:
+            try:
+                if not stat.S_ISREG(source.look(there).st_mode):
+                    return True
+            except FileNotFoundError:
+                return True
+            at, last = self._parent(name)
+            _put(at, last, lambda new: os.link(
+                there, new, src_dir_fd=source.fd, dst_dir_fd=at.fd, follow_symlinks=False))  # fmt: skip
+        return False
+
+    def file(self, tar: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> None:
+        """A file; it takes the place of what is there when it is whole. Raises OSError, Conflict."""
+        at, last = self._parent(name)
+        if self._fresh:
+            self._write(tar, member, at, last)
+            return
+        home, part = self._nursery(at), fresh_name()
+        try:
+            self._write(tar, member, home, part)
+            os.replace(part, last, src_dir_fd=home.fd, dst_dir_fd=at.fd)
+        except BaseException:
+            remove(home, part)
+            raise
+
+    def _nursery(self, at: Folder) -> Folder:
+        if at.root is None:
+            return at
+        if self._home is None:
+            self._home = nursery(at, self._ground)
+        return self._home
+
+    @staticmethod
+    def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Folder, name: str) -> None:
+        try:
+            fd = os.open(name, _NEW | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd)
+        except FileExistsError:  # twice in the tar; it may have been linked to meanwhile, so it is not written over
+            os.unlink(name, dir_fd=folder.fd)
+            fd = os.open(name, _NEW | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd)
+        try:
+            source = tar.extractfile(member)
+            assert source is not None  # noqa: S101 - it is a regular file
+            _fill(fd, source, member.size)
+            os.fchmod(fd, member.mode & 0o755 | 0o600)
+            with suppress(OSError, OverflowError):  # a time that this file system cannot have
+                os.utime(fd, (member.mtime, member.mtime))
+        finally:
+            os.close(fd)
+
+    def _parent(self, name: str) -> tuple[Folder, str]:
+        """The open folder of a member, kept for the next one, and its own name."""
+        folder, _, last = name.rpartition("/")
+        if folder != self._at_name:
+            fresh = self._opened(folder)
+            self._at.close()
+            self._at, self._at_name = fresh, folder
+        return self._at, last
+
+    def _opened(self, name: str) -> Folder:
+        if not name:
+            return self._top.again()
+        flags = os.O_PATH | os.O_DIRECTORY
+        if not self._strict:
+            return Folder(self._top.open(name, flags), self._top.said(name))
+        at = self._top.again()
+        for part in name.split("/"):  # where a guest's folder begins below this one is seen at each step
+            with at:
+                at = at.enter(part, self._ground)
+        return at
+
+
+def _fill(fd: int, source: IO[bytes], size: int) -> None:
+    """A file's bytes; runs of zeros become holes. Raises tarfile.ReadError where the tar ends before."""
+    left, hole = size, False
+    while left:
+        chunk = source.read(min(_CHUNK, left))
+        if not chunk:
+            raise tarfile.ReadError("unexpected end of data")
+        left -= len(chunk)
+        hole = chunk == (_HOLE if len(chunk) == _CHUNK else bytes(len(chunk))) and size > _CHUNK
+        if hole:
+            os.lseek(fd, len(chunk), os.SEEK_CUR)
+        else:
+            _write_all(fd, chunk)
+    if hole:
+        os.ftruncate(fd, size)
+
+
+def _write_all(fd: int, chunk: bytes) -> None:
+    written = os.write(fd, chunk)
+    while written < len(chunk):
+        written += os.write(fd, chunk[written:])
+
+
+def _put(at: Folder, name: str, make: Callable[[str], None]) -> None:
+    """Make an entry under a name of its own and move it to its place, which may be taken."""
+    part = fresh_name()
+    make(part)
+    try:
+        os.replace(part, name, src_dir_fd=at.fd, dst_dir_fd=at.fd)
+    except BaseException:
+        remove(at, part)
+        raise
+    remove(at, part)  # a rename between two names of one file does nothing
+
+
+def remove_tree(folder: Folder, name: str, ground: Ground) -> None:
+    """Remove an entry and all below it, never through a link; what cannot be removed stays.
+
+    However deep it is: a folder's folders are moved up and emptied there.
+    """
+    with suppress(OSError, Conflict):
+        if not stat.S_ISDIR(folder.look(name).st_mode):
+            os.unlink(name, dir_fd=folder.fd)
+            return
+        with folder.enter(name, ground) as top:
+            while _emptied(top, ground):
+                pass
+        os.rmdir(name, dir_fd=folder.fd)
+
+
+def _emptied(top: Folder, ground: Ground) -> bool:
+    """Take what is in a folder away, the folders in its folders one step up; whether some are left. Raises OSError."""
+    left = False
+    for name in top.names():
+        if not stat.S_ISDIR(top.look(name).st_mode):
+            os.unlink(name, dir_fd=top.fd)
+            continue
+        with top.enter(name, ground) as inner:
+            for one in inner.names():
+                if stat.S_ISDIR(inner.look(one).st_mode):
+                    os.rename(one, fresh_name(), src_dir_fd=inner.fd, dst_dir_fd=top.fd)
+                    left = True
+                else:
+                    os.unlink(one, dir_fd=inner.fd)
+        os.rmdir(name, dir_fd=top.fd)
+    return left
+
+
+def _folder_mode(mode: int) -> int:
+    """Nothing that others may write; what we make we can read and change."""
+    return mode & 0o755 | 0o700

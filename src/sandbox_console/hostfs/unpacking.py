@@ -1,0 +1,232 @@
+"""A tar that a sandbox made, unpacked on this machine: a hostile one writes nothing outside its target.
+
+The rules are those of Python's ``tarfile.data_filter`` (PEP 706), which early 3.11 lacks: no absolute path, no way up,
+no link out, no device, no setuid, no owner. All is made below an open folder and never through a link, so nothing that
+changes meanwhile leads elsewhere. A file is written apart and moved to its place when it is whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import BinaryIO
+
+from sandbox_console.errors import BackendError, Conflict, ConsoleError
+from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.tree import Tree
+from sandbox_console.hostfs.walk import Found
+
+_END = 2 * tarfile.BLOCKSIZE
+_PIPE = 1 << 20
+Target = Callable[[tarfile.TarInfo], Found]
+"""Where the first member goes: a sandbox's word on what it is comes with it."""
+
+
+class Unpacker:
+    """Takes the chunks of a tar; a thread unpacks them. ``skipped`` is told of each member that is not taken.
+
+    ``origin`` is the guest's path of what comes, so that an absolute link within it is known and kept as a relative
+    one.
+    """
+
+    def __init__(self, target: Target, skipped: Callable[[str], None], ground: Ground, origin: str = "") -> None:
+        self._target, self._skipped, self._ground = target, skipped, ground
+        self._origin = PurePosixPath(origin) if origin else None
+        reader, self._writer = os.pipe()
+        _widen(reader)
+        self._task = asyncio.ensure_future(asyncio.to_thread(self._unpack, reader))
+        self._top: tuple[str, ...] = ()
+        self.files = 0
+
+    async def give(self, chunk: bytes) -> None:
+        """Pass bytes on. Raises what the unpacking met."""
+        try:
+            await asyncio.to_thread(_write, self._writer, chunk)
+        except BrokenPipeError:
+            await self._task
+            raise ConsoleError("the copy ended early") from None
+
+    async def finish(self) -> None:
+        """The tar is whole. Raises what the unpacking met, and takes a half copy away."""
+        self._close()
+        await self._task
+
+    async def abandon(self) -> None:
+        """The tar ends here, whatever is missing: a half copy is taken away."""
+        self._close()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def _close(self) -> None:
+        if self._writer >= 0:
+            os.close(self._writer)
+            self._writer = -1
+
+    def _unpack(self, reader: int) -> None:
+        with os.fdopen(reader, "rb", buffering=0) as pipe:
+            try:
+                self._unpack_all(_Tail(pipe))
+            except tarfile.TarError as error:
+                raise BackendError(f"the copy is not whole: {error}") from error
+            except OSError as error:
+                raise ConsoleError(f"{error.filename or 'the copy'} cannot be written: {error.strerror}") from error
+
+    def _unpack_all(self, pipe: _Tail) -> None:
+        with tarfile.open(fileobj=pipe, mode="r|", bufsize=1 << 20, errorlevel=1) as tar:  # type: ignore[call-overload]
+            first = tar.next()
+            if first is None:
+                raise BackendError("the copy is empty")
+            self._top = _parts(first.name)
+            with self._target(first) as target:
+                if first.isdir():
+                    self._folder(tar, first, pipe, target)
+                else:
+                    self._single(tar, first, target)
+                    pipe.need_end()
+
+    def _single(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Found) -> None:
+        if not first.isreg() or first.issparse():
+            self._skipped(f"{first.name!r} is a link out of the copy, or no file")
+            return
+        with Tree(target.folder, self._ground, fresh=False) as tree:
+            tree.file(tar, first, target.name)
+        self.files += 1
+
+    def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, pipe: _Tail, target: Found) -> None:
+        """A folder that is new here appears whole; one that is there is added to."""
+        if target.is_folder:
+            inner = target.folder.again() if target.name == "." else target.folder.enter(target.name, self._ground)
+            with inner, Tree(inner, self._ground, fresh=False) as tree:
+                self._members(tar, tree)
+                pipe.need_end()
+            return
+        if target.what is not None:
+            raise Conflict(f"{target.path} is no folder, and a folder was to be put there", hint="name another place")
+        with Tree.new(target.folder, self._ground) as tree:
+            self._members(tar, tree)
+            pipe.need_end()
+            tree.keep(target.name, first.mode)
+
+    def _members(self, tar: tarfile.TarFile, tree: Tree) -> None:
+        for member in tar:
+            tar.members.clear()  # type: ignore[attr-defined] # it would keep every member, however many there are
+            parts = _parts(member.name, of_root=not self._top)
+            below = parts[len(self._top) :]
+            if parts[: len(self._top)] != self._top or ".." in parts or not (below or member.isdir()):
+                self._skipped(f"{member.name!r} is not below what was asked for")
+            elif below:  # else it is the folder itself, which comes first
+                self._take(tar, member, below, tree)
+
+    def _take(self, tar: tarfile.TarFile, member: tarfile.TarInfo, below: tuple[str, ...], tree: Tree) -> None:
+        """One member, if it may be taken."""
+        name = "/".join(below)
+        why = ""
+        try:
+            if member.isdir():
+                tree.folder(name, member.mode)
+            elif member.issym():
+                target = self._link_target(member.linkname, below)
+                why = f"is a link that leads out, to {member.linkname!r}" if target is None else ""
+                if target is not None:
+                    tree.link(name, target)
+            elif member.islnk():
+                why = self._hard_link(member, name, tree)
+            elif member.isreg() and not member.issparse():
+                tree.file(tar, member, name)
+            else:
+                why = "is neither a file, a folder nor a link"
+        except OSError as error:
+            why = _of_place(error)
+        except Conflict as error:
+            why = f"would be written through what a sandbox planted: {error.message}"
+        if why:
+            self._skipped(f"{member.name!r} {why}")
+        else:
+            self.files += 1
+
+    def _hard_link(self, member: tarfile.TarInfo, name: str, tree: Tree) -> str:
+        target = _parts(member.linkname, of_root=not self._top)
+        inside = target[len(self._top) :]
+        if target[: len(self._top)] != self._top or ".." in inside or not inside:
+            return f"is a hard link to what is not in the copy, {member.linkname!r}"
+        missing = tree.hard_link(name, "/".join(inside))
+        return f"is a hard link to what is not in the copy, {member.linkname!r}" if missing else ""
+
+    def _link_target(self, target: str, below: tuple[str, ...]) -> str | None:
+        """A link's target, where it stays inside: first up, no further than the top, then only down. Else None.
+
+        Down and then up again could lead out: what it goes down through may be a link itself, or become one.
+        """
+        parts = PurePosixPath(target).parts
+        if target.startswith("/"):
+            inside = self._inside(target)
+            return None if inside is None else "/".join([*[".."] * (len(below) - 1), *inside]) or "."
+        ups = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+        if ".." in parts[ups:] or ups >= len(below):
+            return None
+        return target
+
+    def _inside(self, target: str) -> tuple[str, ...] | None:
+        """An absolute path as the guest sees it, from the top on; None where it is not below."""
+        parts, top = PurePosixPath(target).parts, self._origin.parts if self._origin else ("",)
+        return parts[len(top) :] if parts[: len(top)] == top and ".." not in parts else None
+
+
+def _parts(name: str, *, of_root: bool = False) -> tuple[str, ...]:
+    """A member's name in steps; where the guest's root is copied (``.`` or ``/``), it may be ``/bin`` or ``bin``."""
+    parts = PurePosixPath(name).parts
+    return parts[1:] if parts[:1] == ("/",) and (of_root or len(parts) == 1) else parts
+
+
+class _Tail:
+    """A pipe whose last bytes are known: a tar ends with two blocks of zeros, and one that was cut does not."""
+
+    def __init__(self, pipe: BinaryIO) -> None:
+        self._pipe, self._last = pipe, b""
+
+    def read(self, size: int) -> bytes:
+        """What there is."""
+        data = self._pipe.read(size)
+        self._last = (self._last + data[-_END:])[-_END:]
+        return data
+
+    def need_end(self) -> None:
+        """Read to the end, for padding may follow. Raises BackendError where it is not a tar's."""
+        while self.read(1 << 20):
+            pass
+        if self._last != bytes(_END):
+            raise BackendError("the copy is not whole: its end is missing")
+
+
+_PLACES = {
+    errno.ENOENT: "has no folder to be in",
+    errno.ENOTDIR: "has no folder to be in",
+    errno.ELOOP: "would be written outside, by a link that is there",
+    errno.EXDEV: "would be written outside, by a link or a mount that is there",
+    errno.EISDIR: "is a file, and a folder is there",
+    errno.ENAMETOOLONG: "has a name that is too long here",
+}
+
+
+def _of_place(error: OSError) -> str:
+    """Why a member is left out. Raises the error where it is not the member's own."""
+    if error.errno not in _PLACES:
+        raise error
+    return _PLACES[error.errno]
+
+
+def _widen(fd: int) -> None:
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE)
+    except OSError:  # the user's pipes are at their limit
+        return
+
+
+def _write(fd: int, chunk: bytes) -> None:
+    view = memoryview(chunk)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,280 @@
+"""From a path to a descriptor, one component after another.
+
+Above the guests' ground the operator's links are followed, as everywhere; from the first folder on that a guest can
+write none is, and no mount is crossed: the last component included.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from sandbox_console.errors import Conflict
+from sandbox_console.hostfs.kernel import mount_of, open_below
+from sandbox_console.hostfs.places import Ground, Root
+
+_MOST_LINKS = 40
+"""As many as the kernel follows (path_resolution(7))."""
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ITSELF = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def planted(path: object, what: str = "a link") -> Conflict:
+    """Why a path is not taken."""
+    return Conflict(
+        f"{path} is {what} where a sandbox can write", hint="look at it, and remove it or name the place it leads to"
+    )
+
+
+@dataclass
+class Folder:
+    """An open folder; ``root`` is the guests' that it lies in, if it does. Close it, or use it in a ``with``."""
+
+    fd: int
+    path: str
+    root: Root | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it. Safe to call twice."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def look(self, name: str) -> os.stat_result:
+        """What an entry is, a link as itself. Raises OSError."""
+        return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+
+    def open(self, name: str, flags: int, mode: int = 0) -> int:
+        """Open an entry, or a path below, never through a link. Raises OSError; Conflict for what a guest planted."""
+        try:
+            return open_below(self.fd, name, flags, mode, leave=self.root is None)
+        except OSError as error:
+            if error.errno == errno.ELOOP and self.root is not None:
+                raise planted(self.said(name)) from None
+            if error.errno == errno.EXDEV and self.root is not None:
+                raise planted(self.said(name), "a mount") from None
+            raise
+
+    def enter(self, name: str, ground: Ground) -> Folder:
+        """A folder in it, open. Raises OSError, Conflict."""
+        fd = self.open(name, _FOLDER)
+        return Folder(fd, self.said(name), self.root or ground.holds(os.fstat(fd)))
+
+    def names(self) -> list[str]:
+        """What is in it. Raises OSError."""
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
+        try:
+            return os.listdir(fd)
+        finally:
+            os.close(fd)
+
+    def followed(self, name: str, ground: Ground) -> Found:
+        """Where an entry leads, an operator's links followed. Raises OSError, Conflict."""
+        return find(os.path.join(os.readlink(f"/proc/self/fd/{self.fd}"), name), ground)
+
+    def entry(self, name: str) -> Found:
+        """An entry as it is, a link as itself. Raises OSError."""
+        return Found(self.again(), name, _what(self, name))
+
+    def again(self) -> Folder:
+        """A second hold on it."""
+        return Folder(os.dup(self.fd), self.path, self.root)
+
+    def said(self, name: str) -> str:
+        """The path of an entry, for people."""
+        return os.path.join(self.path, name) if name != "." else self.path
+
+
+@dataclass
+class Found:
+    """Where a path leads: the folder, the name in it (``.``: the folder itself), and what is there, if anything is."""
+
+    folder: Folder
+    name: str
+    what: os.stat_result | None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.folder.close()
+
+    def again(self) -> Found:
+        """A second hold on it."""
+        return Found(self.folder.again(), self.name, self.what)
+
+    @property
+    def path(self) -> str:
+        """For people."""
+        return self.folder.said(self.name)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether a folder is there."""
+        return self.what is not None and stat.S_ISDIR(self.what.st_mode)
+
+    @property
+    def is_link(self) -> bool:
+        """Whether a link is there."""
+        return self.what is not None and stat.S_ISLNK(self.what.st_mode)
+
+
+def find(path: str | Path, ground: Ground, *, follow: bool = True) -> Found:
+    """Where a path of this machine leads; what is missing last is ``what=None``.
+
+    ``follow``: a link of the operator's in the last place is followed too. Raises OSError for what is missing or
+    forbidden before, Conflict for a link or a mount on the guests' ground.
+    """
+    text = os.fspath(path)
+    walk = _Walk(ground)
+    try:
+        name = walk.go(text if text.startswith("/") else os.path.join(os.getcwd(), text), follow=follow)
+        folder = walk.take()
+        try:
+            return Found(folder, name, _what(folder, name))
+        except BaseException:
+            folder.close()
+            raise
+    finally:
+        walk.close()
+
+
+def folder_at(path: str | Path, ground: Ground) -> Folder:
+    """A folder, open. Raises OSError, Conflict."""
+    with find(path, ground) as found:
+        if found.name == ".":
+            return found.folder.again()
+        return found.folder.enter(found.name, ground)
+
+
+def _what(folder: Folder, name: str) -> os.stat_result | None:
+    try:
+        return os.fstat(folder.fd) if name == "." else folder.look(name)
+    except FileNotFoundError:
+        return None
+
+
+class _Walk:
+    """The folders from the root to where it is, all open: ``..`` is the one that it came through."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground, self._links = ground, 0
+        self._stack = [Folder(os.open("/", _FOLDER), "/")]
+
+    def close(self) -> None:
+        while self._stack:
+            self._stack.pop().close()
+
+    def take(self) -> Folder:
+        """Where it is now."""
+        return self._stack.pop()
+
+    def go(self, path: str, *, follow: bool) -> str:
+        """Walk on; gives the last name."""
+        todo = path.split("/")[::-1]
+        while todo:
+            part = todo.pop()
+            last = not any(one not in ("", ".") for one in todo)
+            if part in ("", "."):
+                continue
+            if part == "..":
+                self._up()
+            elif last and self._is_end(part, follow=follow):
+                return part
+            elif not self._down(part):
+                todo += self._link(part).split("/")[::-1]
+        return "."
+
+    def _up(self) -> None:
+        if len(self._stack) > 1:
+            self._stack.pop().close()
+
+    def _is_end(self, part: str, *, follow: bool) -> bool:
+        """Whether the last component is where the path leads, and no link that is to be followed."""
+        here = self._stack[-1]
+        found = _what(here, part)
+        if found is None or not stat.S_ISLNK(found.st_mode) or not follow:
+            return True
+        if here.root is not None:
+            raise planted(here.said(part))
+        return not stat.S_ISDIR(found.st_mode) and self._leads_to_no_path(part)
+
+    def _leads_to_no_path(self, part: str) -> bool:
+        """A link of the kernel's to a pipe, a socket or a terminal, such as a shell's ``<(...)`` gives."""
+        here = self._stack[-1]
+        if not _of_kernel(here, part):
+            return False
+        found = os.stat(part, dir_fd=here.fd)
+        return not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
+
+    def _down(self, part: str) -> bool:
+        """Into a folder; False where it is a link to follow."""
+        here = self._stack[-1]
+        try:
+            self._stack.append(here.enter(part, self._ground))
+        except OSError as error:  # at a link, whichever the kernel says
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR) or not stat.S_ISLNK(here.look(part).st_mode):
+                raise
+        else:
+            return True
+        if here.root is not None:
+            raise planted(here.said(part))
+        return False
+
+    def _link(self, part: str) -> str:
+        """Where an operator's link leads; an absolute one begins at the root. Raises OSError."""
+        here = self._stack[-1]
+        self._links += 1
+        if self._links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), here.said(part))
+        found, target = here.look(part), os.readlink(part, dir_fd=here.fd)
+        _refuse_strangers(here, part, found)
+        if _of_kernel(here, part):
+            target = self._of_kernel(part)
+        if target.startswith("/"):
+            while len(self._stack) > 1:
+                self._stack.pop().close()
+        return target
+
+    def _of_kernel(self, part: str) -> str:
+        """The path behind a link such as /proc/self/cwd. Raises Conflict where it is another root's."""
+        here = self._stack[-1]
+        fd = os.open(part, os.O_PATH | os.O_CLOEXEC, dir_fd=here.fd)
+        try:
+            path = os.readlink(f"/proc/self/fd/{fd}")
+            try:
+                there = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except OSError:
+                raise Conflict(f"{here.said(part)} leads to no path of this machine") from None
+            try:
+                same = os.path.samestat(os.fstat(fd), os.fstat(there)) and mount_of(fd) == mount_of(there)
+            finally:
+                os.close(there)
+        finally:
+            os.close(fd)
+        if not same:
+            raise Conflict(f"{here.said(part)} leads into another process's files", hint="name the place itself")
+        return path
+
+
+def _of_kernel(folder: Folder, name: str) -> bool:
+    """Whether a link is made up by the kernel: only those have another length than their target (proc_pid_fd(5))."""
+    return folder.look(name).st_size != len(os.fsencode(os.readlink(name, dir_fd=folder.fd)))
+
+
+def _refuse_strangers(folder: Folder, name: str, link: os.stat_result) -> None:
+    """As the kernel does where ``fs.protected_symlinks`` is set: a link in /tmp is followed for its owner only."""
+    held = os.fstat(folder.fd)
+    shared = held.st_mode & stat.S_ISVTX and held.st_mode & stat.S_IWOTH
+    if shared and link.st_uid not in (os.geteuid(), held.st_uid):
+        raise PermissionError(errno.EACCES, "another user's link in a folder for all", folder.said(name))

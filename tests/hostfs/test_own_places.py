@@ -1,0 +1,198 @@
+"""What is the console's never becomes a guest's, whatever it is called; and what is a guest's is not used by the console."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from sandbox_console.errors import ConfigError, InvalidSpec, SecretError
+from sandbox_console.hostfs import mounts
+from sandbox_console.model.action import Create, Exec, Start, Update
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import open_console
+from sandbox_console.service.reads.shares import Own, known_folders, without_guests_programs, workspace_problem
+from sandbox_console.testing.fake import FakeBackend
+
+ROOT = os.geteuid() == 0
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An ordinary user's folders: configuration, state, an archive, a runtime folder and some work."""
+    home = tmp_path / "home"
+    for name in (".config/sandbox-console", ".local/state/sandbox-console/recordings", "work", "archive", "run"):
+        (home / name).mkdir(parents=True)
+    (home / ".config/sandbox-console/config.toml").write_text(f'[audit]\narchive = "{home}/archive"\n')
+    for name in ("SANDBOX_CONSOLE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "SANDBOX_CONSOLE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
+    return home
+
+
+def spec(folder, image="host"):
+    return SandboxSpec("box", image, workspace=str(folder))
+
+
+async def refused(folder, **how):
+    """Why a sandbox with that workspace is not made; its row says the same."""
+    fake = FakeBackend([])
+    async with open_console(backends=[fake], **how) as console:
+        with pytest.raises(InvalidSpec) as told:
+            await console.perform(Create(spec(folder), "fake", "local")).result()
+        assert told.value.audit_id is not None
+    assert not fake.sandboxes
+    return told.value.problems["workspace"]
+
+
+@pytest.mark.parametrize("name", [
+    ".config/sandbox-console", ".config", ".config/sandbox-console/ws", ".local/state/sandbox-console", ".local",
+    ".local/state/sandbox-console/recordings", "archive", "archive/2026", "run", "run/user", ".", "..", "../home/.local",
+])  # fmt: skip
+async def test_the_consoles_own_places_are_no_workspace(home, name):
+    (home / name).mkdir(parents=True, exist_ok=True)
+    assert "is, holds or lies in" in await refused(home / name) or name == ".."
+
+
+@pytest.mark.parametrize("through", ["link", "chain", "dots"])
+async def test_by_links(home, through):
+    (home / "work/a").symlink_to("../.local/state" if through == "chain" else home / ".local/state/sandbox-console")
+    (home / "work/b").symlink_to("a/sandbox-console")
+    at = {"link": "work/a", "chain": "work/b", "dots": "work/../.config"}[through]
+    assert "is, holds or lies in" in await refused(home / at)
+
+
+async def test_parts_of_the_state_that_are_kept_elsewhere(home):
+    (home / ".local/state/sandbox-console/recordings").rmdir()
+    (home / "disk/recordings").mkdir(parents=True)
+    (home / ".local/state/sandbox-console/recordings").symlink_to(home / "disk/recordings")
+    assert "is, holds or lies in" in await refused(home / "disk")
+
+
+@pytest.mark.skipif(not ROOT, reason="mounts need root")
+@pytest.mark.parametrize("how", ["bind", "inside", "overlay"])
+async def test_by_mounts(home, how):
+    state, at = home / ".local/state/sandbox-console", home / "work/mnt"
+    at.mkdir()
+    tmpfs = home / "tmpfs"
+    tmpfs.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", tmpfs], check=True)
+    (tmpfs / "u").mkdir()
+    (tmpfs / "w").mkdir()
+    overlay = ["-t", "overlay", "none", "-o", f"lowerdir={state},upperdir={tmpfs}/u,workdir={tmpfs}/w"]
+    subprocess.run(["mount", *(overlay if how == "overlay" else ["--bind", state]), at], check=True)
+    try:
+        assert "is, holds or lies in" in await refused(home / "work" if how == "inside" else at)
+    finally:
+        subprocess.run(["umount", at, tmpfs], check=True)
+
+
+async def test_a_config_that_is_named_is_not_a_guests(home, tmp_path):
+    project = tmp_path / "project"
+    (project / "ws").mkdir(parents=True)
+    (project / "console.toml").write_text("")
+    assert "configuration" in await refused(project, config_file=project / "console.toml")
+    async with open_console(backends=[FakeBackend([])], config_file=project / "console.toml") as console:
+        await console.perform(Create(spec(project / "ws"), "fake", "local")).result()
+    (project / "ws/console.toml").write_text("[policy]\n")
+    (project / "link.toml").symlink_to("ws/console.toml")
+    for name in ("ws/console.toml", "link.toml"):
+        with pytest.raises(ConfigError, match="which a sandbox can write"):
+            async with open_console(backends=[], config_file=project / name):
+                pass
+
+
+async def test_the_home_folder_only_by_policy(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "apart"))
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    (tmp_path / "alias").symlink_to(home)
+    for folder in (home, tmp_path / "alias", home / "work/.."):
+        assert "home folder" in await refused(folder)
+    monkeypatch.setenv("SANDBOX_CONSOLE_POLICY__HOME_WORKSPACE", "true")
+    fake = FakeBackend([])
+    async with open_console(backends=[fake]) as console:
+        await console.perform(Create(spec(home), "fake", "local")).result()
+        assert fake.sandboxes
+    assert "is, holds or lies in" in await refused(tmp_path)
+
+
+async def test_a_sandbox_from_before_is_not_started_or_changed(home):
+    state = home / ".local/state/sandbox-console"
+    fake = FakeBackend([])
+    async with open_console(backends=[fake]) as console:
+        made = await console.perform(Create(spec(home / "work"), "fake", "local", start=False)).result()
+        assert made.ref is not None
+        (home / "work").rmdir()
+        (home / "work").symlink_to(state)
+        for action in (Start(made.ref), Update(made.ref, spec(home / "work"))):
+            with pytest.raises(InvalidSpec, match="is, holds or lies in"):
+                await console.perform(action).result()
+
+
+async def test_what_was_given_is_known_until_it_is_gone(home, monkeypatch):
+    from sandbox_console.model.action import Remove
+
+    state = home / ".local/state/sandbox-console"
+    fake = FakeBackend([])
+    async with open_console(backends=[fake]) as console:
+        made = await console.perform(Create(spec(home / "work"), "fake", "local")).result()
+        assert made.ref is not None
+        assert known_folders(state) == {str(home / "work")}
+        assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
+        fake.faults.dead = True
+        assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
+        fake.faults.dead = False
+        await console.perform(Remove(made.ref, force=True)).result()
+    assert known_folders(state) == set()
+
+
+async def test_programs_and_state_where_a_guest_writes_are_not_used(home, monkeypatch):
+    (home / "work/bin").mkdir()
+    (home / "bin").symlink_to("work/bin")
+    path = f"{home}/work/bin:/usr/bin:{home}/bin"
+    assert without_guests_programs(path, [str(home / "work")]) == "/usr/bin"
+    monkeypatch.setenv("PATH", path)
+    fake = FakeBackend([])
+    async with open_console(backends=[fake]) as console:
+        await console.perform(Create(spec(home / "work"), "fake", "local")).result()
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(home / "work/own"))
+    with pytest.raises(ConfigError, match="state"):
+        async with open_console(backends=[fake]):
+            pass
+    monkeypatch.delenv("SANDBOX_CONSOLE_HOME")
+    async with open_console(backends=[fake]):
+        assert os.environ["PATH"] == "/usr/bin"
+
+
+async def test_an_image_that_a_guest_can_change_makes_no_sandbox(home):
+    (home / "work/rootfs").mkdir()
+    async with open_console(backends=[FakeBackend([])]) as console:
+        await console.perform(Create(spec(home / "work"), "fake", "local")).result()
+        second = SandboxSpec("second", f"dir:{home}/work/rootfs")
+        with pytest.raises(InvalidSpec, match="which a sandbox can write"):
+            await console.perform(Create(second, "fake", "local")).result()
+
+
+def test_what_mounts_are_read_as(monkeypatch, tmp_path):
+    line = r"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - overlay /dev/root rw,lowerdir=/a\:b:/c,upperdir=/d"
+    found = mounts._mount(line)
+    assert (found.device, found.root, found.point) == ("98:0", "/mnt1", "/mnt 2")
+    assert found.layers == (r"/a\:b", "/c", "/d")
+    assert workspace_problem(str(tmp_path), Own(tmp_path / "state")) == ""
+
+
+async def test_a_secrets_file_that_a_guest_turned_into_a_link_is_not_read(home, monkeypatch):
+    (home / "work/token").write_text("a-value-of-the-project")
+    (home / "private").write_text("a-key-of-the-host")
+    monkeypatch.setenv("SANDBOX_CONSOLE_SECRETS__TOKEN__FROM", f"'file:{home}/work/token'")
+    fake = FakeBackend([])
+    async with open_console(backends=[fake]) as console:
+        action = Create(SandboxSpec("box", "host", workspace=str(home / "work"), secrets=("token",)), "fake", "local")
+        made = await console.perform(action).result()
+        assert made.ref is not None
+        (home / "work/token").unlink()
+        (home / "work/token").symlink_to(home / "private")
+        with pytest.raises(SecretError, match="where a sandbox can write"):
+            await console.perform(Exec(made.ref, ("true",))).result()
