@@ -131,6 +131,9 @@ class Gateway:
         try:
             server = await dial(flow, rules, policy.hosts, self._resolver)
             await (self._tunnel if request.method == "CONNECT" else self._forward)(request, client, server, flow)
+        except Refused as refused:
+            flow.reason = refused.reason
+            raise
         except asyncio.CancelledError:
             if server is not None:
                 reset(server)
