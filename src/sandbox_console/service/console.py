@@ -44,6 +44,7 @@ from sandbox_console.service.fleet import Fleet
 from sandbox_console.service.gate import Consent, Gate, Request
 from sandbox_console.service.hub import Hub, Subscription
 from sandbox_console.service.inside import Inside
+from sandbox_console.service.masking import masked
 from sandbox_console.service.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.outbound import Outbound
 from sandbox_console.service.plan import Plan, differing, plan_for, within_bounds
@@ -245,7 +246,7 @@ class Console:
         def note_end(permit: Permit) -> Any:
             async def note(body: Mapping[str, Any]) -> None:
                 journal = await self.trail.journal()
-                await journal.note(permit, asked.backend, str(request.ref), body)
+                await journal.note(permit, asked.backend, str(request.ref), masked(body, self._vault.redactor.text))
 
             return note
 
