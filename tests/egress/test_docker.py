@@ -373,3 +373,22 @@ async def test_what_another_tool_removed_is_swept_away(make, allowed, engine, mo
     await make(*allowed)
     done = subprocess.run(["docker", "-H", engine.url, "inspect", name], capture_output=True, check=False)
     assert done.returncode != 0
+
+
+async def test_a_name_at_an_address_of_the_engines_machine_is_refused_as_soon_as_it_has_it(make, backend, options):
+    """Added while the gateway runs: it reads the machine's addresses live."""
+    ours, words = "93.184.220.7", ["busybox", "ip", "addr"]
+    Path(options["egress_hosts"]).write_text(f"{ours} good.example.com\n")
+    box = await make("good.example.com")
+    subprocess.run([*words, "add", f"{ours}/32", "dev", "lo"], capture_output=True, check=True)
+    try:
+
+        async def refused() -> Any:
+            await box.run("curl", "-s", "-m", "5", "http://good.example.com/")
+            return [one for one in await box.records() if (one.address, one.reason) == (ours, "not_global")]
+
+        assert await soon(refused, "it is refused")
+    finally:
+        subprocess.run([*words, "del", f"{ours}/32", "dev", "lo"], capture_output=True, check=True)
+    facts = {fact.field: fact for fact in (await backend.inspect(box.ref)).effective}
+    assert (facts["egress.host"].value, facts["egress.host"].enforced) == ("refused", True)

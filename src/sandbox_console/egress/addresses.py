@@ -24,6 +24,18 @@ _PUBLIC_6 = ipaddress.IPv6Network("2000::/3")
 _SPECIAL_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
+METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        (
+            "169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200", "192.0.0.192",
+            "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254",
+        ),
+    )
+)  # fmt: skip
+"""Where clouds answer a machine's questions about itself, its keys among them, by their own manuals: AWS (and its ECS
+and EKS), Azure (whose address is a public one), Alibaba, Oracle, Google."""
+
 
 def plain(address: Address) -> Address:
     """The IPv4 address that an IPv6 one stands for (mapped, NAT64), else the address itself."""

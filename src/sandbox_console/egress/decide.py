@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from sandbox_console.egress.addresses import Address, is_global, plain
+from sandbox_console.egress.addresses import METADATA, Address, is_global, plain
 from sandbox_console.egress.policy import in_force
 from sandbox_console.model.egress import Effect, EgressRule, EgressVerdict
 from sandbox_console.model.hosts import DEFAULT_PORTS, HostPattern, normalise, parse, parse_address
@@ -39,16 +39,20 @@ def verdict(rules: Iterable[EgressRule], host: str, port: int, now: float | None
 def address_verdict(rules: Sequence[EgressRule], address: Address, port: int, *, own: bool = False) -> EgressVerdict:
     """What the rules say about an address that an allowed name has.
 
-    One that is not public, or is this machine's own, must be named by a rule; a denied network is always refused.
+    One that is not public must be named by a rule; one of this machine's own, or of a cloud's metadata, by a rule for
+    exactly that address: a network that it lies in does not open it. A denied network is always refused.
     """
     text = str(plain(address))
     for one in {str(address), text}:
         if rule := _first(rules, Effect.DENY, one, port):
             return EgressVerdict(False, "denied", rule.pattern)
+    own = own or plain(address) in METADATA
     if is_global(address) and not own:
         return EgressVerdict(True)
-    if rule := _first(rules, Effect.ALLOW, text, port):
+    if rule := _first(rules, Effect.ALLOW, text, port, exactly=own):
         return EgressVerdict(True, "", rule.pattern)
+    if own and (rule := _first(rules, Effect.ALLOW, text, port)):
+        return EgressVerdict(False, "own_host", hint=f"{rule.pattern} does not open it; write a rule for {text} itself")
     return EgressVerdict(False, "not_global", hint="a rule may name an address where the policy has egress_ip = true")
 
 
@@ -62,9 +66,13 @@ def named(host: str) -> str:
         return ""
 
 
-def _first(rules: Iterable[EgressRule], effect: Effect, host: str, port: int) -> EgressRule | None:
+def _first(
+    rules: Iterable[EgressRule], effect: Effect, host: str, port: int, *, exactly: bool = False
+) -> EgressRule | None:
     for rule in rules:
         if rule.effect is effect and (pattern := _parsed(rule.pattern)) is not None:
+            if exactly and (pattern.network is None or pattern.network.num_addresses > 1):
+                continue
             every = effect is Effect.DENY and pattern.ports == DEFAULT_PORTS  # a deny without a port means all
             if pattern.matches(host, min(pattern.ports) if every else port):
                 return rule

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from sandbox_console.egress.addresses import Address
 from sandbox_console.egress.decide import address_verdict
 from sandbox_console.egress.flow import Flow, Refused
-from sandbox_console.egress.resolve import Resolve, is_own
+from sandbox_console.egress.resolve import Own, Resolve
 from sandbox_console.egress.stream import tune
 from sandbox_console.model.egress import EgressRule
 
@@ -18,21 +18,21 @@ CONNECT_S = 10.0
 
 
 async def dial(
-    flow: Flow, rules: Sequence[EgressRule], hosts: Mapping[str, Sequence[str]], resolver: Resolve
+    flow: Flow, rules: Sequence[EgressRule], hosts: Mapping[str, Sequence[str]], resolver: Resolve, own: Own
 ) -> socket.socket:
     """Connect to the first good address that answers, which the flow then names. Raises Refused."""
     try:
         found = await resolver(flow.host, hosts)
     except (OSError, ValueError):
         raise Refused("unresolvable", rule=flow.rule) from None
-    return await _first(flow, _good(flow, rules, found))
+    return await _first(flow, _good(flow, rules, found, own))
 
 
-def _good(flow: Flow, rules: Sequence[EgressRule], found: Sequence[Address]) -> list[Address]:
+def _good(flow: Flow, rules: Sequence[EgressRule], found: Sequence[Address], own: Own) -> list[Address]:
     refused = Refused("unresolvable", rule=flow.rule)
     good = []
     for address in found:
-        said = address_verdict(rules, address, flow.port, own=is_own(address, flow.port))
+        said = address_verdict(rules, address, flow.port, own=own(address, flow.port))
         if said.allowed:
             good.append(address)
         else:

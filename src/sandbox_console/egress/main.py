@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sandbox_console.egress.ask import ask
+from sandbox_console.egress.host import Host
 from sandbox_console.egress.publish import Publisher
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.server import Gateway
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--uid", type=int, help="become this user once everything is open")
     serve.add_argument("--most", type=int, default=4096, help="connections at once")
     serve.add_argument("--peers", type=ipaddress.ip_network, help="the network whose connections are taken")
+    serve.add_argument("--host", type=Path, help="a folder with fib_trie and if_inet6 of the machine around it")
     serve.add_argument("--life", type=int, help="a descriptor that ends when the gateway has to")
     asks = verbs.add_parser("ask")
     asks.add_argument("--at", required=True, type=_address, help="ADDRESS:PORT of the gateway")
@@ -126,7 +128,9 @@ async def _serve(words: argparse.Namespace, listener: socket.socket | None, publ
     loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, "resolve"))
     both = []
     if listener is not None:
-        gateway = Gateway(Path("policy"), Recorder(Path("records")), most=words.most, peers=words.peers)
+        gateway = Gateway(
+            Path("policy"), Recorder(Path("records")), most=words.most, peers=words.peers, host=Host(words.host)
+        )
         both.append(gateway.serve(listener))
     if published:
         both.append(Publisher(dict(words.publish), words.peers, words.loopback).serve(published))

@@ -13,6 +13,7 @@ from sandbox_console.model.hosts import parse_address
 RESOLVE_S = 10.0
 _MOST = 8
 
+Own = Callable[[Address, int], bool]
 Resolve = Callable[[str, Mapping[str, Sequence[str]]], Awaitable[list[Address]]]
 
 

@@ -16,6 +16,7 @@ from sandbox_console.egress.dial import dial
 from sandbox_console.egress.door import Door
 from sandbox_console.egress.flow import Books, Flow, Refused
 from sandbox_console.egress.forward import HALF_OPEN_S, forward
+from sandbox_console.egress.host import Host
 from sandbox_console.egress.policy import in_force, next_expiry
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.relay import Budget
@@ -35,7 +36,7 @@ class Gateway:
     """Serves one sandbox. ``folder`` has its policy, ``recorder`` takes its records, ``most`` connections at once.
 
     Connections from outside the network ``peers`` are closed: a machine takes packets for any of its addresses on each
-    of its interfaces.
+    of its interfaces. ``host`` knows the addresses of the machine around it.
     """
 
     def __init__(
@@ -46,10 +47,12 @@ class Gateway:
         most: int = MOST,
         peers: Network | None = None,
         resolver: Resolve = resolve,
+        host: Host | None = None,
     ) -> None:
         self._rules = Rules(folder)
         self._books = Books(recorder.write)
         self._peers, self._resolver = peers, resolver
+        self._host = host or Host(None)
         self._budget = Budget()
         self._door = Door(self._client, most, self._admits)
         self._flows: set[Flow] = set()
@@ -129,8 +132,11 @@ class Gateway:
         self._open(flow)
         server: socket.socket | None = None
         try:
-            server = await dial(flow, rules, policy.hosts, self._resolver)
+            server = await dial(flow, rules, policy.hosts, self._resolver, self._own)
             await (self._tunnel if request.method == "CONNECT" else self._forward)(request, client, server, flow)
+        except Refused as refused:
+            flow.reason = refused.reason
+            raise
         except asyncio.CancelledError:
             if server is not None:
                 reset(server)
@@ -150,6 +156,9 @@ class Gateway:
         await tunnel.handshake(client, flow)
         self._books.allowed(flow)
         await tunnel.relay(client, server, flow, self._budget)
+
+    def _own(self, address: Address, port: int) -> bool:
+        return self._host.has(address) or is_own(address, port)
 
     # -- taking back
 
@@ -175,7 +184,7 @@ class Gateway:
         for flow in list(self._flows):
             said = verdict(rules, flow.host, flow.port)
             if said.allowed and flow.address is not None:
-                own = is_own(flow.address, flow.port)
+                own = self._own(flow.address, flow.port)
                 said = address_verdict(rules, flow.address, flow.port, own=own)
             if not said.allowed:
                 flow.cut("revoked")

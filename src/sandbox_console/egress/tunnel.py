@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from sandbox_console.egress import hello
+from sandbox_console.egress import hello, retry
 from sandbox_console.egress.decide import named
 from sandbox_console.egress.flow import Flow, Refused
 from sandbox_console.egress.relay import Budget, Relay
@@ -25,6 +25,10 @@ async def handshake(client: Stream, flow: Flow) -> None:
         raise _refused("raw", flow, "no TLS handshake came") from None
     except hello.NotTLS as error:
         raise _refused("raw", flow, str(error)) from None
+    _check(flow, name)
+
+
+def _check(flow: Flow, name: str) -> None:
     if not name and parse_address(flow.host) is None:
         raise _refused("no_sni", flow)
     if name and named(name) != flow.host:  # a client names no address in its handshake (RFC 6066)
@@ -46,9 +50,18 @@ async def _server_name(client: Stream) -> str:
 
 
 async def relay(client: Stream, server: socket.socket, flow: Flow, budget: Budget) -> None:
-    """Pass bytes both ways, what was read before first, until both sides have ended."""
+    """Pass bytes both ways, what was read before first, until both sides have ended.
+
+    Raises Refused where a second ClientHello, which a server may ask for, names another host than the first.
+    """
     flow.sent += len(client.rest)
     await asyncio.get_running_loop().sock_sendall(server, client.take(len(client.rest)))
+    try:
+        sent, received = await retry.watch(client.sock, server, lambda name: _check(flow, name))
+    except hello.NotTLS as error:
+        raise _refused("raw", flow, str(error)) from None
+    flow.sent += sent
+    flow.received += received
     flow.relay = Relay(client.sock, server, budget)
     await flow.relay.run()
 

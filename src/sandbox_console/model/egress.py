@@ -80,6 +80,7 @@ REASONS = {
     "bad_host": "it is not a host name",
     "no_policy": "the gateway cannot read its rules, so nothing passes",
     "not_global": "its address is not a public one, and no rule names that address",
+    "own_host": "its address is this machine's own or a cloud's metadata, and no rule names exactly that address",
     "unresolvable": "its name has no address",
     "unreachable": "it cannot be reached",
     "sni_mismatch": "the TLS handshake names another host",

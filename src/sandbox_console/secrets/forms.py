@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
 LEAST = 8
 """Bytes; a shorter form would hide ordinary words as well."""
+
+_ENCODERS = (base64.b64encode, base64.urlsafe_b64encode)
+_EVERY = sum(value << 6 * (63 - value) for value in range(64))  # encodes to the alphabet in order
+Edges = tuple[frozenset[int], frozenset[int]]
+"""The characters that may stand before and behind a form and hold bits of its value."""
 
 _WRAPS = {"base64": (76, 64), "hex": (60,)}  # columns of base64(1), PEM and xxd -p, which break long values
 
@@ -26,17 +31,44 @@ def forms(value: str) -> dict[bytes, str]:
     return {form: name for form, name in found.items() if len(form) >= LEAST}
 
 
+def edges(value: str) -> dict[bytes, Edges]:
+    """For the base64 forms of a value within a longer text: which characters beside them hold bits of it as well."""
+    found: dict[bytes, Edges] = {}
+    for text in {value, *value.splitlines()}:
+        raw = text.encode("utf-8", "surrogatepass")
+        for encode in _ENCODERS:
+            found |= {form: sides for form, sides in _within(raw, encode) if len(form) >= LEAST}
+    return found
+
+
+def _within(raw: bytes, encode: Callable[[bytes], bytes]) -> Iterator[tuple[bytes, Edges]]:
+    """The characters that a value alone decides, where 0, 1 or 2 other bytes stand before it in its group of three."""
+    for before in range(3 if raw else 0):
+        after = -(before + len(raw)) % 3
+        low = encode(bytes(before) + raw + bytes(after))
+        high = encode(b"\xff" * before + raw + b"\xff" * after)
+        first = (0, 2, 3)[before]
+        last = len(low) - (after + 1 if after else 0)
+        lefts = _between(low[first - 1], high[first - 1], encode, 1 << (4 if before == 1 else 2)) if before else b""
+        rights = _between(low[last], high[last], encode, 1) if after else b""
+        yield low[first:last], (frozenset(lefts), frozenset(rights))
+
+
+def _between(low: int, high: int, encode: Callable[[bytes], bytes], step: int) -> Iterable[int]:
+    """Every character of base64 that has a value's bits and any others."""
+    alphabet = encode(bytes(value >> shift & 255 for value in (_EVERY,) for shift in range(376, -8, -8)))
+    return alphabet[alphabet.index(low) : alphabet.index(high) + 1 : step]
+
+
 def _forms(value: str) -> Iterator[tuple[bytes, str]]:
     raw = value.encode("utf-8", "surrogatepass")
     yield from _url(value)
     yield from _json(value)
     for text in (raw.hex(), raw.hex().upper()):
         yield from _wrapped(text.encode(), "hex")
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+    for encode in _ENCODERS:
         yield from _wrapped(encode(raw), "base64")
-        for skip in range(3):
-            # Only whole groups of three bytes encode the same whatever stands around them.
-            yield encode(raw[skip : skip + (len(raw) - skip) // 3 * 3]), "base64"
+        yield from ((form, "base64") for form, _ in _within(raw, encode))
     yield raw, "raw"
 
 

@@ -12,6 +12,7 @@ from ahocorasick_rs import BytesAhoCorasick, MatchKind
 from msgspec import Struct
 
 from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.secrets import views
 from sandbox_console.secrets.forms import forms
 
 _OVERLAP = 64 * 1024 * 2
@@ -67,7 +68,31 @@ class Scanner:
         yield from stream.feed(b"", last=True)
 
     def find(self, data: bytes) -> list[tuple[int, int, str, str, str]]:
-        """(start, end, secret, what, fingerprint) of each find, in the order of their starts."""
+        """(start, end, secret, what, fingerprint) of each find, in the order of their starts.
+
+        What is broken up by codes that a reader does not see is found as the reader sees it.
+        """
+        found = self._found(data)
+        if not views.plain(data):
+            for view in self._views(data):
+                known = [(start, end) for start, end, *_ in found]
+                for start, end, name, what, fingerprint in self._found(view.data):
+                    begin, stop = view.span(start, end)
+                    if not any(one < stop and begin < other for one, other in known):
+                        found.append((begin, stop, name, what, fingerprint))
+        return sorted(found)
+
+    def _views(self, data: bytes) -> Iterator[views.View]:
+        yield views.seen(data)
+        if b"\0" in data or not views.moves(data):  # what has NUL bytes is no text
+            return
+        at = 0
+        for line in data.split(b"\n"):
+            if views.moves(line):
+                yield views.Line().write(line, at).view()
+            at += len(line) + 1
+
+    def _found(self, data: bytes) -> list[tuple[int, int, str, str, str]]:
         found = []
         if self._automaton is not None:
             for at, start, end in self._automaton.find_matches_as_indexes(data):
@@ -78,7 +103,7 @@ class Scanner:
             if not any(start < match.end() and match.start() < end for start, end in known):
                 what = _SHAPE_NAMES[(match.lastindex or 1) - 1]
                 found.append((*match.span(), "", what, self._fingerprint(match[0])))
-        return sorted(found)
+        return found
 
     def _fingerprint(self, value: bytes) -> str:
         return hmac.new(self._key, value, hashlib.sha256).hexdigest()[:16]

@@ -1,23 +1,35 @@
-"""Known secret values taken out of output, in every form they usually leak in, also across chunks."""
+"""Known secret values taken out of output, in every form they usually leak in, also across chunks and unseen codes."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
-from sandbox_console.secrets.forms import forms
+from sandbox_console.secrets import views
+from sandbox_console.secrets.forms import Edges, edges, forms
 
 MASK = b"[secret]"
+
+Span = tuple[int, int]
+_COLOURS = re.compile(rb"\x1b\[[0-9;:]*m")
+_ROUNDS = 4
+_HELD_MOST = 64 * 1024
+_LINE_MOST = 4096  # bytes that were shown of a line, for a cursor that goes back to them
 
 
 class Redactor:
     """Knows values; hands out masked bytes. Values are added as they are resolved, and never shown."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._forms: set[bytes] = set()
+        self._forms: list[bytes] = []
+        self._edges: dict[bytes, Edges] = {}
         self._prefixes: frozenset[bytes] = frozenset()
+        self._within: frozenset[bytes] = frozenset()
+        self._firsts: frozenset[int] = frozenset()
+        self._lefts: frozenset[int] = frozenset()
         self._longest = 0
         self._automaton: BytesAhoCorasick | None = None
         self.add(values)
@@ -32,43 +44,143 @@ class Redactor:
 
     def add(self, values: Iterable[str]) -> None:
         """Know more values."""
-        new = {form for value in values for form in forms(value)} - self._forms
+        values = list(values)
+        new = {form for value in values for form in forms(value)}.difference(self._forms)
         if not new:
             return
-        self._forms |= new
-        self._automaton = BytesAhoCorasick(sorted(self._forms), matchkind=MatchKind.LeftmostLongest)
+        for value in values:
+            for form, (left, right) in edges(value).items():
+                known = self._edges.get(form, (frozenset(), frozenset()))
+                self._edges[form] = (known[0] | left, known[1] | right)
+        self._forms = sorted(new.union(self._forms))
+        self._automaton = BytesAhoCorasick(self._forms, matchkind=MatchKind.LeftmostLongest)
         self._longest = max(map(len, self._forms))
-        self._prefixes = frozenset(form[:size] for form in self._forms for size in range(1, len(form)))
+        ended = {form for form, (_, right) in self._edges.items() if right}  # the next byte decides what is masked
+        self._prefixes = frozenset(form[:size] for form in self._forms for size in range(1, len(form))) | ended
+        beside = [form for form, (left, _) in self._edges.items() if left]
+        self._within = frozenset(form[:size] for form in beside for size in range(1, len(form) + 1))
+        self._firsts = frozenset(form[0] for form in self._forms)
+        self._lefts = frozenset().union(*(left for left, _ in self._edges.values()))
+
+    # -- what is certain of a stream
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
-        """What is certain of a stream so far, masked, and the rest, which may begin a value.
+        """What is certain of a stream of plain bytes so far, masked, and the rest, which may begin a value.
 
         A match that begins within the rest waits with it: a longer one may be on its way there.
         """
         if self._automaton is None:
             return data, b""
-        hold = len(data) - self.held_back(data)
-        parts: list[bytes] = []
-        at = 0
-        for _, start, end in self._automaton.find_matches_as_indexes(data):
+        return self._parted(data, self._hits(data), self.held_back)
+
+    def split_seen(self, data: bytes, line: views.Line) -> tuple[bytes, bytes]:
+        """The same for bytes that a reader sees otherwise; ``line`` was shown before them."""
+        if self._automaton is None:
+            return data, b""
+        spans = self.spans(data, line)
+        shown, rest = self._parted(data, spans, lambda part: self._unsure(part, line))
+        if len(rest) > self._longest + _HELD_MOST:  # codes without end stand in the beginning of a value
+            shown, rest = shown + MASK, b""
+        return self.settled(shown, line) if spans else shown, rest
+
+    def _parted(self, data: bytes, spans: Iterable[Span], unsure: Callable[[bytes], int]) -> tuple[bytes, bytes]:
+        hold = len(data) - unsure(data)
+        known = []
+        for start, end in spans:
             if start >= hold:
                 break
-            parts += data[at:start], MASK
-            at = end
+            known.append((start, end))
             if end > hold:
-                hold = len(data) - self.held_back(data[end:])
-        return b"".join((*parts, data[at:hold])), data[max(at, hold) :]
+                hold = len(data) - unsure(data[end:])
+        return (_replaced(data[:hold], known), data[hold:]) if known or hold < len(data) else (data, b"")
+
+    def held_back(self, data: bytes) -> int:
+        """How many of the last bytes may be the beginning of a value."""
+        if self._automaton is None or not data:
+            return 0
+        tail = data[-self._longest :]
+        for at, first in enumerate(tail):
+            if first in self._firsts and tail[at:] in self._prefixes:
+                beside = data[-len(tail) + at - 1 :][:1] if len(data) > len(tail) - at else b""
+                left = beside and beside[0] in self._lefts and tail[at:] in self._within
+                return len(tail) - at + bool(left)
+        return int(data[-1] in self._lefts)
+
+    def _unsure(self, data: bytes, line: views.Line) -> int:
+        """The same as a reader sees it."""
+        head = data[: len(data) - views.begun(data)]
+        hold, begin = [self.held_back(data)], head.rfind(b"\n") + 1
+        if size := self._unseen(head):
+            hold.append(size + len(data) - len(head))
+        if (not begin and line.moved) or views.moves(head[begin:]):
+            now = (views.Line() if begin else line.past()).write(head[begin:], begin).view(to_cursor=True)
+            if size := self.held_back(now.data):
+                hold.append(len(data) - max(begin, now.span(len(now.data) - size, len(now.data))[0]))
+        return max(hold)
+
+    def _unseen(self, head: bytes) -> int:
+        """How many of the last bytes begin a value once what is unseen is left out."""
+        for reach in (4 * self._longest + views.CODE_MOST, len(head)):
+            view = views.seen(head[-reach:])
+            if len(view.data) > self._longest or reach >= len(head):
+                break
+        size = self.held_back(view.data)
+        return min(reach, len(head)) - view.place(len(view.data) - size) if size else 0
+
+    # -- what is masked
+
+    def spans(self, data: bytes, line: views.Line | None = None) -> list[Span]:
+        """Where values stand in ``data``, in order and apart, as bytes and as a reader sees it behind ``line``."""
+        hits = self._hits(data)
+        if line is None and views.plain(data):
+            return hits
+        view = views.seen(data)
+        hits += (view.span(start, end) for start, end in self._hits(view.data))
+        hits += self._written(data, line)
+        return _apart(hits)
+
+    def _written(self, data: bytes, line: views.Line | None) -> Iterator[Span]:
+        """As a terminal writes it, line by line, where a cursor goes back."""
+        if not ((line and line.moved) or views.moves(data)):
+            return
+        at, now = 0, line.past() if line else views.Line()
+        for part in data.split(b"\n"):
+            if now.moved or views.moves(part):
+                view = now.write(part, at).view()
+                for start, end in self._hits(view.data):
+                    begin, stop = view.span(start, end)
+                    if stop > 0:  # else it was shown, and nothing new is in it
+                        yield max(begin, at), stop
+            at, now = at + len(part) + 1, views.Line()
+
+    def _hits(self, data: bytes) -> list[Span]:
+        if self._automaton is None:
+            return []
+        found, past = [], 0
+        for index, start, end in self._automaton.find_matches_as_indexes(data):
+            left, right = self._edges.get(self._forms[index], ((), ()))
+            before = start > past and data[start - 1] in left
+            behind = end < len(data) and data[end] in right
+            found.append((max(start - before, past), end + behind))
+            past = end + behind
+        return found
+
+    def settled(self, data: bytes, line: views.Line | None = None) -> bytes:
+        """``data`` with what it shows masked, and with what that brings together masked too."""
+        for _ in range(_ROUNDS):
+            if not (found := self.spans(data, line)):
+                return data
+            data = _replaced(data, found)
+        lines = data.split(b"\n")  # whoever writes so wants to get around it
+        return b"\n".join(MASK if self.spans(one, line if not at else None) else one for at, one in enumerate(lines))
 
     def apply(self, data: bytes) -> bytes:
         """All of ``data`` with the known values masked."""
         if self._automaton is None:
             return data
-        parts: list[bytes] = []
-        at = 0
-        for _, start, end in self._automaton.find_matches_as_indexes(data):
-            parts += data[at:start], MASK
-            at = end
-        return b"".join((*parts, data[at:])) if parts else data
+        if views.plain(data):
+            return _replaced(data, self._hits(data))
+        return self.settled(data)
 
     def text(self, text: str) -> str:
         """The same for text."""
@@ -80,18 +192,12 @@ class Redactor:
         """The same for a text in parts, also where a value lies over several of them: the mask stands in the first."""
         if self._automaton is None:
             return parts
-        data = [part.encode("utf-8", "surrogatepass") for part in parts]
-        spans = [(start, end) for _, start, end in self._automaton.find_matches_as_indexes(b"".join(data))]
-        return [part.decode("utf-8", "replace") for part in _without(data, spans)] if spans else parts
-
-    def held_back(self, data: bytes) -> int:
-        """How many of the last bytes may be the beginning of a value."""
-        if self._automaton is None or not data:
-            return 0
-        for size in range(min(self._longest - 1, len(data)), 0, -1):
-            if data[-size:] in self._prefixes:
-                return size
-        return 0
+        for _ in range(_ROUNDS):
+            data = [part.encode("utf-8", "surrogatepass") for part in parts]
+            if not (spans := self.spans(b"".join(data))):
+                return parts
+            parts = [part.decode("utf-8", "replace") for part in _without(data, spans)]
+        return [self.text("".join(parts)), *("" for _ in parts[1:])]
 
 
 class StreamRedactor:
@@ -100,6 +206,7 @@ class StreamRedactor:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = b""
+        self._line, self._since = views.Line(), b""  # what was shown of the line, and what of it is not written there
 
     @property
     def holding(self) -> bool:
@@ -108,16 +215,63 @@ class StreamRedactor:
 
     def feed(self, data: bytes) -> bytes:
         """What may be shown so far: the last bytes are kept back while they may begin a value."""
-        shown, self._held = self._redactor.split(self._held + data if self._held else data)
+        data = self._held + data if self._held else data
+        if not self._line.moved and views.plain(data):
+            shown, self._held = self._redactor.split(data)
+        else:
+            shown, self._held = self._redactor.split_seen(data, self._shown())
+        self._note(shown)
         return shown
 
     def flush(self) -> bytes:
         """The rest, at the stream's end."""
         held, self._held = self._held, b""
-        return self._redactor.apply(held)
+        if not self._line.moved and views.plain(held):
+            held = self._redactor.apply(held)
+        else:
+            held = self._redactor.settled(held, self._shown())
+        self._note(held)
+        return held
+
+    def _shown(self) -> views.Line:
+        self._line.write(self._since)
+        self._since = b""
+        return self._line
+
+    def _note(self, shown: bytes) -> None:
+        """Remember what stands in the line now."""
+        at = shown.rfind(b"\n") + 1
+        if at:
+            self._line, self._since = views.Line(), b""
+        rest = shown[at:]
+        if self._line.moved or views.moves(rest):
+            self._shown().write(rest)
+        elif rest:
+            self._since = (self._since + rest)[-_LINE_MOST:]
 
 
-def _without(parts: Iterable[bytes], spans: Iterable[tuple[int, int]]) -> list[bytes]:
+def _replaced(data: bytes, spans: Iterable[Span]) -> bytes:
+    """With a mask for each span, behind which the colours that are set in it stay."""
+    parts: list[bytes] = []
+    at = 0
+    for start, end in spans:
+        parts += data[at:start], MASK, *_COLOURS.findall(data, start, end)
+        at = end
+    return b"".join((*parts, data[at:])) if parts else data
+
+
+def _apart(spans: Iterable[Span]) -> list[Span]:
+    """In order, those that overlap as one."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start < found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _without(parts: Iterable[bytes], spans: Iterable[Span]) -> list[bytes]:
     """The parts of a text without its spans, in order; each has its mask where it begins."""
     left = deque(spans)
     done: list[bytes] = []

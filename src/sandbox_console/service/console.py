@@ -49,6 +49,7 @@ from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.dispatch import carry_out
 from sandbox_console.service.effects.plan import Plan, differing, plan_for, within_bounds
 from sandbox_console.service.gate.gate import Consent, Gate, Request
+from sandbox_console.service.gate.masking import masked
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.trail import Trail
@@ -307,7 +308,7 @@ class Console:
         def note_end(permit: Permit) -> Any:
             async def note(body: Mapping[str, Any]) -> None:
                 journal = await self.trail.journal()
-                await journal.note(permit, asked.backend, str(request.ref), body)
+                await journal.note(permit, asked.backend, str(request.ref), masked(body, self._vault.redactor.text))
 
             return note
 

@@ -102,7 +102,7 @@ class DockerBackend(Gated):
         data = await self._inspected(ref)
         history = self._connection.history
         image = await history.image(engine, str(data.get("Image", "")))
-        published = await self._gates.published(engine, data)
+        published = (*await self._gates.walled(engine, data), *await self._gates.published(engine, data))
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
             published=published, ours=self._installation.id,

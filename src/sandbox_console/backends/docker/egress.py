@@ -27,6 +27,7 @@ from sandbox_console.backends.docker.labels import EGRESS, gateway_name
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
+from sandbox_console.egress.host import FILES
 from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
@@ -130,8 +131,15 @@ class Gates:
         folder = await asyncio.to_thread(self._prepare, gate, spec)
         program = await asyncio.to_thread(self._program)
         image, outside = self._options.egress_image, self._options.egress_network
-        body = bodies.gateway(gate, spec, image, outside, folder, program, info)
-        made = await engine.call("POST", "containers/create", params={"name": gate.gateway_name}, body=body)
+        asked = {"name": gate.gateway_name}
+        for seen in (FILES, FILES[:1], ()):  # a machine may have no IPv6, or hide its first process
+            body = bodies.gateway(gate, spec, image, outside, folder, program, info, seen)
+            try:
+                made = await engine.call("POST", "containers/create", params=asked, body=body)
+                break
+            except Refused as error:
+                if not seen or bodies.HOST_NET not in error.message:
+                    raise
         await engine.call("POST", f"networks/{gate.name}/connect", body=bodies.joined(made["Id"], gate))
 
     async def _undo(self, engine: Engine, gate: Gate, furnishing: asyncio.Future[None]) -> None:
@@ -228,6 +236,22 @@ class Gates:
         except NotFound:
             return tuple(ports.facts(asked, None, _GONE))
         return tuple(ports.facts(asked, gateway, running.why_down(gateway["State"])))
+
+    async def walled(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
+        """Whether the gateway of a sandbox, as inspected, knows the addresses of the engine's machine."""
+        token = proxy_of(data)
+        if not token:
+            return ()
+        try:
+            mounts = (await running.inspected(engine, token)).get("Mounts") or ()
+        except NotFound:
+            return ()
+        if any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
+            return (
+                Fact("egress.host", "refused", note="the engine host's addresses, read live, unless a rule names one"),
+            )
+        why = "the engine's machine does not tell its addresses; a sandbox made before this was known is made anew"
+        return (Fact("egress.host", "not enforced", note=why, enforced=False),)
 
     async def discard(self, engine: Engine, token: str) -> None:
         """Take away all of a gate; what is gone already is passed over."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from sandbox_console.model.spec import SandboxSpec
 PORT = 3128
 INSIDE = "/gateway"
 PROGRAM = f"{INSIDE}/gateway.pyz"
+HOST_NET = "/proc/1/net"
+"""Of the engine's machine, also where that is a virtual one: a bind mount's source is looked up there."""
 RUN = ["python3", "-I", "-S", PROGRAM]
 _UID = 65532  # the gateway's user where root's console makes it; nobody's on most systems
 _MEMORY = 256 * MIB
@@ -72,18 +74,30 @@ def network(gate: Gate) -> dict[str, Any]:
 
 
 def gateway(
-    gate: Gate, spec: SandboxSpec, image: str, outside: str, folder: Path, program: Path, info: Mapping[str, Any]
+    gate: Gate,
+    spec: SandboxSpec,
+    image: str,
+    outside: str,
+    folder: Path,
+    program: Path,
+    info: Mapping[str, Any],
+    seen: Sequence[str],
 ) -> dict[str, Any]:
     """The body of containers/create for the gateway; it joins the sandbox's network afterwards.
 
-    It listens for the sandbox where the spec lets something out, and for others where it publishes ports.
+    ``seen`` are the files that tell of the engine's own machine. It listens for the sandbox where the spec lets
+    something out, and for others where it publishes ports.
     """
     asked = parse_all(spec.ports)
     words = ["serve", "--folder", INSIDE, "--peers", str(gate.subnet), *ports.words(asked, gate.sandbox_address)]
     return {
         "Image": image,
         "Entrypoint": RUN,
-        "Cmd": [*words, *(("--listen", f"{gate.address}:{PORT}") if spec.egress else ())],
+        "Cmd": [
+            *words,
+            *(("--host", f"{INSIDE}/host") if seen else ()),
+            *(("--listen", f"{gate.address}:{PORT}") if spec.egress else ()),
+        ],
         "ExposedPorts": ports.exposed(asked),
         "User": _user(),
         "Labels": {GATEWAY: gate.token},
@@ -106,6 +120,7 @@ def gateway(
                 _bind(program, PROGRAM, read_only=True),
                 _bind(folder / "policy", f"{INSIDE}/policy", read_only=True),
                 _bind(folder / "records", f"{INSIDE}/records", read_only=False),
+                *(_bind(Path(HOST_NET, name), f"{INSIDE}/host/{name}", read_only=True) for name in seen),
             ],
             **({"Memory": _MEMORY, "MemorySwap": _MEMORY} if info.get("MemoryLimit", True) else {}),
             **({"PidsLimit": _PIDS} if info.get("PidsLimit", True) else {}),

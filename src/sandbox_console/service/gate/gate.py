@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from secrets import token_bytes
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -39,6 +40,7 @@ from sandbox_console.service.gate.masking import masked
 from sandbox_console.service.gate.operation import ExecIO, Operation
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.gate.withholding import arguments, withheld
 
 T = TypeVar("T")
 
@@ -81,6 +83,7 @@ class Gate:
         self._trail = trail
         self._vault = vault
         self._publish = publish
+        self._key = token_bytes(32)  # of this process alone: what is hashed is told, masked, at the row's end
 
     async def run(self, request: Request, effect: Effect[T], facts: Facts[T]) -> T:
         """Carry ``effect`` out under a permit.
@@ -93,9 +96,7 @@ class Gate:
             if refusal is not None:
                 await self._refuse(journal, request, refusal)
                 raise refusal
-            permit = await journal.begin(
-                request.action.verb, request.backend, target_of(request.action), await self._body(request)
-            )
+            permit = await journal.begin(request.action.verb, request.backend, *await self._row(request))
             self._trail.note_problem("")
         except AuditUnavailable as error:
             self._trail.note_problem(error.message)
@@ -105,8 +106,12 @@ class Gate:
     async def _act(self, journal: Journal, request: Request, permit: Permit, effect: Effect[T], facts: Facts[T]) -> T:
         began = time.monotonic_ns()
         outcome, body, target = Outcome.FAILED, dict[str, Any](), ""
+        late: dict[str, Any] = {}
         try:
+            unread = self._vault.unread(self._secret_names(request))
             secrets = await self._secrets(request)
+            if unread:
+                late = arguments(body_of(request.action, request.target))
             result = await effect(permit, secrets)
             outcome, facts_found, target = facts(result)
             body = dict(facts_found)
@@ -122,6 +127,7 @@ class Gate:
         finally:
             took = (time.monotonic_ns() - began) // 1000
             try:
+                body = masked({**late, **body}, self._vault.redactor.text)
                 await self._finish(journal, request, permit, outcome, took, body, target)
             except AuditUnavailable:
                 if outcome is not Outcome.CANCELLED:  # a cancellation stays one, whatever the log can take
@@ -143,12 +149,12 @@ class Gate:
         self._tell(request, permit.audit_id, outcome, str(body.get("error", "")), target)
 
     async def _refuse(self, journal: Journal, request: Request, refusal: ConsoleError) -> None:
-        body = await self._body(request)
+        target, body = await self._row(request)
         refusal = self._failure(request, refusal)
         why = {"code": refusal.code, "error": refusal.message, "rule": getattr(refusal, "rule", "")}
         outcome = _outcome_of(refusal)
         action = request.action
-        refusal.audit_id = await journal.refuse(action.verb, request.backend, target_of(action), body, outcome, why)
+        refusal.audit_id = await journal.refuse(action.verb, request.backend, target, body, outcome, why)
         self._tell(request, refusal.audit_id, outcome, refusal.message, "")
 
     def _tell(self, request: Request, audit_id: int, outcome: Outcome, message: str, target: str) -> None:
@@ -183,11 +189,18 @@ class Gate:
             return list(dict.fromkeys([*action.spec.secrets, *(name for name in own if name not in gone)]))
         return list(own) if action.verb in ("start", "restart", "exec", "shell") else []
 
+    async def _row(self, request: Request) -> tuple[str, dict[str, Any]]:
+        """The target and the body, both masked: a name may hold a value, too."""
+        body = await self._body(request)
+        return self._vault.redactor.text(target_of(request.action)), body
+
     async def _body(self, request: Request) -> dict[str, Any]:
         # Known before the row is written: a value pasted into an argument must not get into the log. A keyring or a
         # program is asked only once the attempt is on record.
-        await self._vault.learn(self._secret_names(request), acting=False)
+        unread = await self._vault.learn(self._secret_names(request), acting=False)
         told = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
+        if unread:  # the row's end has them, masked, once the values were read
+            told = withheld(told, self._key)
         body: dict[str, Any] = masked(told, self._vault.redactor.text)
         return body
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sandbox_console.egress.addresses import Address, is_global
 from sandbox_console.egress.decide import address_verdict, named, verdict
 from sandbox_console.egress.policy import in_force
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressVerdict
@@ -240,7 +241,8 @@ def _replayed(record: EgressRecord, count: int, draft: _Book, rules: _Book | Non
 
 _PASSED = ("unreachable", "unresolvable", "timeout", "too_many", "revoked")
 """The rules let it through, and then something else ended it."""
-_RULED = ("not_allowed", "denied", "no_policy", "not_global")
+_NOT_OUTSIDE = ("not_global", "own_host")
+_RULED = ("not_allowed", "denied", "no_policy", "not_global", "own_host")
 """Refusals that other rules could make an allow of."""
 
 
@@ -251,6 +253,11 @@ def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
     said = verdict(rules.about(record.host), record.host, record.port)
     address = parse_address(record.address) if said.allowed else None
     if address is None:  # it never came to one
-        return (said if record.reason != "not_global" else EgressVerdict(False, record.reason)), ""
-    at = address_verdict(rules.networks, address, record.port, own=record.reason == "not_global")
+        return (said if record.reason not in _NOT_OUTSIDE else EgressVerdict(False, record.reason)), ""
+    at = address_verdict(rules.networks, address, record.port, own=_is_own(record, address))
     return (said, at.rule) if at.allowed else (at, "")
+
+
+def _is_own(record: EgressRecord, address: Address) -> bool:
+    """Whether the gateway said that the address was its own machine's: a network in a rule does not open that."""
+    return record.reason == "own_host" or (record.reason == "not_global" and is_global(address))
