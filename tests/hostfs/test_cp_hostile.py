@@ -12,7 +12,7 @@ from tests.cli.conftest import Cli
 from tests.support.engine import IMAGE, DockerEngine
 from tests.support.require import missing
 
-ROUNDS = [1, pytest.param(100, marks=pytest.mark.slow)]
+ROUNDS = [1, pytest.param(40, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
 
 # A guest's shell is slow at swapping, so it never sleeps: a link and the real thing take turns at one name.
 SWAP = """cd /workspace; mkdir -p real/job; echo theirs >real/job/secret; ln -sfn %s planted
