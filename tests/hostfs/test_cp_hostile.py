@@ -110,7 +110,7 @@ def test_a_fifo_and_a_link_are_no_spec(cli: Cli, on: str, place: Path) -> None:
     done = cli("create", "-f", f"{place}/ws/spec.toml")
     assert (done.returncode, b"not a file" in done.stderr) == (2, True)
     assert cli("create", "-f", f"{place}/ws/link.toml").returncode == 7
-    assert b"longer than 1024 KiB" in cli("create", "-f", "/dev/zero").stderr
+    assert b"is over 1 MiB" in cli("create", "-f", "/dev/zero").stderr
 
 
 def test_all_of_a_sandbox_and_what_is_left_out(cli: Cli, on: str, tmp_path: Path) -> None:

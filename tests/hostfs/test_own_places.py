@@ -187,6 +187,7 @@ async def test_a_secrets_file_that_a_guest_turned_into_a_link_is_not_read(home, 
     (home / "work/token").write_text("a-value-of-the-project")
     (home / "private").write_text("a-key-of-the-host")
     monkeypatch.setenv("SANDBOX_CONSOLE_SECRETS__TOKEN__FROM", f"'file:{home}/work/token'")
+    monkeypatch.setenv("SANDBOX_CONSOLE_POLICY__ENTER_WITHOUT_SECRETS", "false")
     fake = FakeBackend([])
     async with open_console(backends=[fake]) as console:
         action = Create(SandboxSpec("box", "host", workspace=str(home / "work"), secrets=("token",)), "fake", "local")

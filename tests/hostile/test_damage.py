@@ -49,7 +49,8 @@ async def test_a_damaged_file_hides_no_other_sandbox(make: Make, name: str, text
     assert name in found[box.ref].detail
     with pytest.raises(BackendError, match=name) as caught:
         await box.start()
-    assert str(box.folder) in caught.value.hint
+    assert str(box.folder) in caught.value.message
+    assert "rm --force" in caught.value.hint
     await make(name="third", start=False)
     shutil.rmtree(box.folder)
 

@@ -11,6 +11,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Create, Exec
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config, open_console
 from sandbox_console.testing.fake import FakeBackend
@@ -52,7 +53,8 @@ async def test_the_row_has_a_hash_and_its_end_the_rest_masked(home):
 async def test_a_value_that_cannot_be_read_stays_a_hash(home):
     backend, ref = await made(home, printing(f"print('{VALUE}')"))
     broken = {"TOKEN": printing("raise SystemExit(1)")}
-    async with open_console(Config(secrets=broken), backends=[backend]) as console:
+    strict = Rules(enter_without_secrets=False)
+    async with open_console(Config(secrets=broken, policy=strict), backends=[backend]) as console:
         with pytest.raises(ConsoleError):
             await console.perform(Exec(ref, (VALUE,))).result()
         [entry] = await console.history(AuditQuery(action="exec"))
