@@ -266,8 +266,7 @@ async def test_the_carrier_leaves_no_core_and_nobody_reads_its_memory(make: Make
         carrier = await files._Carrier.start(box.backend._store.get(box.ref.id), "upload", "/workspace")
         try:
             pid = carrier._process.pid
-            await until(lambda pid=pid: _core_limit(pid) == ["0", "0"])
-            assert _memory(pid) == "closed", live
+            await until(lambda pid=pid: _core_limit(pid) == ["0", "0"] and _memory(pid) == "closed")
         finally:
             await carrier.end()
 
