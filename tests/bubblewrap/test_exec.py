@@ -6,7 +6,7 @@ import resource
 from pathlib import Path
 
 import pytest
-from tests.bubblewrap.conftest import Make, host_pids, until
+from tests.bubblewrap.conftest import Box, Make, host_pids, until
 
 from sandbox_console.errors import Conflict
 from sandbox_console.model.sandbox import Exit
