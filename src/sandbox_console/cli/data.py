@@ -134,7 +134,7 @@ def decision(found: Decision) -> dict[str, str]:
 
 def egress_record(found: EgressRecord) -> dict[str, Any]:
     """One decision of a gateway."""
-    return plain(found)
+    return plain(found) | {"outcome": str(found.outcome)}
 
 
 def plan(found: Plan) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from sandbox_console.errors import ConsoleError, InvalidSpec, UsageError
 from sandbox_console.hostfs.places import NOBODYS, Ground
 from sandbox_console.model import check, hosts
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction
-from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRule
+from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRule, Outcome
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console, Feed, HostSeen, Replayed, has_gateway, read_draft
 
+_SAID = {one: str(one) for one in Outcome} | {Outcome.UNRESOLVED: "not resolved"}
 _HOSTS_HEAD = ("HOST", "PORTS", "DENIED", "ALLOWED", "FIRST", "LAST", "SANDBOXES", "LAST DECISION")
 
 
@@ -135,7 +136,9 @@ def _print_hosts(context: Context, found: Sequence[HostSeen], *, blank: bool = F
 
 def _host_cells(seen: HostSeen) -> tuple[str, ...]:
     ports = ",".join(map(str, sorted(seen.ports)))
-    last = f"denied: {REASONS.get(seen.reason, seen.reason)}" if seen.last_denied else f"allowed by {seen.rule or '-'}"
+    last = f"{_SAID[seen.outcome]}: {REASONS.get(seen.reason, seen.reason)}"
+    if not seen.reason:
+        last = f"allowed by {seen.rule or '-'}"
     names = " ".join(sorted(set(seen.refs.values())))
     return seen.host, ports, str(seen.denied), str(seen.allowed), moment(seen.first), moment(seen.last), names, last
 
@@ -148,6 +151,9 @@ def host_data(seen: HostSeen) -> dict[str, Any]:
         "ports": sorted(seen.ports),
         "denied": seen.denied,
         "allowed": seen.allowed,
+        "unresolved": seen.unresolved,
+        "failed": seen.failed,
+        "outcome": str(seen.outcome),
         "first": seen.first,
         "last": seen.last,
         "reason": seen.reason,
@@ -163,7 +169,7 @@ def _print_record(context: Context, record: EgressRecord) -> None:
         context.record({"kind": "record"} | data.egress_record(record))
         return
     why = REASONS.get(record.reason, record.reason)
-    said = "ended" if record.ended and not record.reason else "allowed" if record.allowed else "denied"
+    said = "ended" if record.ended and not record.reason else _SAID[record.outcome]
     by = f"by {record.rule}" if record.rule else ""
     words = [moment(record.at), record.sandbox, said, f"{record.host}:{record.port}", why, by]
     context.text("  ".join(filter(None, words)))

@@ -51,6 +51,29 @@ class EgressRecord:
     received_bytes: int = 0
     duration_s: float | None = None
 
+    @property
+    def outcome(self) -> Outcome:
+        """What came of it: a rule or the form of a request refuses, a name resolves to nothing, a network fails."""
+        return outcome_of(self.reason, allowed=self.allowed)
+
+
+class Outcome(StrEnum):
+    """What came of a connection that was asked for."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    UNRESOLVED = "unresolved"
+    FAILED = "failed"
+
+
+def outcome_of(reason: str, *, allowed: bool) -> Outcome:
+    """The outcome of a decision with a reason of REASONS."""
+    if reason == "unresolvable":
+        return Outcome.UNRESOLVED
+    if reason in ("unreachable", "timeout", "too_many"):
+        return Outcome.FAILED
+    return Outcome.ALLOWED if allowed and not reason else Outcome.DENIED
+
 
 @dataclass(frozen=True, slots=True)
 class EgressState:

@@ -41,12 +41,17 @@ class Sampled(Struct, frozen=True, gc=False):
 
 
 class Denied(Struct, frozen=True, gc=False):
-    """What a sandbox was refused so far: how often, and last which ``host``, ``at`` seconds since the epoch."""
+    """What a sandbox asked for in vain so far: how often it was refused, and last which ``host``, ``at`` Unix seconds.
+
+    ``unresolved`` names and ``failed`` connections are no refusals.
+    """
 
     ref: SandboxRef
     count: int
     host: str
     at: float
+    unresolved: int = 0
+    failed: int = 0
 
 
 class Acted(Struct, frozen=True):

@@ -23,6 +23,7 @@ from sandbox_console.tui.base.themes import DARK, LIGHT, THEMES, after
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.text_screen import TooSmallScreen, too_small
 from sandbox_console.tui.egress import egress_text
+from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.main.main_screen import MainScreen
 from sandbox_console.tui.pages import PageActions
 from sandbox_console.tui.parts import Told
@@ -189,6 +190,11 @@ class ConsoleApp(PageActions):
         """Dark or light."""
         self.theme = LIGHT.name if self.current_theme.dark else DARK.name
 
+    def action_help_quit(self) -> None:
+        """Say how to quit, as Ctrl+C does not; Textual's own words have markup, which is never parsed here."""
+        if key := key_of(self.screen, "quit"):
+            self.notify(f"{key} quits.", title="Ctrl+C does not quit")
+
     async def action_quit(self) -> None:
         """Quit; asks first where something would be ended by it."""
         flying, shells = self.work.in_flight, self.main.detail.shells.open_count
@@ -196,9 +202,9 @@ class ConsoleApp(PageActions):
         if not flying and not shells and not forwards:
             self.exit()
             return
-        lines = [f"{flying} actions in flight: cancelled, and recorded so."] if flying else []
-        lines += [f"{shells} open shells: ended."] if shells else []
-        lines += [f"{forwards} forwarded ports: ended."] if forwards else []
+        lines = [f"{_counted(flying, 'action')} in flight: cancelled, and recorded so."] if flying else []
+        lines += [f"{_counted(shells, 'open shell')}: ended."] if shells else []
+        lines += [f"{_counted(forwards, 'forwarded port')}: ended."] if forwards else []
         body = Content("\n".join([*lines, *self.bulk.leaving(), "Sandboxes live on."]))
         leave = lambda yes: self.exit(message=self.bulk.leave() or None) if yes else None  # noqa: E731
         self.push_screen(ConfirmScreen("Quit?", body, "Quit"), leave)
@@ -214,3 +220,7 @@ class ConsoleApp(PageActions):
             self.push_screen(TooSmallScreen(SMALLEST))
         elif covered and not small:
             self.pop_screen()
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

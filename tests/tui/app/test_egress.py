@@ -262,7 +262,7 @@ async def test_what_cannot_be_read_is_told_and_read_when_it_can_be(run_app, monk
         assert " 3 hosts denied, 41 denials" in screen_text(app), "each is counted once"
         await pilot.press("escape")
         app.main.draw()
-        await until(pilot, lambda: "✕41" in screen_text(app))
+        await until(pilot, lambda: "⊘41" in screen_text(app))
 
 
 async def test_without_a_way_out_it_says_so(run_app):
@@ -300,3 +300,26 @@ def test_ways_to_name_a_host():
     assert patterns_of("a.acme.org", 22, allow=False) == ["a.acme.org", "*.acme.org"]
     assert patterns_of("::1", 22, allow=True) == ["[::1]:22"]
     assert patterns_of("not a host", 1, allow=True) == []
+
+
+async def test_a_name_that_does_not_resolve_and_a_failed_connection_are_no_denials(run_app):
+    fake = fake_with([
+        record(1, "secret.example"),
+        record(2, "nowhere.invalid", reason="unresolvable", rule="nowhere.invalid"),
+        record(3, "down.example", reason="unreachable", rule="down.example"),
+    ])  # fmt: skip
+    async with run_app(fake) as (app, pilot):
+        await until(pilot, lambda: "⊘1 ?1 ✕1" in screen_text(app))
+        await pilot.press("i")
+        await until(pilot, lambda: on(app, EgressScreen)() and len(hosts(app)) == 3)
+        told = {word: line for line in screen_text(app).splitlines() for word in line.split()}
+        signs = {"secret.example": "⊘ denied", "nowhere.invalid": "? not resolved", "down.example": "✕ failed"}
+        assert {host: signs[host] in told[host] for host in signs} == dict.fromkeys(signs, True)
+        assert "3 hosts denied or failed, 1 denials" in screen_text(app)
+        await pilot.press("escape")
+        await open_tab(app, pilot)
+        await until(pilot, lambda: "? not resolved" in screen_text(app))
+        feed = app.service.denials.of(AGENT)
+        assert [(one.host, one.denied, one.unresolved, one.failed) for one in feed.hosts(denied_only=True)] == [
+            ("down.example", 0, 0, 1), ("nowhere.invalid", 0, 1, 0), ("secret.example", 1, 0, 0),
+        ]  # fmt: skip

@@ -656,3 +656,17 @@ async def test_the_log_of_a_sandbox_that_ends_and_starts_again_says_so(run_app, 
         await until(pilot, lambda: "PAUSED" in screen_text(app))
         await pilot.press("G")
         await until(pilot, lambda: "FOLLOWING [9/9]" in screen_text(app))
+
+
+async def test_ctrl_c_says_in_plain_words_how_to_quit(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "q quits." in screen_text(app))
+        assert "[b]" not in screen_text(app)
+
+
+async def test_the_question_before_quitting_counts_one_shell_as_one(run_app, monkeypatch):
+    async with run_app() as (app, pilot):
+        monkeypatch.setattr(type(app.main.detail.shells), "open_count", 1)
+        await pilot.press("q")
+        await until(pilot, lambda: "1 open shell: ended." in screen_text(app))

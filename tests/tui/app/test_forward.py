@@ -80,7 +80,7 @@ async def test_a_port_is_forwarded_from_the_menu_shown_and_ended(run_app, tmp_pa
         await asked()
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
-        assert "1 forwarded ports: ended." in screen_text(app)
+        assert "1 forwarded port: ended." in screen_text(app)
         await pilot.press("escape")
     async with open_console(Config(), backends=[backend]) as console:
         assert await outcomes(console) == ["ok", "ok"]

@@ -448,12 +448,12 @@ async def test_denials_of_rows_in_view_are_told_and_counted_once(run_app, fake):
     async with run_app(size=(200, 40)) as (app, pilot):
         for at, host in ((NOW - 9, "a.example.com"), (NOW - 5, "evil.example.com")):
             await fake.record(ref("aaaaaaaaaaaa"), EgressRecord(at, "agent", host, 443, allowed=False))
-        await until(pilot, lambda: "✕2 evil.example.com" in screen_text(app))
+        await until(pilot, lambda: "⊘2 evil.example.com" in screen_text(app))
         app.main.fleet.set_filter("builder")
         await until(pilot, lambda: names(app) == ["builder"])
         app.main.fleet.set_filter("denied>1")
         await until(pilot, lambda: names(app) == ["agent"])
-        await until(pilot, lambda: "✕2 evil.example.com" in screen_text(app))
+        await until(pilot, lambda: "⊘2 evil.example.com" in screen_text(app))
 
 
 async def test_denials_of_all_sandboxes_are_known_wherever_the_list_stands(run_app):

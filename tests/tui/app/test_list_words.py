@@ -332,9 +332,9 @@ def test_egress_tells_the_last_denial():
     one = FLEET[0]
     state = reduce(STATE, [Denied(one.ref, 2, "evil\x1b.org", NOW - 65)])
     ((cell,), (style,)) = cells(one, state, "egress")
-    assert (cell.text, cell.short, style) == ("✕2 evil␛.org 1m05s, 1 host", "✕2", "warn")
-    assert {fit_cell(cell, width, "left")[:2] for width in range(3, 40)} == {"✕2"}
-    assert cells(one, state, "exit") == (("✕2 denied 1m05s ago: evil␛.org",), ("warn",)), "for screens without EGRESS"
+    assert (cell.text, cell.short, style) == ("⊘2 evil␛.org 1m05s, 1 host", "⊘2", "warn")
+    assert {fit_cell(cell, width, "left")[:2] for width in range(3, 40)} == {"⊘2"}
+    assert cells(one, state, "exit") == (("⊘2 denied 1m05s ago: evil␛.org",), ("warn",)), "for screens without EGRESS"
     assert cells(FLEET[1], key="egress")[0] == ("deny",)
     assert cells(FLEET[4], key="egress")[0] == ("–",)
 

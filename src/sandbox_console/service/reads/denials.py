@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.egress import EgressRecord
+from sandbox_console.model.egress import EgressRecord, Outcome
 from sandbox_console.model.event import Changed, Denied, Event, Listed, Removed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service.reads.fleet import Fleet
@@ -28,13 +29,15 @@ class _Book:
 
     def __init__(self) -> None:
         self.hosts = Feed()
-        self.count, self.host, self.at = 0, "", 0.0
+        self.counts: Counter[Outcome] = Counter()
+        self.host, self.at = "", 0.0
 
     def add(self, ref: SandboxRef, name: str, record: EgressRecord) -> None:
         """Take a record."""
         self.hosts.add(ref, name, record)
-        if not record.allowed:
-            self.count, self.host, self.at = self.count + 1, record.host, record.at
+        if _in_vain(record):
+            self.counts[record.outcome] += 1
+            self.host, self.at = record.host, record.at
 
 
 class DenialFeed:
@@ -167,7 +170,7 @@ class DenialFeed:
             book.add(ref, sandbox.name, record)
         self._shrink()
         self.version += 1
-        if any(not record.allowed for record in records):
+        if any(map(_in_vain, records)):
             self._told[ref] = None
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(BATCH_S, self._publish)
@@ -185,7 +188,13 @@ class DenialFeed:
         told, self._told = list(self._told), {}
         for ref in told:
             book = self._books[ref]
-            self._hub.publish(Denied(ref, book.count, book.host, book.at))
+            counts = (book.counts[one] for one in (Outcome.UNRESOLVED, Outcome.FAILED))
+            self._hub.publish(Denied(ref, book.counts[Outcome.DENIED], book.host, book.at, *counts))
+
+
+def _in_vain(record: EgressRecord) -> bool:
+    """Whether it was not let through, or came to nothing; the end of one that was taken back is no denial."""
+    return record.outcome in (Outcome.UNRESOLVED, Outcome.FAILED) or not record.allowed
 
 
 def has_gateway(sandbox: Sandbox) -> bool:

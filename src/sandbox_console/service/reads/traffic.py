@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sandbox_console.egress.addresses import Address, is_global
 from sandbox_console.egress.decide import address_verdict, named, verdict
 from sandbox_console.egress.policy import in_force
-from sandbox_console.model.egress import EgressRecord, EgressRule, EgressVerdict
+from sandbox_console.model.egress import EgressRecord, EgressRule, EgressVerdict, Outcome
 from sandbox_console.model.egress_rules import key_of
 from sandbox_console.model.hosts import HostPattern, parse_address
 from sandbox_console.model.sandbox import SandboxRef
@@ -25,7 +25,8 @@ _MINUTES_MOST = 180
 class HostSeen(Struct):
     """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision.
 
-    ``denied_at`` is when it was denied last; 0 where it never was.
+    ``denied_at`` is when it was denied last; 0 where it never was. ``outcome`` is the last one; what was ``unresolved``
+    or ``failed`` was not denied: no rule would help it.
     """
 
     host: str
@@ -41,11 +42,14 @@ class HostSeen(Struct):
     sent_bytes: int = 0
     received_bytes: int = 0
     denied_at: float = 0.0
+    unresolved: int = 0
+    failed: int = 0
+    outcome: Outcome = Outcome.ALLOWED
 
     @property
-    def last_denied(self) -> bool:
-        """Whether the last word was a denial."""
-        return bool(self.reason)
+    def trouble(self) -> int:
+        """How often it did not come through: denied, not resolved or failed."""
+        return self.denied + self.unresolved + self.failed
 
 
 class Feed:
@@ -75,17 +79,26 @@ class Feed:
         if len(seen.ports) < _PORTS_MOST:
             seen.ports.add(record.port)
         seen.rule = record.rule
-        if record.allowed:
-            seen.allowed += not record.ended
-            seen.reason = record.reason
-        else:
-            seen.denied += 1
-            seen.denied_at = max(seen.denied_at, record.at)
-            self._count(Counter([int(record.at // 60)]))
-            seen.reason = record.reason or "not_allowed"
+        self._count_outcome(seen, record)
         if len(self._hosts) > self._most:
             del self._hosts[next(iter(self._hosts))]
             self.forgotten += 1
+
+    def _count_outcome(self, seen: HostSeen, record: EgressRecord) -> None:
+        seen.outcome, seen.reason = record.outcome, record.reason
+        match record.outcome:
+            case Outcome.ALLOWED:
+                seen.allowed += not record.ended
+            case Outcome.UNRESOLVED:
+                seen.unresolved += 1
+            case Outcome.FAILED:
+                seen.allowed += record.allowed and not record.ended
+                seen.failed += 1
+            case Outcome.DENIED if not record.allowed:
+                seen.denied += 1
+                seen.denied_at = max(seen.denied_at, record.at)
+                seen.reason = record.reason or "not_allowed"
+                self._count(Counter([int(record.at // 60)]))
 
     def denied_since(self, at: float) -> int:
         """How often something was denied since ``at`` (seconds since the epoch), by whole minutes."""
@@ -118,8 +131,8 @@ class Feed:
         return len(self._hosts)
 
     def hosts(self, *, denied_only: bool = False) -> Sequence[HostSeen]:
-        """Hosts, the one that was heard of last first."""
-        return [seen for seen in reversed(self._hosts.values()) if seen.denied or not denied_only]
+        """Hosts, the one that was heard of last first; ``denied_only``: those in ``trouble`` of any kind."""
+        return [seen for seen in reversed(self._hosts.values()) if seen.trouble or not denied_only]
 
 
 def _with(before: HostSeen, later: HostSeen) -> HostSeen:
@@ -128,6 +141,8 @@ def _with(before: HostSeen, later: HostSeen) -> HostSeen:
         later,
         allowed=before.allowed + later.allowed,
         denied=before.denied + later.denied,
+        unresolved=before.unresolved + later.unresolved,
+        failed=before.failed + later.failed,
         first=min(before.first, later.first),
         ports=before.ports | later.ports,
         refs=before.refs | later.refs,

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rich.cells import cell_len
 from rich.console import RenderableType
@@ -20,17 +20,20 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual import events
+from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.color import Color
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
+from textual.screen import Screen
 from textual.widgets import Input
 from textual.worker import WorkerFailed
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.text import clean, strip_unsafe
+from sandbox_console.tui.base.changed_cells import ChangedCells
 
 Result = TypeVar("Result")
 
@@ -98,6 +101,29 @@ class SafeApp(App[Result], Generic[Result]):
     def __init__(self) -> None:
         super().__init__()
         self._filters.insert(0, StripControls())
+        self._sent = ChangedCells()
+
+    def _display(self, screen: Screen[object], renderable: Any) -> None:
+        """Send a terminal only the cells that change on it; a browser that comes back has it all painted anew."""
+        sends = self._running and not self._closed and not self._batch_count and self._driver is not None
+        if (
+            sends
+            and isinstance(renderable, CompositorUpdate)
+            and not (self.is_headless or self.is_inline or self.is_web)
+        ):
+            renderable = self._sent.reduced(renderable)
+        super()._display(screen, renderable)
+
+    @property
+    def _sends(self) -> bool:
+        """Whether what is displayed now goes out, and to a terminal."""
+        waits = self._closed or self._batch_count or not self._running
+        return not (waits or self._driver is None or self.is_headless or self.is_inline or self.is_web)
+
+    def _resume_signal(self) -> None:
+        """What was in the foreground meanwhile may have written over the screen."""
+        self._sent.forget()
+        super()._resume_signal()
 
     async def _broker_event(self, event_name: str, event: events.Event, default_namespace: DOMNode) -> bool:  # noqa: ARG002
         return False

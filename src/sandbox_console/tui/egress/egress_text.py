@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox_console.model import hosts
 from sandbox_console.model.action import Action, ChangeEgress, DenyEgress, EgressAction
-from sandbox_console.model.egress import REASONS, Effect, EgressRule
+from sandbox_console.model.egress import REASONS, Effect, EgressRule, Outcome
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult, HostSeen
@@ -20,9 +20,16 @@ from sandbox_console.tui.widgets.table.table_layout import Column
 RULES_SHOWN = 6
 CHECKED_SHOWN = 6
 _DAY_S = 86400.0
+OUTCOMES = {
+    Outcome.ALLOWED: ("● allowed", "ok"),
+    Outcome.DENIED: ("⊘ denied", "error"),
+    Outcome.UNRESOLVED: ("? not resolved", "warn"),
+    Outcome.FAILED: ("✕ failed", "warn"),
+}
+"""What came of a connection: three signs for three ways in which it did not come through, no one by colour alone."""
 _LAST = (
     Column("host", "HOST", 16, 60, priority=0, flex=True),
-    Column("last_said", "LAST", 9, 9, priority=0),
+    Column("last_said", "LAST", 9, 14, priority=0),
     Column("denied", "DENIED", 6, 8, align="right", priority=0),
     Column("allowed", "ALLOWED", 7, 8, align="right", priority=2),
 )
@@ -43,8 +50,8 @@ def with_hosts(edits: str) -> str:
 
 def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:
     """One host of a feed; in the fleet's with the names of the sandboxes that asked."""
-    said, style = ("⊘ denied", "error") if seen.last_denied else ("● allowed", "ok")
-    why = REASONS.get(seen.reason, clean(seen.reason, cap=60)) if seen.last_denied else f"by {clean(seen.rule, cap=80)}"
+    said, style = OUTCOMES[seen.outcome]
+    why = REASONS.get(seen.reason, clean(seen.reason, cap=60)) if seen.reason else f"by {clean(seen.rule, cap=80)}"
     ports = ",".join(map(str, sorted(seen.ports)))
     host = clean(seen.host, cap=253) or "(no name)"
     names = [clean(name, cap=40) for name in sorted(set(seen.refs.values()))]
@@ -57,9 +64,7 @@ def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:
         styles.append("accent")
     cells += [ports, at(seen.first, now), at(seen.last, now), why]
     sort += [min(seen.ports, default=0), seen.first, seen.last, why]
-    return Row(
-        seen.host, tuple(cells), (*styles, "dim", "dim", "dim", style if style == "error" else "dim"), tuple(sort)
-    )
+    return Row(seen.host, tuple(cells), (*styles, "dim", "dim", "dim", "dim" if style == "ok" else style), tuple(sort))
 
 
 def at(when: float, now: float) -> str:

@@ -82,7 +82,8 @@ class EgressScreen(Screen[None], HostActions):
         now = self._clock()
         for table in self.query(FleetTable):
             table.set_rows([host_row(seen, now, fleet=True) for seen in found])
-        what = "denied" if self._denied_only else "asked for"
+        failed = any(seen.unresolved or seen.failed for seen in found)
+        what = "asked for" if not self._denied_only else "denied or failed" if failed else "denied"
         left_out = self._feed.forgotten
         forgotten = f"  {left_out} older ones left out" if left_out else ""
         total = sum(seen.denied for seen in found)

@@ -176,12 +176,12 @@ def _egress(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell
 
 def _denied(denial: Denial, allowed: str, now: float) -> Cell:
     """The denials stand first, so that no width cuts their sign off."""
-    sign = f"✕{denial.count}"
+    sign = denial.signs
     short = f"{sign} {allowed}"
     least = BY_KEY["egress"].min_width
     return Cell(
         f"{sign} {clean(denial.host, cap=60)} {span(now - denial.at)}, {allowed}",
-        short if len(short) <= least else sign,
+        short if len(short) <= least else sign if len(sign) <= least else sign.partition(" ")[0],
     )
 
 
@@ -191,7 +191,8 @@ def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, s
     if words or denial is None:
         oom = sandbox.exit is not None and sandbox.exit.oom
         return Cell(words, words.partition(",")[0]) if oom else words, why_style(sandbox)
-    return f"✕{denial.count} denied {span(now - denial.at)} ago: {clean(denial.host, cap=60)}", "warn"
+    words = "denied " if denial.count and not (denial.unresolved or denial.failed) else ""
+    return f"{denial.signs} {words}{span(now - denial.at)} ago: {clean(denial.host, cap=60)}", "warn"
 
 
 def _age(sandbox: Sandbox, _: FleetState, now: float) -> tuple[str, str]:

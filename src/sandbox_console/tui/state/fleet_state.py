@@ -53,11 +53,19 @@ News = Event | Began | Ended | ShellOpened | ShellClosed | Forwarded
 
 
 class Denial(Struct, frozen=True):
-    """How often a sandbox was refused a host, and the last time."""
+    """How often a sandbox was refused a host, could not resolve one or failed to connect, and the last time."""
 
     count: int
     host: str
     at: float
+    unresolved: int = 0
+    failed: int = 0
+
+    @property
+    def signs(self) -> str:
+        """``⊘2 ?1 ✕3``: denied, not resolved, failed; of these what there is."""
+        told = (("⊘", self.count), ("?", self.unresolved), ("✕", self.failed))
+        return " ".join(f"{sign}{count}" for sign, count in told if count)
 
 
 class FleetState(Struct, frozen=True):

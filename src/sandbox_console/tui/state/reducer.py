@@ -148,7 +148,7 @@ class _Draft:
 
     def _deny(self, event: Denied) -> None:
         if event.ref in self.sandboxes.now:
-            self.denied.put(event.ref, Denial(event.count, event.host, event.at))
+            self.denied.put(event.ref, Denial(event.count, event.host, event.at, event.unresolved, event.failed))
 
     def done(self) -> FleetState:
         return structs.replace(
