@@ -20,7 +20,8 @@ def running(words: Sequence[str], **pipes: Any) -> Iterator[subprocess.Popen[byt
     process: subprocess.Popen[bytes] | None = None
     try:
         with _held():  # a signal between the fork and the assignment would lose sight of the child
-            command = [sys.executable, "-m", "sandbox_console", *words]
+            # -P: the folder that one happens to be in may be a sandbox's, and its modules are not ours to import.
+            command = [sys.executable, "-P", "-m", "sandbox_console", *words]
             process = subprocess.Popen(command, preexec_fn=_release, **pipes)  # noqa: PLW1509 - no other thread runs
         yield process
     finally:
