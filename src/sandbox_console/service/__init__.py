@@ -2,7 +2,7 @@
 
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
 from sandbox_console.service.attaching import AttachedSession, attach
-from sandbox_console.service.bootstrap import check_configuration, open_console
+from sandbox_console.service.bootstrap import check_configuration, open_console, preload
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.draft import DraftLine, change_to, read_draft, write_draft
@@ -61,6 +61,7 @@ __all__ = [
     "has_gateway",
     "load",
     "open_console",
+    "preload",
     "read_draft",
     "replay",
     "same_template",
