@@ -22,7 +22,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, open_console
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
-from sandbox_console.tui.screens.bulk import BulkConfirm
+from sandbox_console.tui.bulk.results_screen import BulkConfirm
 
 AT_ONCE = 8
 BEAT_S = 0.05

@@ -23,8 +23,8 @@ from sandbox_console.model.action import Create, Remove
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, open_console
 from sandbox_console.tui.app import ConsoleApp
-from sandbox_console.tui.panes.logs import LogsPane
-from sandbox_console.tui.settling import settle
+from sandbox_console.tui.base.gc_pause import settle
+from sandbox_console.tui.logs.logs_tab import LogsPane
 
 WRITER = """
 import sys, time

@@ -14,7 +14,7 @@ from textual.app import App
 from sandbox_console.logs.index import LineIndex
 from sandbox_console.logs.pattern import compile_pattern
 from sandbox_console.model.log import LogRecord, Stream
-from sandbox_console.tui.widgets.log_view import LogView
+from sandbox_console.tui.widgets.log.log_view import LogView
 
 BATCH = 1000
 

@@ -30,7 +30,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, Console, open_console
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
-from sandbox_console.tui.settling import settle
+from sandbox_console.tui.base.gc_pause import settle
 
 KEY_MS, MOST_MIB, MOST_SLOPE = 100.0, 300.0, 100.0
 STAYING, LIVES_S = 200, 10.0

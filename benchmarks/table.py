@@ -12,8 +12,8 @@ from textual.app import App
 from textual.widget import Widget
 from textual.widgets import DataTable
 
-from sandbox_console.tui.widgets.table import FleetTable, Row
-from sandbox_console.tui.widgets.table_layout import Column
+from sandbox_console.tui.widgets.table.table import FleetTable, Row
+from sandbox_console.tui.widgets.table.table_layout import Column
 
 TITLES = ("STATE", "NAME", "BACKEND", "IMAGE", "CPU", "MEMORY", "EGRESS", "SECRETS", "AGE", "EXIT")
 

@@ -29,7 +29,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
-from sandbox_console.tui.messages import Arrived
+from sandbox_console.tui.state.messages import Arrived
 
 TYPED = (
     "web-0",

@@ -45,7 +45,7 @@ def golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Golden:
     monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path))
     monkeypatch.setenv("SANDBOX_CONSOLE_ACTOR", "user:tester")
     monkeypatch.setattr("sandbox_console.cli.egress.time.time", lambda: NOW)
-    monkeypatch.setattr("sandbox_console.service.egress.SETTLE_S", 0.0)
+    monkeypatch.setattr("sandbox_console.service.effects.egress.SETTLE_S", 0.0)
     boxes = [box("aaaaaaaaaaa1", "agent", "acme.org", "*.example.com"), box("bbbbbbbbbbb2", "quiet")]
     fake = FakeBackend(boxes, clock=lambda: NOW, images=("host",), within=Within(egress={"aaaaaaaaaaa1": records()}))
     rules = Rules(egress=("acme.org", "*.example.com", "*.example", "acme.org:8443"))

@@ -29,7 +29,7 @@ from sandbox_console.model.ports import parse_all
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, open_console
-from sandbox_console.service.operation import ExecIO
+from sandbox_console.service.gate.operation import ExecIO
 
 pytestmark = requires("docker")
 OUTSIDE = "ports-outside"

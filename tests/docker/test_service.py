@@ -19,7 +19,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config, Consent, open_console
-from sandbox_console.service.operation import ExecIO
+from sandbox_console.service.gate.operation import ExecIO
 
 pytestmark = requires("docker")
 

@@ -17,14 +17,14 @@ from sandbox_console.backends.docker.backend import DockerBackend
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.service import Config, open_console
 from sandbox_console.tui.app import ConsoleApp
-from sandbox_console.tui.screens.ask import AskScreen
-from sandbox_console.tui.screens.attach import AttachScreen
-from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.form import FormScreen
-from sandbox_console.tui.screens.images import ImagesScreen
-from sandbox_console.tui.screens.menu import MenuScreen
-from sandbox_console.tui.widgets.table import FleetTable
-from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.dialogs.action_menu import MenuScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
+from sandbox_console.tui.form.form_screen import FormScreen
+from sandbox_console.tui.images.images_screen import ImagesScreen
+from sandbox_console.tui.shell.attach_screen import AttachScreen
+from sandbox_console.tui.widgets.table.table import FleetTable
+from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 pytestmark = requires("docker")
 

@@ -10,11 +10,12 @@ import re
 from pathlib import Path
 
 from sandbox_console.service import TuiOptions
-from sandbox_console.tui import keymap, scopes
-from sandbox_console.tui.bulk import AT_ONCE, Fate
-from sandbox_console.tui.keynames import short_key
-from sandbox_console.tui.panes.log_merged import MOST
-from sandbox_console.tui.themes import THEMES
+from sandbox_console.tui.base.themes import THEMES
+from sandbox_console.tui.bulk.bulk_run import AT_ONCE, Fate
+from sandbox_console.tui.keys import keymap
+from sandbox_console.tui.keys import page_keys as scopes
+from sandbox_console.tui.keys.key_names import short_key
+from sandbox_console.tui.logs.merged_logs import MOST
 
 PAGE = Path(__file__).parents[2] / "docs" / "keys.md"
 BEGIN, END = "<!-- keys: written by tests/docs/test_keys.py -->\n", "<!-- /keys -->\n"

@@ -12,8 +12,8 @@ from textual.widgets import TextArea
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config, open_console
 from sandbox_console.tui.app import ConsoleApp
-from sandbox_console.tui.screens.egress_draft import EgressDraftScreen
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.egress.draft_screen import EgressDraftScreen
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 DEADLINE_S = 60.0
 

@@ -11,8 +11,8 @@ from sandbox_console.backends.docker.egress import Options as OfDocker
 from sandbox_console.egress import answers, records
 from sandbox_console.model.egress import REASONS
 from sandbox_console.service import read_draft
-from sandbox_console.service.draft import RULES_MOST
-from sandbox_console.tui.egress_draft import HOSTS_MOST
+from sandbox_console.service.reads.egress_draft import RULES_MOST
+from sandbox_console.tui.egress.draft import HOSTS_MOST
 
 TEXT = (Path(__file__).parents[2] / "docs" / "egress.md").read_text()
 

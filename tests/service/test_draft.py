@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from sandbox_console.egress.decide import verdict
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
+from sandbox_console.model.egress_rules import changed, key_of, opened
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import Traffic, change_to, read_draft, replay, write_draft
-from sandbox_console.service.egress import changed, key_of, opened
 
 NOW = 1_700_000_600.25
 REF = SandboxRef("fake", "local", "a")

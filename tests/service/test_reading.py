@@ -13,7 +13,7 @@ from sandbox_console.model.log import LogGap, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import HealthState, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config, find_paths, load, open_console
-from sandbox_console.service.hub import ACTED_KEPT, Hub
+from sandbox_console.service.reads.hub import ACTED_KEPT, Hub
 from sandbox_console.testing.fake import FakeBackend
 
 VALUE = "hunter2-is-the-value"

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.retained import Retained
+from sandbox_console.service.reads.retained_logs import Retained
 
 REF = SandboxRef("fake", "local", "../../etc/passwd")
 

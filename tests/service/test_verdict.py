@@ -7,7 +7,7 @@ import pytest
 from sandbox_console.model.audit import AuditEntry, AuditRow
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.verdict import verdict
+from sandbox_console.model.verdict import verdict
 
 REF = SandboxRef("fake", "local", "a")
 

@@ -8,8 +8,8 @@ from msgspec import structs
 
 from sandbox_console.model.event import HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import Status
-from sandbox_console.service import sweep, watching
-from sandbox_console.service.fleet import Fleet
+from sandbox_console.service.reads import sweep, watcher
+from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.testing.fake import FakeBackend
 
 
@@ -31,12 +31,12 @@ async def test_a_stream_that_ends_at_once_is_asked_ever_more_rarely(monkeypatch)
             slept.set()
         await really_sleep(0)
 
-    monkeypatch.setattr(watching.asyncio, "sleep", sleep)
+    monkeypatch.setattr(watcher.asyncio, "sleep", sleep)
     told = []
-    watcher = watching.Watcher(Fleet([Flapping()]), told.append)
-    watcher.start()
+    watch = watcher.Watcher(Fleet([Flapping()]), told.append)
+    watch.start()
     await asyncio.wait_for(slept.wait(), 30)
-    await watcher.close()
+    await watch.close()
     assert pauses[:6] == [0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
     assert any(isinstance(event, HealthChanged) and "ended" in event.health.reason for event in told)
 
@@ -47,7 +47,7 @@ async def test_a_bug_in_a_stats_stream_ends_that_stream_alone(box, home):
             raise RuntimeError("no such counter")
             yield
 
-    pump = watching.StatsPump(Fleet([Broken([box])]), lambda event: None, 1.0)
+    pump = watcher.StatsPump(Fleet([Broken([box])]), lambda event: None, 1.0)
     pump.show([box.ref])
     (task,) = pump._tasks.values()
     await task
@@ -62,7 +62,7 @@ async def test_what_is_off_screen_is_sampled_now_and_then(box, home, monkeypatch
     ended = structs.replace(box, ref=structs.replace(box.ref, id="ended"), status=Status.EXITED)
     broken = structs.replace(other, ref=structs.replace(box.ref, id="gone"))
     told: list[Sampled] = []
-    pump = watching.StatsPump(
+    pump = watcher.StatsPump(
         Fleet([FakeBackend([box, other, ended])]), told.append, 1000.0, lambda: [box, broken, other, ended]
     )
     pump.show([box.ref])
@@ -79,7 +79,7 @@ async def test_what_is_off_screen_is_sampled_at_once_when_its_samples_decide_wha
     monkeypatch.setattr(sweep, "SAMPLE_S", 0.01)
     monkeypatch.setattr(sweep, "SOON_EVERY_S", 0.05)
     told: list[Sampled] = []
-    pump = watching.StatsPump(Fleet([FakeBackend([box])]), told.append, 1000.0, lambda: [box])
+    pump = watcher.StatsPump(Fleet([FakeBackend([box])]), told.append, 1000.0, lambda: [box])
     pump.show([])
     pump.show([], rest_soon=True)
     async with asyncio.timeout(30):

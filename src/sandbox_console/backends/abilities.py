@@ -7,15 +7,27 @@ Errors, permits and cancellation are as in ``base``.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from sandbox_console.backends.base import Process, Progress, Secrets
+from sandbox_console.backends.base import Backend, Process, Progress, Secrets
+from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
+from sandbox_console.model.capability import Capability
 from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
+
+T = TypeVar("T")
+
+
+def able(backend: Backend, ability: type[T], capability: Capability) -> T:
+    """The backend as one that has ``ability``. Raises Unsupported with the backend's reason."""
+    capabilities = backend.capabilities()
+    if capabilities.has(capability) and isinstance(backend, ability):
+        return backend
+    raise Unsupported(f"{capability} is unsupported on {backend.name}: {capabilities.reason(capability)}")
 
 
 @runtime_checkable

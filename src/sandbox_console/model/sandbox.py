@@ -83,6 +83,31 @@ class Sandbox(Struct, frozen=True, gc=False):
     detail: str = ""  # one line a person may need: why it is lost, failed or unhealthy
 
 
+def spec_of(sandbox: Sandbox) -> SandboxSpec:
+    """A sandbox's spec; of one that another tool made, as much as its backend tells: name, image and limits."""
+    if sandbox.spec is not None:
+        return sandbox.spec
+    told = {fact.field: fact.value for fact in sandbox.effective}
+    return SandboxSpec(
+        sandbox.name,
+        image=sandbox.image,
+        cpus=_number(told.get("cpus")),
+        memory_mib=_whole(told.get("memory_mib")),
+        pids=_whole(told.get("pids")),
+    )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:  # "unlimited", or not enforced
+        return None
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
+
+
 class HealthState(StrEnum):
     """Whether a backend answers."""
 

@@ -1,22 +1,24 @@
 """What a face may see: one console over every backend, and the words to speak with it."""
 
+from sandbox_console.model.sandbox import spec_of
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
-from sandbox_console.service.attaching import AttachedSession, attach
 from sandbox_console.service.bootstrap import check_configuration, open_console, preload
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
-from sandbox_console.service.draft import DraftLine, change_to, read_draft, write_draft
-from sandbox_console.service.feed import Feed, HostSeen, Replayed, Tally, Traffic, replay
-from sandbox_console.service.forwarding import Forwarding, HeldForward, forward
-from sandbox_console.service.gate import Consent
-from sandbox_console.service.hub import Subscription
-from sandbox_console.service.leaks import Leak, NotLooked
-from sandbox_console.service.operation import ActionResult, ExecIO, Operation
-from sandbox_console.service.outbound import Outbound, has_gateway, same_template
-from sandbox_console.service.plan import Change, How, Plan, differing, fixed_fields, spec_of
-from sandbox_console.service.running import TIMED_OUT_CODE
-from sandbox_console.service.secrets import SecretInfo, Secrets
-from sandbox_console.service.shells import ShellSession
+from sandbox_console.service.effects.plan import Change, How, Plan, differing, fixed_fields
+from sandbox_console.service.effects.port_forward import Forwarding
+from sandbox_console.service.effects.process import TIMED_OUT_CODE
+from sandbox_console.service.gate.gate import Consent
+from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.reads.egress import Outbound, has_gateway, same_template
+from sandbox_console.service.reads.egress_draft import DraftLine, change_to, read_draft, write_draft
+from sandbox_console.service.reads.hub import Subscription
+from sandbox_console.service.reads.leaks import Leak, NotLooked
+from sandbox_console.service.reads.secrets import SecretInfo, Secrets
+from sandbox_console.service.reads.traffic import Feed, HostSeen, Replayed, Tally, Traffic, replay
+from sandbox_console.service.sessions.attach import AttachedSession, attach
+from sandbox_console.service.sessions.forward import HeldForward, forward
+from sandbox_console.service.sessions.shell import ShellSession
 
 __all__ = [
     "TIMED_OUT_CODE",

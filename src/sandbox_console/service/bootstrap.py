@@ -13,9 +13,9 @@ from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import ConfigError
 from sandbox_console.service.config import Config, Paths, find_paths, load
 from sandbox_console.service.console import Console
-from sandbox_console.service.fleet import Fleet
-from sandbox_console.service.hub import Hub
-from sandbox_console.service.trail import Trail, current_actor
+from sandbox_console.service.gate.trail import Trail, current_actor
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.hub import Hub
 
 
 @asynccontextmanager

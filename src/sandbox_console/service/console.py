@@ -28,6 +28,7 @@ from sandbox_console.model.action import (
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.diagnosis import Diagnosis
+from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import ResolvedSecret
@@ -36,25 +37,24 @@ from sandbox_console.model.waiting import to_the_end
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
-from sandbox_console.service.call import Call
 from sandbox_console.service.config import Config
-from sandbox_console.service.effects import carry_out
-from sandbox_console.service.egress import rule_problems
-from sandbox_console.service.fleet import Fleet
-from sandbox_console.service.gate import Consent, Gate, Request
-from sandbox_console.service.hub import Hub, Subscription
-from sandbox_console.service.inside import Inside
-from sandbox_console.service.operation import ActionResult, ExecIO, Operation
-from sandbox_console.service.outbound import Outbound
-from sandbox_console.service.plan import Plan, differing, plan_for, within_bounds
-from sandbox_console.service.recordings import Recordings
-from sandbox_console.service.retained import Retained
-from sandbox_console.service.secrets import Secrets
-from sandbox_console.service.shells import ShellSession
-from sandbox_console.service.shipping import Shipper
-from sandbox_console.service.trail import Trail
-from sandbox_console.service.vault import Vault
-from sandbox_console.service.watching import StatsPump, Watcher
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.dispatch import carry_out
+from sandbox_console.service.effects.plan import Plan, differing, plan_for, within_bounds
+from sandbox_console.service.gate.gate import Consent, Gate, Request
+from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.gate.shipper import Shipper
+from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.egress import Outbound
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.hub import Hub, Subscription
+from sandbox_console.service.reads.inside import Inside
+from sandbox_console.service.reads.recordings import Recordings
+from sandbox_console.service.reads.retained_logs import Retained
+from sandbox_console.service.reads.secrets import Secrets
+from sandbox_console.service.reads.watcher import StatsPump, Watcher
+from sandbox_console.service.sessions.shell import ShellSession
 
 
 class Console:
@@ -124,7 +124,7 @@ class Console:
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Publish samples of just these sandboxes: the running ones on screen; of all others now and then.
 
-        ``rest_soon``: the others too are sorted or filtered by their samples; service/sweep.py has the cost.
+        ``rest_soon``: the others too are sorted or filtered by their samples; service/reads/sweep.py has the cost.
         """
         self._stats.show(refs, rest_soon=rest_soon)
 

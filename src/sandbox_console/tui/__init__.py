@@ -22,7 +22,7 @@ def run_tui(
 
     ``opener`` None is :func:`sandbox_console.service.open_console`. Raises ConfigError before anything is drawn.
     """
-    from sandbox_console.tui.settling import settling
+    from sandbox_console.tui.base.gc_pause import settling
 
     with settling():
         from sandbox_console.tui.run import run

@@ -20,10 +20,19 @@ from textual.reactive import reactive
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Update, ref_of
 from sandbox_console.service import ActionResult, Console
-from sandbox_console.tui import egress_words
-from sandbox_console.tui.bridge import bridge
-from sandbox_console.tui.keymap import load as load_keymap
-from sandbox_console.tui.messages import (
+from sandbox_console.tui.actions.outcome import ended_words, refresh_holdings
+from sandbox_console.tui.base.safety import SafeApp
+from sandbox_console.tui.base.themes import DARK, LIGHT, THEMES, after
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.text_screen import TooSmallScreen, too_small
+from sandbox_console.tui.egress import egress_text as egress_words
+from sandbox_console.tui.keys.keymap import load as load_keymap
+from sandbox_console.tui.main.main_screen import MainScreen
+from sandbox_console.tui.pages import PageActions, Told
+from sandbox_console.tui.pulse.history import History
+from sandbox_console.tui.state.event_bridge import bridge
+from sandbox_console.tui.state.fleet_state import FleetState, News
+from sandbox_console.tui.state.messages import (
     Arrived,
     Asked,
     BulkAsked,
@@ -33,31 +42,22 @@ from sandbox_console.tui.messages import (
     FormAsked,
     ShellAsked,
 )
-from sandbox_console.tui.pages import PageActions, Told
-from sandbox_console.tui.pulse import History
-from sandbox_console.tui.reduce import reduce
-from sandbox_console.tui.safety import SafeApp
-from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.main import MainScreen
-from sandbox_console.tui.screens.text import TooSmallScreen, too_small
-from sandbox_console.tui.state import FleetState, News
-from sandbox_console.tui.themes import DARK, LIGHT, THEMES, after
-from sandbox_console.tui.told import ended_words, refresh_holdings
-from sandbox_console.tui.work import Work
+from sandbox_console.tui.state.operations import Work
+from sandbox_console.tui.state.reducer import reduce
 
 if TYPE_CHECKING:
-    from sandbox_console.tui.bulk_flow import BulkFlow
-    from sandbox_console.tui.egress_flow import EgressFlow
-    from sandbox_console.tui.flows import Flows
-    from sandbox_console.tui.forward_flow import ForwardFlow
-    from sandbox_console.tui.host_flow import HostFlow
+    from sandbox_console.tui.actions.action_flow import Flows
+    from sandbox_console.tui.bulk.bulk_flow import BulkFlow
+    from sandbox_console.tui.egress.egress_flow import EgressFlow
+    from sandbox_console.tui.forward.forward_flow import ForwardFlow
+    from sandbox_console.tui.images.image_flow import HostFlow
 
 SMALLEST = (60, 15)
 MESSAGES_KEPT = 500
 
 
 def _commands() -> type[Provider]:
-    from sandbox_console.tui.commands import ConsoleCommands
+    from sandbox_console.tui.palette import ConsoleCommands
 
     return ConsoleCommands
 
@@ -185,35 +185,35 @@ class ConsoleApp(PageActions, SafeApp[None]):
     @cached_property
     def flows(self) -> Flows:
         """What is done to one sandbox, with the questions it takes."""
-        from sandbox_console.tui.flows import Flows
+        from sandbox_console.tui.actions.action_flow import Flows
 
         return Flows(self, self.service, self.work)
 
     @cached_property
     def forwards(self) -> ForwardFlow:
         """Ports of sandboxes that this machine answers for while the app runs."""
-        from sandbox_console.tui.forward_flow import ForwardFlow
+        from sandbox_console.tui.forward.forward_flow import ForwardFlow
 
         return ForwardFlow(self, self.service, self.flows, self._publish)
 
     @cached_property
     def egress(self) -> EgressFlow:
         """What is done to egress rules."""
-        from sandbox_console.tui.egress_flow import EgressFlow
+        from sandbox_console.tui.egress.egress_flow import EgressFlow
 
         return EgressFlow(self, self.service, self.work, self.flows, self._clock)
 
     @cached_property
     def bulk(self) -> BulkFlow:
         """What is done to marked sandboxes."""
-        from sandbox_console.tui.bulk_flow import BulkFlow
+        from sandbox_console.tui.bulk.bulk_flow import BulkFlow
 
         return BulkFlow(self, self.service, self.work)
 
     @cached_property
     def hosts(self) -> HostFlow:
         """What is done to backends' images and snapshots."""
-        from sandbox_console.tui.host_flow import HostFlow
+        from sandbox_console.tui.images.image_flow import HostFlow
 
         return HostFlow(self, self.service, self.work, self._clock)
 

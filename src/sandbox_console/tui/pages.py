@@ -11,10 +11,10 @@ from textual.message_pump import MessagePump
 
 from sandbox_console.model.sandbox import BackendHealth
 from sandbox_console.model.text import clean
-from sandbox_console.tui.helptext import help_words, unavailable
-from sandbox_console.tui.panes.header import backend_name
-from sandbox_console.tui.screens.text import TextScreen
-from sandbox_console.tui.words import HEALTH, STYLES
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.fleet.header import backend_name
+from sandbox_console.tui.help import help_words, unavailable
+from sandbox_console.tui.text.formatting import HEALTH, STYLES
 
 if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp
@@ -49,26 +49,26 @@ class PageActions(MessagePump):
 
     def action_pulse(self) -> None:
         """The whole fleet on one page."""
-        from sandbox_console.tui.screens.pulse import PulseScreen
+        from sandbox_console.tui.pulse.pulse_screen import PulseScreen
 
         app = self._app
         app.push_screen(PulseScreen(app.service, app.history, lambda: app.fleet, app.now))
 
     def action_egress(self) -> None:
         """What was denied in the whole fleet."""
-        from sandbox_console.tui.screens.egress import EgressScreen
+        from sandbox_console.tui.egress.inbox_screen import EgressScreen
 
         self._app.push_screen(EgressScreen(self._app.service, self._app.now))
 
     def action_images(self) -> None:
         """What sandboxes are made of."""
-        from sandbox_console.tui.screens.images import ImagesScreen
+        from sandbox_console.tui.images.images_screen import ImagesScreen
 
         self._app.push_screen(ImagesScreen(self._app.service, self._app.hosts, self._app.now))
 
     def action_snapshots(self) -> None:
         """Saved states of sandboxes."""
-        from sandbox_console.tui.screens.snapshots import SnapshotsScreen
+        from sandbox_console.tui.images.snapshots_screen import SnapshotsScreen
 
         self._app.push_screen(SnapshotsScreen(self._app.service, self._app.hosts, self._app.now))
 
@@ -83,7 +83,7 @@ class PageActions(MessagePump):
 
     def action_audit(self) -> None:
         """Everything that was done, in the whole fleet."""
-        from sandbox_console.tui.screens.audit import AuditScreen
+        from sandbox_console.tui.audit.audit_screen import AuditScreen
 
         app = self._app
         app.push_screen(AuditScreen(app.service, app.now), lambda ref: app.main.go_to(ref) if ref else None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_console.service import open_console
 from sandbox_console.tui import Opener
-from sandbox_console.tui.settling import settle_soon
+from sandbox_console.tui.base.gc_pause import settle_soon
 
 if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp

@@ -21,7 +21,7 @@ from tests.support.microimage import LOAD, archive
 from tests.support.microvm.machine import Machine, free_port
 from tests.support.microvm.part import ROOT
 
-from sandbox_console.tui.widgets.ghostty import GhosttyEmulator
+from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
 HOME = "/rw/outside"
 SIZE = (36, 130)

@@ -6,7 +6,7 @@ import sys
 
 from sandbox_console.__main__ import main
 from sandbox_console.backends.docker import connection
-from sandbox_console.service import fleet
+from sandbox_console.service.reads import fleet
 
 PATIENCE_S = 300.0
 

@@ -18,7 +18,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from sandbox_console.tui.themes import DARK, LIGHT
+from sandbox_console.tui.base.themes import DARK, LIGHT
 
 SMALL, MIDDLE, LARGE = (80, 24), (120, 40), (200, 60)
 SIZES = (SMALL, MIDDLE, LARGE)

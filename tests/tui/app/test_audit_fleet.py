@@ -11,11 +11,11 @@ from textual.widgets import Input
 
 from sandbox_console.audit.journal import Journal
 from sandbox_console.model.audit import AuditQuery, Outcome
-from sandbox_console.tui import audit_filter
-from sandbox_console.tui.screens.audit import AuditScreen
-from sandbox_console.tui.screens.main import MainScreen
-from sandbox_console.tui.screens.text import TextScreen
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.audit import audit_filter
+from sandbox_console.tui.audit.audit_screen import AuditScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.main.main_screen import MainScreen
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 HOSTILE = "[@click=app.quit]x[/]\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202eevil\u200b"
 AGENT = str(ref("aaaaaaaaaaaa"))

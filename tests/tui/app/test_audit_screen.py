@@ -13,9 +13,9 @@ from sandbox_console.errors import AuditUnavailable, BackendError
 from sandbox_console.model.action import Exec, Pause, Remove, Start, Stop
 from sandbox_console.model.audit import Outcome
 from sandbox_console.service import Consent
-from sandbox_console.tui.screens.audit import AuditScreen
-from sandbox_console.tui.screens.text import TextScreen
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.audit.audit_screen import AuditScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 A, B, THEIRS = ref("aaaaaaaaaaaa"), ref("bbbbbbbbbbbb"), ref("eeeeeeeeeeee")
 HOSTILE = "[@click=app.quit]x[/]\x1b]52;c;ZXZpbA==\x07\u202e"
@@ -90,7 +90,7 @@ async def test_an_end_far_behind_the_newest_rows_is_seen(opened):
 
 
 async def test_typing_ends_an_older_query_and_the_clock_does_not(opened, monkeypatch):
-    monkeypatch.setattr("sandbox_console.tui.screens.audit.LOOK_S", 0.05)
+    monkeypatch.setattr("sandbox_console.tui.audit.audit_screen.LOOK_S", 0.05)
     asked, ended, looks = [], [], []
     async with opened() as (app, pilot):
         history = app.service.history

@@ -15,10 +15,10 @@ from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.bulk import AT_ONCE, Fate
-from sandbox_console.tui.screens.bulk import BulkConfirm, BulkScreen
-from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.bulk.bulk_run import AT_ONCE, Fate
+from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen
 
 
 def on(app, kind):

@@ -14,10 +14,10 @@ from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.egress_flow import patterns_of
-from sandbox_console.tui.screens.egress import EgressScreen
-from sandbox_console.tui.screens.egress_ask import EgressAskScreen
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.egress.egress_flow import patterns_of
+from sandbox_console.tui.egress.inbox_screen import EgressScreen
+from sandbox_console.tui.egress.rule_dialog import EgressAskScreen
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 AGENT = ref("aaaaaaaaaaaa")
 HOSTILE = "[@click=app.quit]x[/]\x1b]52;c;ZXZpbA==\x07\u202eevil.example"
@@ -43,7 +43,7 @@ def fake_with(records=(), boxes=None, **options):
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
-    monkeypatch.setattr("sandbox_console.service.egress.SETTLE_S", 0.0)
+    monkeypatch.setattr("sandbox_console.service.effects.egress.SETTLE_S", 0.0)
     monkeypatch.setattr("sandbox_console.testing.within.time.time", lambda: NOW)
 
 
@@ -246,8 +246,8 @@ async def test_the_inbox_holds_denials_of_all_and_allows_to_those_that_asked(run
 
 async def test_what_cannot_be_read_is_told_and_read_when_it_can_be(run_app, monkeypatch):
     for name in ("_READ_AGAIN_S", "_READ_SELDOM_S", "_READS_S"):
-        monkeypatch.setattr(f"sandbox_console.service.outbound.{name}", 0.05)
-    monkeypatch.setattr("sandbox_console.tui.denials.AGAIN_S", 0.0)
+        monkeypatch.setattr(f"sandbox_console.service.reads.egress.{name}", 0.05)
+    monkeypatch.setattr("sandbox_console.tui.fleet.denials.AGAIN_S", 0.0)
     fake = fake_with(RECORDS, faults={"egress_records": BackendError("its records are locked")})
     async with run_app(fake, size=(200, 60)) as (app, pilot):
         await pilot.press("u")

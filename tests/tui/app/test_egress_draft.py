@@ -16,10 +16,10 @@ from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.egress import EgressScreen
-from sandbox_console.tui.screens.egress_draft import EgressDraftScreen
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.egress.draft_screen import EgressDraftScreen
+from sandbox_console.tui.egress.inbox_screen import EgressScreen
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 AGENT = ref("aaaaaaaaaaaa")
 RECORDS = [
@@ -31,7 +31,7 @@ RECORDS = [
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
-    monkeypatch.setattr("sandbox_console.service.egress.SETTLE_S", 0.0)
+    monkeypatch.setattr("sandbox_console.service.effects.egress.SETTLE_S", 0.0)
     monkeypatch.setattr("sandbox_console.testing.within.time.time", lambda: NOW)
 
 

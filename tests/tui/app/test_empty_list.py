@@ -8,10 +8,10 @@ from tests.tui.app.scene import screen_text, until
 from textual.binding import Binding
 
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.keys import MAIN_KEYS
-from sandbox_console.tui.panes.tabs import TABS
-from sandbox_console.tui.widgets.marked import MarkedTable
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.detail.tab_bar import TABS
+from sandbox_console.tui.keys.main_keys import MAIN_KEYS
+from sandbox_console.tui.widgets.table.marked_table import MarkedTable
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 NEEDS_ONE = {
     "edit", "menu", "logs", "shell", "spec", "egress", "egress-draft", *(f"tab-{tab.id}" for tab in TABS), "next-tab",

@@ -7,8 +7,8 @@ from tests.tui.app.scene import NOW, fleet, screen_text, until
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.screens.text import TextScreen
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 AGENT = "aaaaaaaaaaaa"
 
@@ -34,7 +34,7 @@ async def test_the_cursor_begins_at_the_top_of_a_folder_and_comes_back_to_the_on
 
 async def test_to_look_at_a_file_no_more_of_it_is_read_than_is_shown(run_app, monkeypatch):
     fake = FakeBackend(fleet(), within=Within(files={AGENT: {"/big": b"x" * (4 << 20)}}), clock=lambda: NOW)
-    monkeypatch.setattr("sandbox_console.tui.panes.files.VIEWED", 1024)
+    monkeypatch.setattr("sandbox_console.tui.files.files_tab.VIEWED", 1024)
     async with run_app(fake) as (app, pilot):
         await pilot.press("6")
         await until(pilot, lambda: "big" in screen_text(app) and app.focused and app.focused.id == "files-table")

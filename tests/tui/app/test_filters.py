@@ -10,10 +10,10 @@ from tests.tui.app.scene import NOW, fleet, samples, sandbox
 
 from sandbox_console.model.sandbox import Exit, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.tui.filter_fields import NAMES
-from sandbox_console.tui.filters import FilterError, parse_filter
-from sandbox_console.tui.narrowing import Narrower
-from sandbox_console.tui.state import Denial, FleetState
+from sandbox_console.tui.fleet.filter.field_tests import NAMES
+from sandbox_console.tui.fleet.filter.filter_parser import FilterError, parse_filter
+from sandbox_console.tui.fleet.filter.match_cache import Narrower
+from sandbox_console.tui.state.fleet_state import Denial, FleetState
 
 FLEET = [
     *fleet(),

@@ -18,14 +18,14 @@ from sandbox_console.model.sandbox import Status
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.panes.logs import LogsPane
-from sandbox_console.tui.panes.tabs import TabBar
-from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.form import FormScreen
-from sandbox_console.tui.screens.menu import MenuScreen
-from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
-from sandbox_console.tui.widgets.table import FleetTable
-from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.detail.tab_bar import TabBar
+from sandbox_console.tui.dialogs.action_menu import MenuScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen, TooSmallScreen
+from sandbox_console.tui.form.form_screen import FormScreen
+from sandbox_console.tui.logs.logs_tab import LogsPane
+from sandbox_console.tui.widgets.table.table import FleetTable
+from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 
 def on(app, kind):
@@ -613,7 +613,7 @@ async def test_what_is_typed_past_a_shells_end_does_nothing(run_app):
 
 
 async def test_logs_come_back_with_their_backend(run_app, fake, monkeypatch):
-    monkeypatch.setattr("sandbox_console.tui.panes.log_feed.RETRY_S", 0.1)
+    monkeypatch.setattr("sandbox_console.tui.logs.log_feed.RETRY_S", 0.1)
     async with run_app() as (app, pilot):
         await until(pilot, lambda: logs_of(app).view.total)
         await fake.die("connection refused")

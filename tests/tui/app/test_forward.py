@@ -16,9 +16,9 @@ from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
-from sandbox_console.tui.screens.ask import AskScreen
-from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.menu import MenuScreen
+from sandbox_console.tui.dialogs.action_menu import MenuScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
 
 pytestmark = requires("bubblewrap")
 

@@ -26,17 +26,17 @@ from sandbox_console.model.inside import Image
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.testing.fake import FakeBackend, Within
-from sandbox_console.tui.command_lines import command_line
-from sandbox_console.tui.offers import NAMINGS
-from sandbox_console.tui.screens.ask import AskScreen
-from sandbox_console.tui.screens.attach import AttachScreen
-from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.form import FormScreen
-from sandbox_console.tui.screens.images import ImagesScreen
-from sandbox_console.tui.screens.menu import MenuScreen
-from sandbox_console.tui.screens.snapshots import SnapshotsScreen
-from sandbox_console.tui.widgets.table import FleetTable
-from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.dialogs.action_menu import MenuScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
+from sandbox_console.tui.form.form_screen import FormScreen
+from sandbox_console.tui.images.images_screen import ImagesScreen
+from sandbox_console.tui.images.snapshots_screen import SnapshotsScreen
+from sandbox_console.tui.shell.attach_screen import AttachScreen
+from sandbox_console.tui.state.verbs import NAMINGS
+from sandbox_console.tui.widgets.table.table import FleetTable
+from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 PLACE = ("fake", "local")
 

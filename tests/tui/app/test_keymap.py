@@ -17,16 +17,17 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import TuiOptions
 from sandbox_console.service.config import Config
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui import keymap, scopes
-from sandbox_console.tui.commands import ConsoleCommands
-from sandbox_console.tui.keynames import long_key, short_key
-from sandbox_console.tui.keys import MAIN_KEYS
-from sandbox_console.tui.panes.logs import LogsPane
-from sandbox_console.tui.screens.audit import AuditScreen
-from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.menu import MenuScreen
-from sandbox_console.tui.screens.text import TextScreen
-from sandbox_console.tui.widgets.log_view import LogView
+from sandbox_console.tui.audit.audit_screen import AuditScreen
+from sandbox_console.tui.dialogs.action_menu import MenuScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.keys import keymap
+from sandbox_console.tui.keys import page_keys as scopes
+from sandbox_console.tui.keys.key_names import long_key, short_key
+from sandbox_console.tui.keys.main_keys import MAIN_KEYS
+from sandbox_console.tui.logs.logs_tab import LogsPane
+from sandbox_console.tui.palette import ConsoleCommands
+from sandbox_console.tui.widgets.log.log_view import LogView
 
 
 def options(**more):

@@ -14,12 +14,12 @@ from sandbox_console.model.audit import AuditEntry, AuditRow
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.plan import make_plan
-from sandbox_console.tui.formdata import BREAK, parse, texts_of
-from sandbox_console.tui.panes.audit import entry_words
-from sandbox_console.tui.panes.plan import plan_words
-from sandbox_console.tui.panes.spec import spec_words
-from sandbox_console.tui.screens.menu import Choice, choice_line
+from sandbox_console.service.effects.plan import make_plan
+from sandbox_console.tui.detail.audit_tab import entry_words
+from sandbox_console.tui.detail.spec_tab import spec_words
+from sandbox_console.tui.dialogs.action_menu import Choice, choice_line
+from sandbox_console.tui.form.change_plan import plan_words
+from sandbox_console.tui.text.form_values import BREAK, parse, texts_of
 
 SCRIPT = "while :; do\n  date\ndone"
 SPEC = SandboxSpec("loop", image="host", command=("sh", "-c", SCRIPT), env={"PEM": "a\nb", "SIGN": BREAK})

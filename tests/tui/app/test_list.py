@@ -18,13 +18,13 @@ from sandbox_console.model.sandbox import SandboxRef, Stats, Status
 from sandbox_console.service import Config
 from sandbox_console.service.config import TuiOptions, ViewOptions
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.columns import BY_KEY
-from sandbox_console.tui.command_words import COMMANDS
-from sandbox_console.tui.commanding import command_help
-from sandbox_console.tui.groups import GroupKey
-from sandbox_console.tui.screens.columns import ColumnsScreen
-from sandbox_console.tui.screens.text import TextScreen
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.fleet.columns import BY_KEY
+from sandbox_console.tui.fleet.columns_screen import ColumnsScreen
+from sandbox_console.tui.fleet.command_parser import COMMANDS
+from sandbox_console.tui.fleet.groups import GroupKey
+from sandbox_console.tui.main.command_runner import command_help
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 
 def names(app):

@@ -16,18 +16,18 @@ from sandbox_console.errors import UsageError
 from sandbox_console.model.event import Changed, Listed, Removed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, Exit, HealthState, SandboxRef, Stats, Status
 from sandbox_console.service.config import ViewOptions
-from sandbox_console.tui.arrange import Arranger, Hidden, Wanted, fault, newest_first
-from sandbox_console.tui.column_choice import ColumnChoice
-from sandbox_console.tui.columns import BY_KEY, USUAL, Chosen, choose, column_key
-from sandbox_console.tui.command_words import Command, Known, completions, filter_of, parse_command, quoted
-from sandbox_console.tui.commanding import known_of
-from sandbox_console.tui.filters import parse_filter
-from sandbox_console.tui.groups import GroupKey, group_by
-from sandbox_console.tui.reduce import reduce
-from sandbox_console.tui.rows import LOOKS, ORDERS, SandboxRow, Showing, paint
-from sandbox_console.tui.state import SAMPLES_KEPT, Denial, FleetState, Refused
-from sandbox_console.tui.views import VIEWS_MOST, Views
-from sandbox_console.tui.widgets.table_layout import Cell, Column, fit_cell, fit_sideways
+from sandbox_console.tui.fleet.arrangement import Arranger, Hidden, Wanted, fault, newest_first
+from sandbox_console.tui.fleet.columns import BY_KEY, USUAL, Chosen, choose, column_key
+from sandbox_console.tui.fleet.command_parser import Command, Known, completions, filter_of, parse_command, quoted
+from sandbox_console.tui.fleet.filter.filter_parser import parse_filter
+from sandbox_console.tui.fleet.fleet_rows import LOOKS, ORDERS, SandboxRow, Showing, paint
+from sandbox_console.tui.fleet.groups import GroupKey, group_by
+from sandbox_console.tui.fleet.saved_columns import ColumnChoice
+from sandbox_console.tui.fleet.saved_views import VIEWS_MOST, Views
+from sandbox_console.tui.main.command_runner import known_of
+from sandbox_console.tui.state.fleet_state import SAMPLES_KEPT, Denial, FleetState, Refused
+from sandbox_console.tui.state.reducer import reduce
+from sandbox_console.tui.widgets.table.table_layout import Cell, Column, fit_cell, fit_sideways
 
 FLEET = fleet()
 STATE = reduce(FleetState(), [Listed("fake", "local", tuple(FLEET))])

@@ -13,8 +13,8 @@ from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Status
 from sandbox_console.service import Config
 from sandbox_console.service.config import HighlightRule, LogOptions
-from sandbox_console.tui.panes import log_feed
-from sandbox_console.tui.panes.logs import LogsPane
+from sandbox_console.tui.logs import log_feed
+from sandbox_console.tui.logs.logs_tab import LogsPane
 
 AGENT, BUILDER = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 
@@ -56,7 +56,7 @@ def asked(fake, monkeypatch):
 async def test_a_time_before_the_oldest_line_is_asked_for_once_and_as_far_as_there_is_room(
     run_app, fake, asked, monkeypatch
 ):
-    monkeypatch.setattr("sandbox_console.tui.panes.logs.TAIL", 10)
+    monkeypatch.setattr("sandbox_console.tui.logs.logs_tab.TAIL", 10)
     monkeypatch.setattr(log_feed, "OLDER_LINES", 20)
     now = time.time()
     fake.sandboxes[AGENT] = structs.replace(fake.sandboxes[AGENT], created_at=now - 7200)
@@ -139,7 +139,7 @@ async def test_what_is_copied_has_no_colours_left_in_it(run_app, fake):
 
 async def test_saving_says_what_is_not_in_it(run_app, fake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sandbox_console.tui.panes.logs.TAIL", 5)
+    monkeypatch.setattr("sandbox_console.tui.logs.logs_tab.TAIL", 5)
     async with run_app() as (app, pilot):
         view = logs_of(app).view
         await until(pilot, lambda: view.total == 5)

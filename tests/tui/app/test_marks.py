@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.tui.app.scene import ref, sandbox, screen_text, until
 
 from sandbox_console.model.event import Changed, Removed
-from sandbox_console.tui.marks import Marks
-from sandbox_console.tui.panes.logs import LogsPane
-from sandbox_console.tui.screens.menu import MenuScreen
-from sandbox_console.tui.screens.text import TextScreen
+from sandbox_console.tui.dialogs.action_menu import MenuScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.logs.logs_tab import LogsPane
+from sandbox_console.tui.widgets.table.row_marks import Marks
 
 
 def marked(app):

@@ -7,7 +7,7 @@ from tests.tui.app.scene import NOW, ref, sandbox, screen_text, until
 
 from sandbox_console.model.sandbox import Exit, Fact, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.tui.panes.stats import limits_of
+from sandbox_console.tui.detail.stats_tab import limits_of
 
 
 def test_limits_are_those_that_hold_whoever_set_them():

@@ -12,15 +12,15 @@ from sandbox_console.cli.parser import parse as parse_words
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Fact, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.plan import make_plan
-from sandbox_console.tui.asking import commands_of
-from sandbox_console.tui.columns import USUAL
-from sandbox_console.tui.filters import FilterError, parse_filter
-from sandbox_console.tui.panes.plan import plan_words
-from sandbox_console.tui.panes.spec import spec_words
-from sandbox_console.tui.ports import address, openings
-from sandbox_console.tui.rows import LOOKS, ORDERS
-from sandbox_console.tui.state import FleetState
+from sandbox_console.service.effects.plan import make_plan
+from sandbox_console.tui.detail.spec_tab import spec_words
+from sandbox_console.tui.fleet.columns import USUAL
+from sandbox_console.tui.fleet.filter.filter_parser import FilterError, parse_filter
+from sandbox_console.tui.fleet.fleet_rows import LOOKS, ORDERS
+from sandbox_console.tui.form.change_plan import plan_words
+from sandbox_console.tui.main.dispatch import commands_of
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.text.port_text import address, openings
 
 ASKED = SandboxSpec("web", image="python:3.12", ports=("8080:80", "443", "0.0.0.0:53:53"))
 WEB = sandbox("1111", "web", spec=ASKED, effective=(

@@ -10,10 +10,10 @@ from sandbox_console.model.event import Acted
 from sandbox_console.model.sandbox import BackendHealth, Exit, HealthState, Stats, Status
 from sandbox_console.service import Feed
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui import pulse
-from sandbox_console.tui.screens.audit import AuditScreen
-from sandbox_console.tui.screens.pulse import PulseScreen
-from sandbox_console.tui.state import FleetState
+from sandbox_console.tui.audit.audit_screen import AuditScreen
+from sandbox_console.tui.pulse import history as pulse
+from sandbox_console.tui.pulse.pulse_screen import PulseScreen
+from sandbox_console.tui.state.fleet_state import FleetState
 
 HOSTILE = "[@click=app.quit]x[/]\x1b]52;c;eA==\x07\u202e"
 

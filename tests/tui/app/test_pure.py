@@ -13,10 +13,10 @@ from sandbox_console.cli.specs import from_args, without
 from sandbox_console.model.action import Create, Kill, Remove, Update
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.tui import words
-from sandbox_console.tui.command_lines import command_line
-from sandbox_console.tui.formdata import parse, shown_value, texts_of
-from sandbox_console.tui.offers import VERBS, accepted, must_type, unfit
+from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.state.verbs import VERBS, accepted, must_type, unfit
+from sandbox_console.tui.text import formatting as words
+from sandbox_console.tui.text.form_values import parse, shown_value, texts_of
 
 
 def test_the_form_gives_back_what_a_spec_says():

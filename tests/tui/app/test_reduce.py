@@ -9,8 +9,8 @@ import pytest
 
 from sandbox_console.model.event import Acted, AuditChanged, Changed, Gap, HealthChanged, Listed, Removed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
-from sandbox_console.tui.reduce import reduce
-from sandbox_console.tui.state import ACTED_KEPT, Began, Ended, FleetState, ShellClosed, ShellOpened
+from sandbox_console.tui.state.fleet_state import ACTED_KEPT, Began, Ended, FleetState, ShellClosed, ShellOpened
+from sandbox_console.tui.state.reducer import reduce
 
 
 def one(id_, backend="a", status=Status.RUNNING):
@@ -71,7 +71,18 @@ def test_ended_actions_are_bounded():
     assert state.acted[-1].audit_id == ACTED_KEPT + 6
 
 
-@pytest.mark.parametrize("module", ["state", "reduce", "filters", "offers", "formdata", "words", "bridge"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "state.fleet_state",
+        "state.reducer",
+        "fleet.filter.filter_parser",
+        "state.verbs",
+        "text.form_values",
+        "text.formatting",
+        "state.event_bridge",
+    ],
+)
 def test_the_pure_parts_need_no_textual(module):
     code = f"import sys, sandbox_console.tui.{module}; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,13 +11,13 @@ from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Status
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.groups import GroupKey
-from sandbox_console.tui.screens.columns import ColumnsScreen
-from sandbox_console.tui.screens.confirm import ConfirmScreen
-from sandbox_console.tui.screens.form import FormScreen
-from sandbox_console.tui.screens.menu import MenuScreen
-from sandbox_console.tui.screens.text import TextScreen, TooSmallScreen
-from sandbox_console.tui.themes import CONTRAST, DARK, MONOCHROME
+from sandbox_console.tui.base.themes import CONTRAST, DARK, MONOCHROME
+from sandbox_console.tui.dialogs.action_menu import MenuScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen, TooSmallScreen
+from sandbox_console.tui.fleet.columns_screen import ColumnsScreen
+from sandbox_console.tui.fleet.groups import GroupKey
+from sandbox_console.tui.form.form_screen import FormScreen
 
 HOSTILE = "[@click=app.quit]x[/]\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202eevil\u200b"
 DEAD = "connection refused at /run/docker.sock"

@@ -9,10 +9,10 @@ from tests.tui.app.sheet import SMALL
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.pulse import Total
-from sandbox_console.tui.screens.bulk import BulkConfirm, BulkScreen
-from sandbox_console.tui.screens.egress import EgressScreen
-from sandbox_console.tui.screens.egress_ask import EgressAskScreen
+from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
+from sandbox_console.tui.egress.inbox_screen import EgressScreen
+from sandbox_console.tui.egress.rule_dialog import EgressAskScreen
+from sandbox_console.tui.pulse.history import Total
 
 pytestmark = pytest.mark.timeout(600)
 """Many pictures of one app: 15 s on a quiet machine."""

@@ -14,11 +14,11 @@ from sandbox_console.model.inside import Image, Snapshot
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.pulse import Total
-from sandbox_console.tui.screens.attach import AttachScreen
-from sandbox_console.tui.screens.bulk import BulkConfirm, BulkScreen
-from sandbox_console.tui.screens.egress_draft import EgressDraftScreen
-from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
+from sandbox_console.tui.egress.draft_screen import EgressDraftScreen
+from sandbox_console.tui.pulse.history import Total
+from sandbox_console.tui.shell.attach_screen import AttachScreen
+from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 ID = "aaaaaaaaaaaa"
 HERE = ("fake", "local")

@@ -16,10 +16,10 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.testing.faults import Faults
-from sandbox_console.tui.panes.logs import LogsPane
-from sandbox_console.tui.panes.tabs import TABS
-from sandbox_console.tui.screens.text import TextScreen
-from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.detail.tab_bar import TABS
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.logs.logs_tab import LogsPane
+from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 ID = "aaaaaaaaaaaa"
 KEYS = {tab.id: str(number % 10) for number, tab in enumerate(TABS, 1)}
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(600)
 def _still(monkeypatch):
     monkeypatch.setattr("sandbox_console.testing.within.time.time", lambda: NOW)
     # One sample: else a graph grows with the time that it takes to look at it.
-    monkeypatch.setattr("sandbox_console.tui.panes.stats.INTERVAL_S", 3600.0)
+    monkeypatch.setattr("sandbox_console.tui.detail.stats_tab.INTERVAL_S", 3600.0)
 
 
 def denied(at, host, port=443, **more):

@@ -10,9 +10,9 @@ from textual.filter import ANSIToTruecolor, Monochrome
 from sandbox_console.model.sandbox import HealthState, Status
 from sandbox_console.service.config import Config, TuiOptions
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.tui.screens.bulk import SIGNS
-from sandbox_console.tui.themes import CONTRAST, DARK, LIGHT, MONOCHROME, THEMES, after
-from sandbox_console.tui.words import HEALTH, STATUS
+from sandbox_console.tui.base.themes import CONTRAST, DARK, LIGHT, MONOCHROME, THEMES, after
+from sandbox_console.tui.bulk.results_screen import SIGNS
+from sandbox_console.tui.text.formatting import HEALTH, STATUS
 
 
 def named(theme):

@@ -8,13 +8,13 @@ from tests.tui.app.scene import ref, screen_text, until
 from textual import events
 
 from sandbox_console.model.sandbox import BackendHealth, HealthState
-from sandbox_console.tui.arrange import Hidden, Wanted
-from sandbox_console.tui.command_words import COMMANDS
-from sandbox_console.tui.groups import GroupKey
-from sandbox_console.tui.near import nearest
-from sandbox_console.tui.panes.header import backends_line, view_line
-from sandbox_console.tui.panes.logs import LogsPane
-from sandbox_console.tui.panes.tabs import TABS
+from sandbox_console.tui.detail.tab_bar import TABS
+from sandbox_console.tui.fleet.arrangement import Hidden, Wanted
+from sandbox_console.tui.fleet.command_parser import COMMANDS
+from sandbox_console.tui.fleet.groups import GroupKey
+from sandbox_console.tui.fleet.header import backends_line, view_line
+from sandbox_console.tui.logs.logs_tab import LogsPane
+from sandbox_console.tui.text.nearest import nearest
 
 AGENT, BUILDER = ref("aaaaaaaaaaaa"), ref("bbbbbbbbbbbb")
 

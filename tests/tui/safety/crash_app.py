@@ -7,7 +7,7 @@ from pathlib import Path
 
 from textual.widgets import Static
 
-from sandbox_console.tui.safety import SafeApp
+from sandbox_console.tui.base.safety import SafeApp
 
 
 class Crash(SafeApp):

@@ -39,11 +39,11 @@ from textual.widgets import (
 )  # fmt: skip
 
 from sandbox_console.model.log import LogRecord, Stream
-from sandbox_console.tui.safety import SafeApp
-from sandbox_console.tui.widgets.log_view import LogView
-from sandbox_console.tui.widgets.table import FleetTable, Row
-from sandbox_console.tui.widgets.table_layout import Column
-from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.base.safety import SafeApp
+from sandbox_console.tui.widgets.log.log_view import LogView
+from sandbox_console.tui.widgets.table.table import FleetTable, Row
+from sandbox_console.tui.widgets.table.table_layout import Column
+from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 PAYLOAD = (
     "\x1b]0;pwn\x07" "\x1b]52;c;cHdu\x07" "\x1b]8;;http://pwn.test/\x1b\\" "\x1bP$qm\x1b\\" "\x1b[21t" "\x1b[?1049l"

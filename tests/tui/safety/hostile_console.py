@@ -12,7 +12,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
 from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
-from sandbox_console.tui.widgets.table import FleetTable
+from sandbox_console.tui.widgets.table.table import FleetTable
 
 NOW = 1_700_000_600.0
 CLICK = "[@click=app.pwned]CLICK[/]"

@@ -30,7 +30,7 @@ from textual.widgets import (
     Tree,
 )  # fmt: skip
 
-from sandbox_console.tui.safety import SafeApp, escaped, plain, plain_text
+from sandbox_console.tui.base.safety import SafeApp, escaped, plain, plain_text
 
 INJECTED = "[@click=app.pwn]PWNPWNPWN[/]"
 

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from sandbox_console.errors import BackendUnreachable
-from sandbox_console.tui.safety import SafeApp
+from sandbox_console.tui.base.safety import SafeApp
 
 
 @pytest.mark.parametrize("where", ["handler", "worker"])

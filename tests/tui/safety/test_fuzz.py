@@ -18,23 +18,26 @@ from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import strip_unsafe
+from sandbox_console.model.verdict import verdict
 from sandbox_console.service.config import ViewOptions
-from sandbox_console.service.verdict import verdict
-from sandbox_console.tui.arrange import Hidden, Wanted
-from sandbox_console.tui.commanding import views_words
-from sandbox_console.tui.groups import GroupKey, GroupRow
-from sandbox_console.tui.panes import events, file_words, processes
-from sandbox_console.tui.panes.detail import identity
-from sandbox_console.tui.panes.header import view_line
-from sandbox_console.tui.panes.inspect_tree import fill
-from sandbox_console.tui.panes.spec import spec_words
-from sandbox_console.tui.panes.together import compare_words
-from sandbox_console.tui.panes.why import why_words
-from sandbox_console.tui.rows import LOOKS, paint
-from sandbox_console.tui.safety import plain, plain_text
-from sandbox_console.tui.state import Denial, FleetState
-from sandbox_console.tui.widgets.log_lines import ShownLines
-from sandbox_console.tui.widgets.log_page import LogPage, Look
+from sandbox_console.model.verdict import verdict
+from sandbox_console.tui.base.safety import plain, plain_text
+from sandbox_console.tui.detail import events_tab as events
+from sandbox_console.tui.detail import processes_tab as processes
+from sandbox_console.tui.detail.detail_pane import identity
+from sandbox_console.tui.detail.exit_reason import why_words
+from sandbox_console.tui.detail.inspect_tree import fill
+from sandbox_console.tui.detail.spec_tab import spec_words
+from sandbox_console.tui.files import file_text as file_words
+from sandbox_console.tui.fleet.arrangement import Hidden, Wanted
+from sandbox_console.tui.fleet.fleet_rows import LOOKS, paint
+from sandbox_console.tui.fleet.groups import GroupKey, GroupRow
+from sandbox_console.tui.fleet.header import view_line
+from sandbox_console.tui.main.command_runner import views_words
+from sandbox_console.tui.main.compare import compare_words
+from sandbox_console.tui.state.fleet_state import Denial, FleetState
+from sandbox_console.tui.widgets.log.log_lines import ShownLines
+from sandbox_console.tui.widgets.log.log_page import LogPage, Look
 
 INPUTS = 100_000
 _BITS = [

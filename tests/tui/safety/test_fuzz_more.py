@@ -11,20 +11,22 @@ from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.event import Acted
 from sandbox_console.model.sandbox import BackendHealth, HealthState, SandboxRef, Status
 from sandbox_console.service import Feed
-from sandbox_console.tui import asking, bulk, pulse
-from sandbox_console.tui.chain import chain_words
-from sandbox_console.tui.command_lines import bulk_command
-from sandbox_console.tui.egress_words import host_row
-from sandbox_console.tui.flows import confirmation
-from sandbox_console.tui.helptext import _reasons
-from sandbox_console.tui.offers import VERBS
-from sandbox_console.tui.panes.audit import entry_words
-from sandbox_console.tui.panes.marks import mark_words
-from sandbox_console.tui.screens import audit as audit_screen
-from sandbox_console.tui.screens import bulk as bulk_screen
-from sandbox_console.tui.screens import bulk_confirm
-from sandbox_console.tui.screens.menu import Choice, choice_line
-from sandbox_console.tui.state import FleetState
+from sandbox_console.tui.actions.action_flow import confirmation
+from sandbox_console.tui.actions.cli_command import bulk_command
+from sandbox_console.tui.audit import audit_screen
+from sandbox_console.tui.audit.chain_status import chain_words
+from sandbox_console.tui.bulk import bulk_confirm
+from sandbox_console.tui.bulk import bulk_run as bulk
+from sandbox_console.tui.bulk import results_screen as bulk_screen
+from sandbox_console.tui.detail.audit_tab import entry_words
+from sandbox_console.tui.dialogs.action_menu import Choice, choice_line
+from sandbox_console.tui.egress.egress_text import host_row
+from sandbox_console.tui.fleet.mark_bar import mark_words
+from sandbox_console.tui.help import _reasons
+from sandbox_console.tui.main import dispatch as asking
+from sandbox_console.tui.pulse import history as pulse
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.state.verbs import VERBS
 
 INPUTS = 3000
 REF = SandboxRef("fake", "local", "x")

@@ -116,7 +116,7 @@ def test_no_text_of_a_sandbox_is_parsed_as_markup():
     files = [path for room in ("tui", "web") for path in (SRC / room).rglob("*.py")]
     assert len(files) > 5
     found = scan({str(path.relative_to(SRC)): path.read_text() for path in files})
-    assert found == [], "wrap it in sandbox_console.tui.safety.plain (plain_text for tables, trees and RichLog)"
+    assert found == [], "wrap it in sandbox_console.tui.base.safety.plain (plain_text for tables, trees and RichLog)"
 
 
 @pytest.mark.parametrize(

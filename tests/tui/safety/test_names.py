@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.tui.app.scene import sandbox
 
-from sandbox_console.tui.scripts import mixes_scripts
-from sandbox_console.tui.words import shown_name
+from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.text.lookalikes import mixes_scripts
 
 ID = "0123456789abcdef"
 

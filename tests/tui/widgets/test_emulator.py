@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 
 from sandbox_console.model.text import strip_unsafe
-from sandbox_console.tui.widgets.emulator import paste_bytes, refit
-from sandbox_console.tui.widgets.ghostty import GhosttyEmulator
+from sandbox_console.tui.widgets.terminal.emulator import paste_bytes, refit
+from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
 PIECES = [
     b"hello", b"\r\n", b"\x1b[A", b"\x1b[L", b"\x1b[M", b"\x1b[2;5r", b"\x1b[r", b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[2J",

@@ -13,8 +13,8 @@ from textual.widgets import Input
 from sandbox_console.errors import UsageError
 from sandbox_console.logs.store import CHUNK_BYTES
 from sandbox_console.model.log import LogGap, LogRecord, Stream
-from sandbox_console.tui.widgets.log_pane import LogPane
-from sandbox_console.tui.widgets.log_view import LogView
+from sandbox_console.tui.widgets.log.log_pane import LogPane
+from sandbox_console.tui.widgets.log.log_view import LogView
 
 
 def out(text, at_ns=0):

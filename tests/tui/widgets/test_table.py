@@ -7,9 +7,9 @@ import random
 import pytest
 from textual.app import App
 
-from sandbox_console.tui.columns import Chosen
-from sandbox_console.tui.widgets.table import FleetTable, Row
-from sandbox_console.tui.widgets.table_layout import GAP, Column, fit_cell, fit_columns, natural_widths
+from sandbox_console.tui.fleet.columns import Chosen
+from sandbox_console.tui.widgets.table.table import FleetTable, Row
+from sandbox_console.tui.widgets.table.table_layout import GAP, Column, fit_cell, fit_columns, natural_widths
 
 COLUMNS = [
     Column("state", "STATE", 9, 12, priority=0),

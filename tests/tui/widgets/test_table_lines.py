@@ -6,8 +6,8 @@ import random
 
 from textual.app import App
 
-from sandbox_console.tui.widgets.table import FleetTable, Row
-from sandbox_console.tui.widgets.table_layout import Column
+from sandbox_console.tui.widgets.table.table import FleetTable, Row
+from sandbox_console.tui.widgets.table.table_layout import Column
 
 
 class Told(FleetTable):

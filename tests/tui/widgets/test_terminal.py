@@ -18,7 +18,7 @@ from textual.binding import Binding
 from textual.events import MouseScrollUp, Paste
 from textual.widgets import Input
 
-from sandbox_console.tui.widgets.terminal import TerminalView
+from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 
 class Guest:

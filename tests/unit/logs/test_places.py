@@ -14,7 +14,7 @@ from sandbox_console.logs.places import Places, Reading
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
-from sandbox_console.tui.panes.log_feed import AGAIN, Feed
+from sandbox_console.tui.logs.log_feed import AGAIN, Feed
 
 SANDBOX = Sandbox(SandboxRef("bubblewrap", "local", "x"), "x", Status.RUNNING)
 

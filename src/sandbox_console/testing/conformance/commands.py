@@ -10,8 +10,8 @@ import pytest
 from sandbox_console.errors import Conflict, ConsoleError
 from sandbox_console.model.capability import Capability
 from sandbox_console.secrets.redactor import Redactor
-from sandbox_console.service.operation import ExecIO
-from sandbox_console.service.running import run_to_end
+from sandbox_console.service.effects.process import run_to_end
+from sandbox_console.service.gate.operation import ExecIO
 from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually, resident_mib
 
 _MIB = 1024 * 1024

@@ -1,1 +1,1 @@
-"""The widgets that the screens are built from."""
+"""Widgets that know nothing of sandboxes."""

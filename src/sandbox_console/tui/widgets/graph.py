@@ -8,8 +8,8 @@ from msgspec import Struct
 from textual.content import Content
 from textual.widget import Widget
 
+from sandbox_console.tui.text.formatting import DASH
 from sandbox_console.tui.widgets.braille import chart, limit_row, scale
-from sandbox_console.tui.words import DASH
 
 Samples = Sequence[float | None]
 

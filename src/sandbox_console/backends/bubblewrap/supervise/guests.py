@@ -8,13 +8,26 @@ from . import tree, wire
 
 TYPE_CHECKING = False  # the typing module costs 1 MB
 if TYPE_CHECKING:
-    from .main import Supervisor
+    from typing import Protocol
+
+    from .loop import Loop
+    from .pausing import Pausing
+    from .requests import Requests
+
+    class Keeper(Protocol):
+        """What a command needs of the supervisor."""
+
+        loop: Loop
+        pausing: Pausing
+        requests: Requests
+
+        def forget(self, guest: "Guest") -> None: ...
 
 
 class Guest:
     """One command: started, ended, and its tree killed when its connection closes before it ends."""
 
-    def __init__(self, keeper: "Supervisor", conn: socket.socket, middle: int, report: socket.socket) -> None:
+    def __init__(self, keeper: "Keeper", conn: socket.socket, middle: int, report: socket.socket) -> None:
         self._keeper, self._conn, self._middle, self._report = keeper, conn, middle, report
         self.helper = 0
         self.ended = False

@@ -7,7 +7,24 @@ from . import wire
 
 TYPE_CHECKING = False  # the typing module costs 1 MB
 if TYPE_CHECKING:
-    from .main import Supervisor
+    from typing import Protocol
+
+    from .cgroup import Group
+    from .loop import Loop
+
+    class Keeper(Protocol):
+        """What those who ask need of the supervisor."""
+
+        loop: Loop
+        group: Group
+
+        def exec(self, conn: socket.socket, fds: list[int]) -> None: ...
+        def lend(self, conn: socket.socket) -> None: ...
+        def stop(self, conn: socket.socket, grace: float) -> None: ...
+        def signal(self, conn: socket.socket, number: int) -> None: ...
+        def freeze(self, frozen: bool) -> None: ...
+        def door(self, conn: socket.socket) -> None: ...
+
 
 _SOCKET = "sock"
 _BACKLOG = 128
@@ -16,7 +33,7 @@ _BACKLOG = 128
 class Requests:
     """The socket in the sandbox's folder. One connection asks for one thing; a command keeps its own."""
 
-    def __init__(self, keeper: "Supervisor") -> None:
+    def __init__(self, keeper: "Keeper") -> None:
         self._keeper = keeper
         self.close()
         server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

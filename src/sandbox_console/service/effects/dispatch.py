@@ -1,0 +1,160 @@
+"""What each permitted action does to a backend. A new verb does not type-check until it is handled here."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, assert_never
+
+from sandbox_console.backends.base import Backend
+from sandbox_console.errors import NotFound, Unsupported
+from sandbox_console.model.action import (
+    Action,
+    Attach,
+    ChangeEgress,
+    Commit,
+    Create,
+    DenyEgress,
+    Download,
+    Exec,
+    Fork,
+    Forward,
+    Kill,
+    LoadImage,
+    OpenShell,
+    Pause,
+    Permit,
+    PruneImages,
+    PullImage,
+    Remove,
+    RemoveImage,
+    RemoveSnapshot,
+    Rename,
+    Restart,
+    RestoreSnapshot,
+    Resume,
+    SaveImage,
+    Start,
+    Stop,
+    TakeSnapshot,
+    Update,
+    Upload,
+)
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.waiting import to_the_end
+from sandbox_console.service.effects.abilities import inner, on_host
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.plan import How, Plan, plan_for, within_bounds
+from sandbox_console.service.effects.process import run_to_end
+from sandbox_console.service.effects.recreation import recreate
+from sandbox_console.service.gate.operation import ActionResult
+
+
+async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:  # noqa: C901, PLR0912 - a case a verb
+    """Do it. Raises one of ``sandbox_console.errors`` where it cannot be done."""
+    backend, ref = call.backend, call.target.ref if call.target else None
+    match action:
+        case Create():
+            ref = await _create(action, permit, call)
+        case Start():
+            await backend.start(permit, action.ref, call.secrets)
+        case Stop():
+            await backend.stop(permit, action.ref, action.grace_s)
+        case Kill():
+            await backend.kill(permit, action.ref, action.signal)
+        case Restart():
+            await backend.stop(permit, action.ref, action.grace_s)
+            await backend.start(permit, action.ref, call.secrets)
+        case Pause():
+            await backend.pause(permit, action.ref)
+        case Resume():
+            await backend.resume(permit, action.ref)
+        case Remove():
+            await backend.remove(permit, action.ref, action.force)
+        case Update():
+            ref, details = await _update(action, permit, call)
+            return ActionResult(permit.audit_id, ref, details=details)
+        case Exec():
+            return await _exec(action, permit, call)
+        case OpenShell():
+            raise Unsupported("a shell is opened by console.shell()")
+        case Rename() | Upload() | Download() | Attach() | Forward() | Commit() | TakeSnapshot() | Fork():
+            return await inner(action, permit, call)
+        case ChangeEgress() | DenyEgress():
+            return await inner(action, permit, call)
+        case (
+            PullImage()
+            | RemoveImage()
+            | PruneImages()
+            | LoadImage()
+            | SaveImage()
+            | RestoreSnapshot()
+            | RemoveSnapshot()
+        ):
+            return await on_host(action, permit, call)
+        case _:
+            assert_never(action)
+    return ActionResult(permit.audit_id, ref)
+
+
+async def _create(action: Create, permit: Permit, call: Call) -> SandboxRef:
+    ref = await call.backend.create(permit, action.spec, call.secrets, call.progress)
+    if not action.start:
+        return ref
+    try:
+        call.progress("starting")
+        await call.backend.start(permit, ref, call.secrets)
+    except BaseException:
+        # A create that cannot start leaves nothing; one that ran and failed is there to be looked at.
+        with suppress(Exception):  # what went wrong first is what is told
+            await to_the_end(_discard(call.backend, permit, ref))
+        raise
+    return ref
+
+
+async def _discard(backend: Backend, permit: Permit, ref: SandboxRef) -> None:
+    await backend.remove(permit, ref, force=True)
+
+
+async def _update(action: Update, permit: Permit, call: Call) -> tuple[SandboxRef, dict[str, Any]]:
+    target = call.target
+    if target is None:
+        raise NotFound(f"{action.ref} is not there")
+    plan = plan_for(target, action.spec, call.backend.capabilities(), call.injects)
+    plan = await within_bounds(plan, call.backend, target, action.spec)
+    changed: dict[str, Any] = {"changed": [change.field for change in plan.changes], "how": str(plan.how or "nothing")}
+    match plan.how:
+        case None:
+            return target.ref, changed
+        case How.UNSUPPORTED:
+            refused = next(change for change in plan.changes if change.how is How.UNSUPPORTED)
+            raise Unsupported(f"{refused.field} cannot be changed: {refused.reason}")
+        case How.LIVE:
+            await _live(action, permit, call, plan)
+            return target.ref, changed
+        case How.RECREATE:
+            ref = await recreate(call.backend, permit, target, action.spec, call.secrets, call.progress)
+            return ref, changed | {"was": str(target.ref)}
+
+
+async def _live(action: Update, permit: Permit, call: Call, plan: Plan) -> None:
+    fields = {change.field for change in plan.changes}
+    if "name" in fields:
+        await call.backend.rename(permit, action.ref, action.spec.name)
+    if fields - {"name"}:
+        await call.backend.update(permit, action.ref, action.spec)
+
+
+async def _exec(action: Exec, permit: Permit, call: Call) -> ActionResult:
+    process = await call.backend.exec(permit, action, call.secrets)
+    ran = await run_to_end(process, call.io, call.redactor, action.timeout_s)
+    return ActionResult(
+        permit.audit_id,
+        action.ref,
+        exit_code=ran.exit.code,
+        stdout=bytes(ran.out.get(Stream.STDOUT, b"")),
+        stderr=bytes(ran.out.get(Stream.STDERR, b"")),
+        truncated=ran.truncated,
+        timed_out=ran.timed_out,
+        details={"exit": ran.exit.code, "bytes": ran.bytes_out},
+    )

@@ -1,0 +1,91 @@
+"""Change what a sandbox may reach, and ask its gateway whether it goes by the new rules."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sandbox_console.backends.abilities import Egress
+from sandbox_console.egress.decide import verdict
+from sandbox_console.errors import BackendError, Conflict
+from sandbox_console.model import hosts
+from sandbox_console.model.action import DenyEgress, EgressAction, Permit
+from sandbox_console.model.egress import Effect, EgressRule, EgressVerdict
+from sandbox_console.model.egress_rules import changed, key_of
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.service.gate.description import rule_data
+
+SETTLE_S = 5.0
+"""How long a gateway may take to go by new rules."""
+_AGAIN_S = 0.2
+
+
+async def change(
+    gateway: Egress, permit: Permit, action: EgressAction, progress: Callable[[str], None]
+) -> dict[str, Any]:
+    """Put the rules in force and ask the gateway what it decides now.
+
+    Gives ``before`` and ``after``, and for each pattern what ``checked`` says: as asked (``ok``), or which rule stands
+    in the way; of one that was taken away, whether the gateway goes by the rules that are left. ``unchecked`` is why
+    the gateway could not be asked.
+    """
+    before = (await gateway.egress(action.ref)).rules
+    after = changed(before, action)
+    await gateway.set_egress(permit, action.ref, after)
+    progress("asking the gateway")
+    wanted = [*_asked(action), *_left(action, after)]
+    details: dict[str, Any] = {
+        "before": [rule_data(rule) for rule in before],
+        "after": [rule_data(rule) for rule in after],
+        "checked": [],
+        "unchecked": "",
+    }
+    try:
+        details["checked"] = [await _check(gateway, permit, action.ref, rule, allow=allow) for rule, allow in wanted]
+    except (BackendError, Conflict) as error:  # the rules are kept: it goes by them when it runs (again)
+        details["unchecked"] = error.message
+    return details
+
+
+def _asked(action: EgressAction) -> Sequence[tuple[EgressRule, bool]]:
+    """What an action adds, and whether it is to be allowed; an allow that it denies as well waits for its time."""
+    if isinstance(action, DenyEgress):
+        return [(EgressRule(pattern, Effect.DENY), False) for pattern in action.patterns]
+    denied = {key_of(rule.pattern) for rule in action.add if rule.effect is Effect.DENY}
+    asked = [(rule, rule.effect is Effect.ALLOW) for rule in action.add]
+    return [(rule, allow) for rule, allow in asked if not allow or key_of(rule.pattern) not in denied]
+
+
+def _left(action: EgressAction, after: Sequence[EgressRule]) -> Sequence[tuple[EgressRule, bool]]:
+    """What an action takes away for good, and what the rules that are left say to it."""
+    if isinstance(action, DenyEgress):
+        return []
+    added = {key_of(rule.pattern) for rule in action.add}
+    gone = [one for one in action.remove if (key := key_of(one)) not in added and isinstance(key, hosts.HostPattern)]
+    return [(EgressRule(one), verdict(after, *example(one), time.time()).allowed) for one in gone]
+
+
+async def _check(gateway: Egress, permit: Permit, ref: SandboxRef, rule: EgressRule, *, allow: bool) -> dict[str, Any]:
+    host, port = example(rule.pattern)
+    until = time.monotonic() + SETTLE_S
+    while True:
+        found = await gateway.probe_egress(permit, ref, host, port)
+        if found.allowed is allow or time.monotonic() > until:
+            return _told(rule, host, port, found) | {"ok": found.allowed is allow}
+        await asyncio.sleep(_AGAIN_S)
+
+
+def _told(rule: EgressRule, host: str, port: int, found: EgressVerdict) -> dict[str, Any]:
+    verdict = {"allowed": found.allowed, "reason": found.reason, "rule": found.rule, "hint": found.hint}
+    return {"pattern": rule.pattern, "host": host, "port": port} | verdict
+
+
+def example(pattern: str) -> tuple[str, int]:
+    """A host and port that a pattern matches, to ask about. Raises ValueError for one that cannot be read."""
+    found = hosts.parse(pattern, allow_ip=True)
+    port = 443 if 443 in found.ports else min(found.ports)
+    if found.network is not None:
+        return str(found.network[0]), port
+    return (f"any.{found.host}" if found.wildcard else found.host), port

@@ -1,0 +1,212 @@
+"""A port of a running sandbox answered for on this machine, for as long as somebody holds it.
+
+Each connection runs one command in the sandbox, whose stdin and stdout are the stream: the sandbox needs no network
+and is not made anew. Bytes pass as they are, and none of them is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import structs
+
+from sandbox_console.backends.base import Backend
+from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
+from sandbox_console.model.action import Exec, Forward, Permit
+from sandbox_console.model.ports import PublishedPort
+from sandbox_console.model.sandbox import Status
+from sandbox_console.model.text import clean
+from sandbox_console.model.waiting import to_the_end
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.forward_connection import Connection, Tally, reset
+from sandbox_console.service.effects.forward_programs import way_in
+from sandbox_console.service.gate.operation import ActionResult
+
+MOST = 64
+"""Connections of one forward at a time, each a process in the sandbox; others wait to be accepted."""
+_BACKLOG = 128
+_LOOK_S = 1.0
+"""How often the sandbox is looked at, so that a forward does not outlive it."""
+_FULL_S = 0.2
+"""How long after an accept that failed, as for want of descriptors, the next one is tried."""
+
+
+async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
+    """Answer until let go of or the sandbox ends, which ``end`` of the details tells.
+
+    Raises Conflict (the place is taken, the sandbox does not run), UsageError (no place to listen at), Unsupported
+    (the sandbox has no program that could connect).
+    """
+    name = clean(call.target.name) if call.target else str(action.ref)
+    with contextlib.closing(_bound(action.published)) as listener:
+        command = await way_in(call.backend, permit, action, name)
+        listener.listen(_BACKLOG)
+        place = structs.replace(action.published, host_port=listener.getsockname()[1]).place
+        held = Forwarding(place, action, permit.audit_id)
+        if call.io.on_held is not None:
+            call.io.on_held(held)
+        call.progress(f"{place} -> {name}:{action.port}")
+        reason = await _Answering(held, listener, command, permit, call, name).run()
+    return ActionResult(permit.audit_id, action.ref, details=held.told() | ({"end": reason} if reason else {}))
+
+
+class Forwarding:
+    """A hold on a forward that listens."""
+
+    def __init__(self, place: str, action: Forward, audit_id: int) -> None:
+        self.place, self.action, self.audit_id = place, action, audit_id
+        self.connections = 0
+        self.total = Tally()
+        self._left = asyncio.Event()
+        self._over = asyncio.Event()
+
+    async def let_go(self) -> None:
+        """End it; returns when it answers no more and nothing of it is left in the sandbox. Safe to call twice."""
+        self._left.set()
+        await self._over.wait()
+
+    def told(self) -> dict[str, object]:
+        """What the audit log says of it."""
+        return {
+            "place": self.place,
+            "connections": self.connections,
+            "bytes_in": self.total.bytes_in,
+            "bytes_out": self.total.bytes_out,
+        }
+
+
+class _Answering:
+    """The tasks of one forward."""
+
+    def __init__(
+        self, held: Forwarding, listener: socket.socket, command: Exec, permit: Permit, call: Call, name: str
+    ) -> None:
+        self._held, self._listener, self._command, self._permit = held, listener, command, permit
+        self._call, self._name = call, name
+        self._backend: Backend = call.backend
+        self._free = asyncio.Semaphore(MOST)
+        self._open: set[asyncio.Task[None]] = set()
+        self._doubt = asyncio.Event()
+        self._said = ""
+
+    async def run(self) -> str:
+        """Answer until let go of (gives nothing) or until the sandbox has ended (gives why)."""
+        accepting = asyncio.ensure_future(self._accept())
+        watching = asyncio.ensure_future(self._watch())
+        leaving = asyncio.ensure_future(self._held._left.wait())  # noqa: SLF001 - two halves of one thing
+        own: set[asyncio.Future[Any]] = {accepting, watching, leaving}
+        try:
+            done, _ = await asyncio.wait(own, return_when=asyncio.FIRST_COMPLETED)
+            if accepting in done:
+                accepting.result()
+            return watching.result() if watching in done else ""
+        finally:
+            await to_the_end(self._end(own))
+
+    async def _end(self, own: set[asyncio.Future[Any]]) -> None:
+        await _cancelled(own)
+        self._listener.close()
+        await _cancelled(self._open)
+        self._held._over.set()  # noqa: SLF001
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._free.acquire()
+            try:
+                client, _ = await loop.sock_accept(self._listener)
+            except OSError as error:
+                self._free.release()
+                self._say(f"{self._held.place}: {error.strerror}")
+                await asyncio.sleep(_FULL_S)
+                continue
+            self._held.connections += 1
+            task = asyncio.ensure_future(self._serve(client))
+            self._open.add(task)
+            task.add_done_callback(self._served)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._open.discard(task)
+        self._free.release()
+        if not task.cancelled() and task.exception() is not None:
+            self._say(f"a connection ended: {task.exception()}")
+
+    async def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                client.setblocking(False)
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                process = await self._backend.exec(self._permit, self._command, ())
+                connection = Connection(client, process, self._held.total)
+                await connection.run()
+            except BaseException as error:
+                reset(client)
+                if isinstance(error, Conflict | NotFound):
+                    self._doubt.set()
+                raise
+        port = self._held.action.port
+        self._say(f"{self._name}: nothing answered at port {port}" if connection.refused else "")
+
+    async def _watch(self) -> str:
+        """Why the sandbox is not there any more. What cannot be known for the moment is asked again."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._doubt.wait(), _LOOK_S)
+            try:
+                found = await self._backend.inspect(self._held.action.ref)
+            except NotFound:
+                return f"{self._name} was removed"
+            except ConsoleError:
+                await asyncio.sleep(_LOOK_S)
+                continue
+            if not found.status.live and found.status is not Status.UNKNOWN:
+                return f"{self._name} does not run any more: it is {found.status}"
+            self._doubt.clear()
+
+    def _say(self, text: str) -> None:
+        """Tell whoever follows, once for all connections that fare alike."""
+        if text and text != self._said:
+            self._call.progress(text)
+        self._said = text
+
+
+async def _cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel them and wait until they have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
+
+
+def _bound(asked: PublishedPort) -> socket.socket:
+    """A socket at the place, which does not listen yet. Raises Conflict, UsageError."""
+    six = ipaddress.ip_address(asked.address).version == 6
+    sock = socket.socket(socket.AF_INET6 if six else socket.AF_INET)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if six:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((asked.address, asked.host_port))
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise _no_place(asked, error) from error
+    return sock
+
+
+def _no_place(asked: PublishedPort, error: OSError) -> ConsoleError:
+    if error.errno == errno.EADDRINUSE:
+        hint = f"take another one, or leave it out for a free one: {asked.port}"
+        return Conflict(f"port {asked.host_port} of this host is taken at {asked.address}", hint=hint)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        hint = "take one from 1024 on, or leave it out for a free one"
+        return UsageError(f"{asked.place}: you may not listen at port {asked.host_port} of this host", hint=hint)
+    if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+        return UsageError(f"{asked.address} is no address of this host", hint="leave it out for 127.0.0.1")
+    return Conflict(f"{asked.place} cannot be listened at: {error.strerror}")

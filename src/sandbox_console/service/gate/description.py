@@ -1,0 +1,96 @@
+"""What an action's row in the audit log says: enough to know what was asked, never a value of a secret."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import sandbox_console
+from sandbox_console.model.action import Action, ChangeEgress, Create, Exec, HostAction, OpenShell, Update
+from sandbox_console.model.egress import EgressRule
+from sandbox_console.model.sandbox import Sandbox, spec_of
+from sandbox_console.model.spec import SandboxSpec
+
+
+def target_of(action: Action) -> str:
+    """The sandbox's ref as text; for a create, which has none yet, backend, host and name."""
+    if isinstance(action, Create):
+        name = action.spec.name.encode("utf-8", "backslashreplace").decode()  # SQLite takes no lone surrogate
+        return f"{action.backend}/{action.host}/name:{name}"
+    if isinstance(action, HostAction):
+        return f"{action.backend}/{action.host}"
+    return str(action.ref)
+
+
+def body_of(action: Action, target: Sandbox | None) -> dict[str, Any]:
+    """The row's body: arguments, spec or diff, and where the request came from. Values of env are left out."""
+    body: dict[str, Any] = {"origin": _origin()}
+    if target is not None:
+        body["name"] = target.name
+    match action:
+        case Create(spec=spec):
+            body["spec"] = _spec(spec)
+        case Update(spec=spec):
+            body["diff"] = _diff(spec_of(target) if target else None, spec)
+        case Exec(argv=argv, env=env, workdir=workdir, user=user, timeout_s=timeout_s):
+            body |= {"argv": list(argv), "env": sorted(env), "workdir": workdir, "user": user, "timeout_s": timeout_s}
+        case ChangeEgress(add=add, remove=remove):
+            body |= {"add": [rule_data(rule) for rule in add], "remove": list(remove)}
+        case OpenShell(shell=shell, user=user, record=record):
+            body |= {"shell": shell, "user": user} | ({"record": True} if record else {})
+        case _:
+            names = [name for name in action.__struct_fields__ if name not in ("ref", "backend", "host")]
+            body |= {name: getattr(action, name) for name in names}
+    return body
+
+
+def rule_data(rule: EgressRule) -> dict[str, Any]:
+    """An egress rule as plain data."""
+    return {"pattern": rule.pattern, "effect": str(rule.effect), "until": rule.until, "source": rule.source}
+
+
+def _spec(spec: SandboxSpec) -> dict[str, Any]:
+    data = spec.to_dict()
+    if "env" in data:
+        data["env"] = sorted(data["env"])
+    return data
+
+
+def _diff(old: SandboxSpec | None, new: SandboxSpec) -> dict[str, Any]:
+    before, after = _spec(old) if old else {}, _spec(new)
+    changed: dict[str, Any] = {
+        key: [before.get(key), after.get(key)] for key in before.keys() | after if before.get(key) != after.get(key)
+    }
+    if old is not None and old.env != new.env:
+        names = {name for name in old.env.keys() | new.env if old.env.get(name) != new.env.get(name)}
+        changed["env"] = sorted(names)
+    return changed
+
+
+def _origin() -> dict[str, Any]:
+    return {
+        "uid": os.getuid(),
+        "pid": os.getpid(),
+        "tty": _terminal(),
+        "host": platform.node(),
+        "boot_id": _boot_id(),
+        "monotonic_ns": time.monotonic_ns(),
+        "version": sandbox_console.__version__,
+    }
+
+
+def _terminal() -> str:
+    try:
+        return os.ttyname(0)
+    except OSError:
+        return ""
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

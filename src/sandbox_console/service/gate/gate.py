@@ -1,0 +1,211 @@
+"""The one door: decide, commit the attempt, resolve secrets, act, record the outcome.
+
+1. Faces cannot import backends (import-linter).
+2. Every changing method of a backend takes a Permit.
+3. A Permit is made in audit/journal.py only.
+4. A new verb does not type-check until ``effects.dispatch.carry_out`` handles it.
+5. No journal, no effect: the attempt is committed first, or nothing happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from sandbox_console.audit.journal import Journal
+from sandbox_console.errors import (
+    AuditUnavailable,
+    BackendError,
+    ConsoleError,
+    Denied,
+    NeedsConfirmation,
+    TimedOut,
+    Unsupported,
+)
+from sandbox_console.model.action import Action, Create, Permit, Update
+from sandbox_console.model.audit import Outcome
+from sandbox_console.model.event import Acted
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
+from sandbox_console.service.gate.description import body_of, target_of
+from sandbox_console.service.gate.masking import masked
+from sandbox_console.service.gate.operation import ExecIO, Operation
+from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.vault import Vault
+
+T = TypeVar("T")
+
+
+class Consent(Struct, frozen=True):
+    """What the caller has agreed to: a plain yes, and the id typed to confirm."""
+
+    yes: bool = False
+    confirm: str = ""
+
+
+class Performs(Protocol):
+    """Who carries an action out through the gate: the console."""
+
+    def perform(self, action: Action, *, consent: Consent = ..., io: ExecIO | None = None) -> Operation:
+        """Start an action; the operation that is given tells its end."""
+        ...
+
+
+class Request(Struct, frozen=True):
+    """An action with its target as found and the decision about it. ``problem`` is why it cannot even be decided."""
+
+    action: Action
+    backend: str
+    target: Sandbox | None
+    decision: Decision
+    consent: Consent = Consent()
+    problem: ConsoleError | None = None
+
+
+Effect = Callable[[Permit, list[ResolvedSecret]], Awaitable[T]]
+Facts = Callable[[T], tuple[Outcome, Mapping[str, Any], str]]
+
+
+class Gate:
+    """Nothing changes but through :meth:`run`."""
+
+    def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None]) -> None:
+        self._trail = trail
+        self._vault = vault
+        self._publish = publish
+
+    async def run(self, request: Request, effect: Effect[T], facts: Facts[T]) -> T:
+        """Carry ``effect`` out under a permit.
+
+        Raises what the effect raises, Denied or Unsupported, each with its row; AuditUnavailable, which has none.
+        """
+        try:
+            journal = await self._trail.journal()
+            refusal = request.problem or _refusal(request)
+            if refusal is not None:
+                await self._refuse(journal, request, refusal)
+                raise refusal
+            permit = await journal.begin(
+                request.action.verb, request.backend, target_of(request.action), await self._body(request)
+            )
+            self._trail.note_problem("")
+        except AuditUnavailable as error:
+            self._trail.note_problem(error.message)
+            raise
+        return await self._act(journal, request, permit, effect, facts)
+
+    async def _act(self, journal: Journal, request: Request, permit: Permit, effect: Effect[T], facts: Facts[T]) -> T:
+        began = time.monotonic_ns()
+        outcome, body, target = Outcome.FAILED, dict[str, Any](), ""
+        try:
+            secrets = await self._vault.resolve(self._secret_names(request))
+            result = await effect(permit, secrets)
+            outcome, facts_found, target = facts(result)
+            body = dict(facts_found)
+            return result
+        except asyncio.CancelledError:
+            outcome = Outcome.CANCELLED
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it has an outcome
+            failure = self._failure(request, error)
+            failure.audit_id = permit.audit_id
+            outcome, body = _outcome_of(failure), {"code": failure.code, "error": failure.message}
+            raise failure from (None if failure is error else error)
+        finally:
+            took = (time.monotonic_ns() - began) // 1000
+            try:
+                await self._finish(journal, request, permit, outcome, took, body, target)
+            except AuditUnavailable:
+                if outcome is not Outcome.CANCELLED:  # a cancellation stays one, whatever the log can take
+                    raise
+
+    async def _finish(
+        self, journal: Journal, request: Request, permit: Permit, outcome: Outcome, dur_us: int, body: dict[str, Any],
+        target: str,
+    ) -> None:  # fmt: skip
+        try:
+            await journal.finish(permit, outcome, dur_us, body, target=target)
+        except AuditUnavailable as error:
+            self._trail.note_problem(error.message)
+            error.message = (
+                f"{request.action.verb} ended ({outcome}), but its outcome could not be recorded: {error.message}"
+            )
+            error.audit_id = permit.audit_id
+            raise
+        self._tell(request, permit.audit_id, outcome, str(body.get("error", "")), target)
+
+    async def _refuse(self, journal: Journal, request: Request, refusal: ConsoleError) -> None:
+        body = await self._body(request)
+        refusal = self._failure(request, refusal)
+        why = {"code": refusal.code, "error": refusal.message, "rule": getattr(refusal, "rule", "")}
+        outcome = _outcome_of(refusal)
+        action = request.action
+        refusal.audit_id = await journal.refuse(action.verb, request.backend, target_of(action), body, outcome, why)
+        self._tell(request, refusal.audit_id, outcome, refusal.message, "")
+
+    def _tell(self, request: Request, audit_id: int, outcome: Outcome, message: str, target: str) -> None:
+        action = request.action
+        self._publish(Acted(audit_id, action.verb, target or target_of(action), outcome, message))
+
+    def _failure(self, request: Request, error: Exception) -> ConsoleError:
+        if isinstance(error, ConsoleError):
+            error.message = self._vault.redactor.text(error.message)
+            error.hint = self._vault.redactor.text(error.hint)
+            error.args = (error.message,)
+            return error
+        text = self._vault.redactor.text(f"{type(error).__name__}: {error}")
+        return BackendError(f"{request.action.verb} on {request.backend} failed unexpectedly: {text}")
+
+    def _secret_names(self, request: Request) -> list[str]:
+        """Those of the spec asked for; where the sandbox itself is entered or started (again), its own."""
+        action, own = request.action, request.target.spec.secrets if request.target and request.target.spec else ()
+        if isinstance(action, (Create, Update)):
+            gone = self._vault.undefined(own)
+            return list(dict.fromkeys([*action.spec.secrets, *(name for name in own if name not in gone)]))
+        return list(own) if action.verb in ("start", "restart", "exec", "shell") else []
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        # Known before the row is written: a value pasted into an argument must not get into the log. A keyring or a
+        # program is asked only once the attempt is on record.
+        await self._vault.learn(self._secret_names(request), acting=False)
+        told = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
+        body: dict[str, Any] = masked(told, self._vault.redactor.text)
+        return body
+
+
+def _decided(decision: Decision) -> dict[str, str]:
+    """The decision as it is recorded; whether a question was agreed to is told by the row's end."""
+    match decision:
+        case Allow():
+            return {"decision": "allow"}
+        case Ask(_, rule):
+            return {"decision": "ask", "rule": rule}
+        case Deny(_, rule):
+            return {"decision": "deny", "rule": rule}
+
+
+def _refusal(request: Request) -> ConsoleError | None:
+    match request.decision:
+        case Allow():
+            return None
+        case Deny(reason, rule, capability, hint):
+            return Unsupported(reason, hint=hint) if capability else Denied(reason, rule=rule, hint=hint)
+        case Ask(reason, rule, token):
+            agreed = request.consent.confirm == token if token else request.consent.yes
+            if agreed:
+                return None
+            hint = f"--confirm {token}" if token else "--yes"
+            return NeedsConfirmation(f"{reason}; it was not confirmed", token=token, rule=rule, hint=hint)
+
+
+def _outcome_of(error: ConsoleError) -> Outcome:
+    if isinstance(error, Denied):
+        return Outcome.DENIED
+    if isinstance(error, Unsupported):
+        return Outcome.UNSUPPORTED
+    return Outcome.TIMED_OUT if isinstance(error, TimedOut) else Outcome.FAILED

@@ -1,0 +1,103 @@
+"""An action in flight: owned by the console, whatever becomes of the view that asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from sandbox_console.model.action import Action
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import SandboxRef
+
+CAPTURE_BYTES = 1024 * 1024
+"""How much of each stream a result keeps where nobody takes the output as it comes."""
+
+OnOutput = Callable[[Stream, bytes], Awaitable[None]]
+
+
+class Hold(Protocol):
+    """What an Attach or a Forward holds while it goes on."""
+
+    async def let_go(self) -> None:
+        """End the holding, not the sandbox. Safe to call twice."""
+        ...
+
+
+class ExecIO(Struct):
+    """A command's input, and where its output goes; without ``on_output`` the result keeps the first MiB.
+
+    ``on_held`` is told when an Attach has got hold of the main process, and when a Forward listens.
+    ``most``: as soon as a download gave so many bytes, the rest is left where it is.
+    """
+
+    stdin: AsyncIterator[bytes] | None = None
+    on_output: OnOutput | None = None
+    on_held: Callable[[Hold], None] | None = None
+    most: int | None = None
+
+
+class ActionResult(Struct, frozen=True):
+    """How an action ended: ``exit_code`` is the guest's, ``ref`` the new one after a create or recreate."""
+
+    audit_id: int
+    ref: SandboxRef | None = None
+    exit_code: int | None = None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    timed_out: bool = False
+    details: dict[str, object] = field(default_factory=dict)
+
+
+class Operation:
+    """A handle on an action: wait for its result, follow its progress, or cancel it."""
+
+    def __init__(self, action: Action) -> None:
+        self.action = action
+        self._task: asyncio.Task[ActionResult] | None = None
+        self._progress: deque[str] = deque(maxlen=200)
+        self._news = asyncio.Event()
+
+    def run(self, task: asyncio.Task[ActionResult]) -> None:
+        """Take the task that carries the action out."""
+        self._task = task
+        task.add_done_callback(self._ended)
+
+    def report(self, text: str) -> None:
+        """Tell those who follow."""
+        self._progress.append(text)
+        self._news.set()
+
+    async def result(self) -> ActionResult:
+        """Wait for the end. Raises the action's error; cancelling the wait does not cancel the action."""
+        assert self._task is not None  # noqa: S101 - run() is called by the console that made this
+        return await asyncio.shield(self._task)
+
+    async def events(self) -> AsyncIterator[str]:
+        """Lines of progress until the end."""
+        while True:
+            while self._progress:
+                yield self._progress.popleft()
+            if self.done:
+                return
+            self._news.clear()
+            await self._news.wait()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._task is not None and self._task.done()
+
+    def cancel(self) -> None:
+        """Ask it to end; its outcome is recorded as cancelled."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, task: asyncio.Task[ActionResult]) -> None:
+        if not task.cancelled():
+            task.exception()  # asked for by result(), or by nobody: not an unhandled error either way
+        self._news.set()

@@ -1,0 +1,1 @@
+"""What changes nothing: the fleet, its events, logs, traffic, secrets and recordings."""

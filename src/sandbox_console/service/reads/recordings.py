@@ -1,0 +1,163 @@
+"""Shells on record: begun where the configuration or the person asks, masked, hashed into the audit log, read back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.model.action import OpenShell
+from sandbox_console.model.recording import Check, Found, Recording
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.recording.cast import Event, Recorded, Writer, digest_of, read_events, read_header
+from sandbox_console.recording.plain import lines
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.service.config import RecordingOptions
+from sandbox_console.service.gate.trail import Trail
+
+T = TypeVar("T")
+_MIB = 1024 * 1024
+
+
+class Recordings:
+    """The recordings of one state folder."""
+
+    def __init__(self, folder: Path, options: RecordingOptions, trail: Trail, redactor: Redactor) -> None:
+        self.folder = folder
+        self._options = options
+        self._trail = trail
+        self._redactor = redactor
+
+    def required(self, request: OpenShell) -> bool:
+        """Whether the shell may not go on unrecorded."""
+        return request.record or self._options.mode == "required"
+
+    async def begin(self, request: OpenShell, name: str, audit_id: int) -> Writer | None:
+        """Begin one where it is asked for; None where not. Raises ConsoleError where it is required and cannot be."""
+        if not self.required(request) and self._options.mode == "off":
+            return None
+        made = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        writer = Writer(
+            self.folder / f"{made}-{audit_id}.cast",
+            {
+                "width": request.cols, "height": request.rows, "timestamp": int(time.time()),
+                "title": name, "env": {"TERM": request.term},
+                "sandbox": str(request.ref), "actor": self._trail.actor, "audit_id": audit_id,
+            },
+            self._options.max_mib * _MIB,
+        )  # fmt: skip
+        try:
+            await asyncio.to_thread(_make_room, self.folder, self._options.keep_mib * _MIB)
+            await writer.begin()
+        except OSError as error:
+            if self.required(request):
+                raise not_recorded(error.strerror or str(error)) from error
+            return None
+        return writer
+
+    async def end(self, writer: Writer) -> Recorded:
+        """Finish one, known secrets masked over the whole of it: typed ones come a character at a time."""
+        return await writer.end(self._redactor.across)
+
+    async def list(self) -> list[Recording]:
+        """Newest first."""
+        paths = await asyncio.to_thread(lambda: sorted(self.folder.glob("*.cast"), reverse=True))
+        return [found for path in paths if (found := await self._told(path)) is not None]
+
+    async def events(self, id_: str) -> AsyncIterator[Event]:
+        """What is in one, in order. Raises NotFound."""
+        path = self.path(id_)
+        source = read_events(path)
+        while some := await asyncio.to_thread(_some, source):
+            for event in some:
+                yield event
+
+    async def text(self, id_: str) -> AsyncIterator[tuple[float, str]]:
+        """One as lines with the time at which each began. Raises NotFound."""
+        source = lines(read_events(self.path(id_)))
+        while some := await asyncio.to_thread(_some, source):
+            for one in some:
+                yield one
+
+    async def search(self, wanted: str) -> AsyncIterator[Found]:
+        """The lines with a text, in any case of letters, newest recording first."""
+        folded = wanted.casefold()
+        for recording in await self.list():
+            if recording.problem:
+                continue
+            async for at, line in self.text(recording.id):
+                if folded in line.casefold():
+                    yield Found(recording, at, line)
+
+    def path(self, id_: str) -> Path:
+        """Its file. Raises NotFound."""
+        path = self.folder / f"{id_}.cast"
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", id_) or not path.is_file():
+            raise NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
+        return path
+
+    async def _told(self, path: Path) -> Recording | None:
+        try:
+            header, last, size = await asyncio.to_thread(_look, path)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            return Recording(path.stem, "", None, "", 0.0, 0.0, 0, 0, problem=str(error))
+        audit_id = int(header.get("audit_id") or 0)
+        return Recording(
+            path.stem, str(header.get("title", "")), _ref(str(header.get("sandbox", ""))), str(header.get("actor", "")),
+            float(header.get("timestamp") or 0), last, size, audit_id, await self._check(path, audit_id),
+        )  # fmt: skip
+
+    async def _check(self, path: Path, audit_id: int) -> Check:
+        try:
+            entry = await self._trail.entry(audit_id)
+        except ConsoleError:
+            return Check.UNENDED
+        for note in entry.notes:
+            told = note.body.get("recording")
+            if isinstance(told, dict) and told.get("id") == path.stem:
+                return Check.HOLDS if await asyncio.to_thread(digest_of, path) == told.get("sha256") else Check.CHANGED
+        return Check.UNENDED
+
+
+def not_recorded(why: str) -> ConsoleError:
+    """The error of a shell that must be recorded and cannot."""
+    return ConsoleError(
+        f"the shell cannot be recorded: {why}", hint='free some space, or set recording.mode = "best-effort"'
+    )
+
+
+def _look(path: Path) -> tuple[dict[str, Any], float, int]:
+    header = read_header(path)
+    last = 0.0
+    for at, _, _ in read_events(path):
+        last = at
+    return header, last, path.stat().st_size
+
+
+def _ref(text: str) -> SandboxRef | None:
+    backend, _, rest = text.partition("/")
+    host, _, id_ = rest.rpartition("/")
+    return SandboxRef(backend, host, id_) if backend and host and id_ else None
+
+
+def _some(source: Iterator[T]) -> list[T]:
+    return list(islice(source, 2000))
+
+
+def _make_room(folder: Path, cap_bytes: int) -> None:
+    """Remove the oldest until what is there fits."""
+    found = sorted(folder.glob("*.cast")) if folder.is_dir() else []
+    sizes = {path: path.stat().st_size for path in found}
+    total = sum(sizes.values())
+    for path in found:
+        if total <= cap_bytes:
+            return
+        path.unlink(missing_ok=True)
+        total -= sizes[path]

@@ -1,0 +1,90 @@
+"""What a face may know and ask about secrets: everything but a value."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sandbox_console.errors import SecretError
+from sandbox_console.model.sandbox import HealthState, Sandbox
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.secrets import local
+from sandbox_console.secrets.binding import unkept
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.leaks import Leak, LeakScan, Look, NotLooked
+
+
+class SecretInfo(Struct, frozen=True):
+    """One secret of the config. ``used_by`` are names of sandboxes whose spec asks for it.
+
+    ``problem`` is why it cannot be read, with ``hint``; ``note`` what should be better. Both only after a check.
+    """
+
+    name: str
+    source: str
+    kind: str
+    inject: str
+    hosts: tuple[str, ...]
+    used_by: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+    note: str = ""
+
+
+class Secrets:
+    """The secrets of one console."""
+
+    def __init__(self, vault: Vault, fleet: Fleet, state: Path, look: Look) -> None:
+        self._vault = vault
+        self._fleet = fleet
+        self._scan = LeakScan(fleet, vault, state, look)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names that the config defines."""
+        return self._vault.names
+
+    async def listed(self) -> tuple[Sequence[SecretInfo], Sequence[str]]:
+        """All secrets with who uses them, and the backends that could not be asked about that."""
+        sandboxes, healths = await self._fleet.listing()
+        users: dict[str, list[str]] = {}
+        for sandbox in sandboxes:
+            for name in sandbox.spec.secrets if sandbox.spec else ():
+                users.setdefault(name, []).append(sandbox.name)
+        found = [
+            SecretInfo(name, one.shown, one.kind, one.inject, one.hosts, tuple(sorted(users.get(name, ()))))
+            for name, one in sorted(self._vault.table.items())
+        ]
+        # What cannot work here at all has no sandboxes either.
+        silent = [one for one in healths if one.state is HealthState.UNREACHABLE] if found else []
+        return found, [f"{one.backend} ({one.reason})" for one in silent]
+
+    async def checked(self, one: SecretInfo) -> SecretInfo:
+        """Read a secret, and tell whether that worked."""
+        source = self._vault.table[one.name]
+        note = local.exposure(source.source.partition(":")[2]) if source.kind == "file" else ""
+        try:
+            await self._vault.resolve([one.name])
+        except SecretError as error:
+            return replace(one, problem=error.message, hint=error.hint)
+        return replace(one, note=note)
+
+    def leaks(self, paths: Sequence[Path] = ()) -> AsyncIterator[Leak | NotLooked]:
+        """Look for secrets where none should be. Looking into a running sandbox is an exec, and on record."""
+        return self._scan.run(paths)
+
+    def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
+        """Which secrets of a spec nothing on this backend keeps to their hosts, a sentence each."""
+        table, injects = self._vault.table, self._vault.injects(self._fleet.capabilities(backend, host))
+        found = (unkept(name, table[name], injects[name], spec.egress) for name in spec.secrets if name in table)
+        return [text for text in found if text]
+
+    def further(self, sandbox: Sandbox, patterns: Iterable[str]) -> Sequence[str]:
+        """Which secrets of a sandbox could go further than their hosts by these patterns, a sentence each."""
+        if sandbox.spec is None:
+            return ()
+        return self.notes(replace(sandbox.spec, egress=tuple(patterns)), sandbox.ref.backend, sandbox.ref.host)

@@ -1,0 +1,203 @@
+"""What sandboxes reached and were refused, by host: counted, with when first and last. Pure and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, field
+
+from sandbox_console.egress.decide import address_verdict, named, verdict
+from sandbox_console.egress.policy import in_force
+from sandbox_console.model.egress import EgressRecord, EgressRule, EgressVerdict
+from sandbox_console.model.egress_rules import key_of
+from sandbox_console.model.hosts import HostPattern, parse_address
+from sandbox_console.model.sandbox import SandboxRef
+
+HOSTS_MOST = 2000
+"""A guest may ask for any number of names: past this, the host not seen for longest is forgotten, and counted."""
+_PORTS_MOST = 16
+
+
+class HostSeen(Struct):
+    """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision."""
+
+    host: str
+    allowed: int = 0
+    denied: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    reason: str = ""
+    rule: str = ""
+    port: int = 443
+    ports: set[int] = field(default_factory=set)
+    refs: dict[SandboxRef, str] = field(default_factory=dict)
+    sent_bytes: int = 0
+    received_bytes: int = 0
+
+    @property
+    def last_denied(self) -> bool:
+        """Whether the last word was a denial."""
+        return bool(self.reason)
+
+
+class Feed:
+    """Records in, hosts out."""
+
+    def __init__(self, most: int = HOSTS_MOST) -> None:
+        self._most = most
+        self._hosts: dict[str, HostSeen] = {}
+        self.forgotten = 0
+
+    def add(self, ref: SandboxRef, name: str, record: EgressRecord) -> None:
+        """Count a record. The end of an allowed connection adds its bytes and is no connection of its own."""
+        seen = self._hosts.pop(record.host, None) or HostSeen(record.host, first=record.at)
+        self._hosts[record.host] = seen  # the dictionary's order is that of the last word
+        seen.first, seen.last = min(seen.first, record.at), max(seen.last, record.at)
+        seen.refs[ref] = name
+        seen.sent_bytes += record.sent_bytes
+        seen.received_bytes += record.received_bytes
+        if record.ended and not record.reason:
+            return
+        seen.port = record.port
+        if len(seen.ports) < _PORTS_MOST:
+            seen.ports.add(record.port)
+        seen.rule = record.rule
+        if record.allowed:
+            seen.allowed += not record.ended
+            seen.reason = record.reason
+        else:
+            seen.denied += 1
+            seen.reason = record.reason or "not_allowed"
+        if len(self._hosts) > self._most:
+            del self._hosts[next(iter(self._hosts))]
+            self.forgotten += 1
+
+    def forget(self, ref: SandboxRef) -> None:
+        """Leave out a sandbox that is gone, with the hosts that only it asked for."""
+        for seen in list(self._hosts.values()):
+            if seen.refs.pop(ref, None) is not None and not seen.refs:
+                del self._hosts[seen.host]
+
+    def hosts(self, *, denied_only: bool = False) -> Sequence[HostSeen]:
+        """Hosts, the one that was heard of last first."""
+        return [seen for seen in reversed(self._hosts.values()) if seen.denied or not denied_only]
+
+
+class Replayed(Struct, frozen=True):
+    """A host and port of recorded traffic under a draft, and how often it was asked for.
+
+    ``was`` is what was decided then, ``present`` what the rules in force say now (where they are not given: ``was``),
+    ``would`` the draft. ``rule`` and ``reason`` are the draft's; ``address_rule`` is what lets a private address pass.
+    """
+
+    host: str
+    port: int
+    count: int
+    was: bool
+    present: bool
+    would: bool
+    rule: str
+    reason: str
+    address_rule: str = ""
+
+    @property
+    def change(self) -> str:
+        """What would newly happen: denied, allowed, or empty where it stays."""
+        return "" if self.present is self.would else ("allowed" if self.would else "denied")
+
+
+Tally = tuple[int, EgressRecord]
+"""How often a host and port were asked for, and the record that stands for them."""
+
+
+class Traffic:
+    """Recorded connections by host and port. What was allowed once counts as allowed.
+
+    At most ``most`` of them: past that the one not heard of for longest is forgotten, and counted.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._seen: dict[tuple[str, int], Tally] = {}
+        self.forgotten = 0
+
+    def add(self, record: EgressRecord) -> None:
+        """Count a record; the end of an allowed connection is no connection of its own."""
+        if record.ended and not record.reason:
+            return
+        key = (record.host, record.port)
+        count, before = self._seen.pop(key, (0, record))
+        self._seen[key] = (count + (not record.ended), before if before.allowed else record)
+        if self._most is not None and len(self._seen) > self._most:
+            del self._seen[next(iter(self._seen))]
+            self.forgotten += 1
+
+    @property
+    def tallies(self) -> Sequence[Tally]:
+        """What there is now; it does not change, so it can be replayed in a thread."""
+        return list(self._seen.values())
+
+
+def replay(
+    tallies: Iterable[Tally],
+    draft: Sequence[EgressRule],
+    *,
+    rules: Sequence[EgressRule] | None = None,
+    now: float | None = None,
+) -> Sequence[Replayed]:
+    """What a draft says to recorded traffic, beside what the rules in force say to it.
+
+    What was refused for its form (a wrong server name, no TLS) would be so again, whatever the draft. Rules that have
+    run out at ``now`` are as none.
+    """
+    tried, present = _Book(draft, now), None if rules is None else _Book(rules, now)
+    return [_replayed(record, count, tried, present) for count, record in tallies]
+
+
+class _Book:
+    """Rules by what they name: of hundreds only a few can say anything of one of thousands of hosts."""
+
+    def __init__(self, rules: Sequence[EgressRule], now: float | None) -> None:
+        self._rules = rules if now is None else in_force(rules, now)
+        self._named: dict[str, list[int]] = {}
+        self.networks: list[EgressRule] = []
+        for at, rule in enumerate(self._rules):
+            pattern = key_of(rule.pattern)
+            if isinstance(pattern, HostPattern) and pattern.network is None:
+                self._named.setdefault(pattern.host, []).append(at)
+            elif isinstance(pattern, HostPattern):
+                self.networks.append(rule)
+
+    def about(self, host: str) -> Sequence[EgressRule]:
+        """Those that may match a host, in their order."""
+        name = named(host)
+        if parse_address(name) is not None:
+            return self.networks
+        labels = name.split(".")
+        found = [at for start in range(len(labels)) for at in self._named.get(".".join(labels[start:]), ())]
+        return [self._rules[at] for at in sorted(found)]
+
+
+def _replayed(record: EgressRecord, count: int, draft: _Book, rules: _Book | None) -> Replayed:
+    was = record.allowed or record.reason in _PASSED
+    said, at = _said(record, draft)
+    present = was if rules is None else _said(record, rules)[0].allowed
+    return Replayed(record.host, record.port, max(1, count), was, present, said.allowed, said.rule, said.reason, at)
+
+
+_PASSED = ("unreachable", "unresolvable", "timeout", "too_many", "revoked")
+"""The rules let it through, and then something else ended it."""
+_RULED = ("not_allowed", "denied", "no_policy", "not_global")
+"""Refusals that other rules could make an allow of."""
+
+
+def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
+    """What rules decide, and the rule that lets the address pass where one has to."""
+    if not record.allowed and record.reason not in (*_PASSED, *_RULED):
+        return EgressVerdict(False, record.reason), ""
+    said = verdict(rules.about(record.host), record.host, record.port)
+    address = parse_address(record.address) if said.allowed else None
+    if address is None:  # it never came to one
+        return (said if record.reason != "not_global" else EgressVerdict(False, record.reason)), ""
+    at = address_verdict(rules.networks, address, record.port, own=record.reason == "not_global")
+    return (said, at.rule) if at.allowed else (at, "")

@@ -1,0 +1,112 @@
+"""The tasks that carry what backends say to the hub, while somebody watches."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from sandbox_console.backends.base import Backend
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.event import Event, HealthChanged, Sampled
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.sweep import Sweep
+
+_RETRY_S = (0.5, 1.0, 2.0, 5.0)
+_LASTED_S = 10.0
+"""A stream that held for so long was a good one: after it the first retry is quick again."""
+
+Publish = Callable[[Event], None]
+
+
+class Watcher:
+    """One task a backend, started by the first viewer."""
+
+    def __init__(self, fleet: Fleet, publish: Publish) -> None:
+        self._fleet = fleet
+        self._publish = publish
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether the hub is being told of every change."""
+        return bool(self._tasks)
+
+    def start(self) -> None:
+        """Watch every backend. A no-op when already watching."""
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._watch(*key)) for key in self._fleet.keys]
+
+    async def close(self) -> None:
+        """Stop."""
+        await _end(self._tasks)
+        self._tasks = []
+
+    async def _watch(self, name: str, host: str) -> None:
+        self._publish(HealthChanged(BackendHealth(name, host, HealthState.CONNECTING)))
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                backend = await self._fleet.use(name, host)
+                async for event in backend.watch():
+                    self._publish(event)
+                reason = "its event stream ended"
+            except ConsoleError as error:
+                reason = error.message
+            except Exception as error:  # noqa: BLE001 - a bug in one backend must not blind the others
+                reason = f"{type(error).__name__}: {error}"
+            self._publish(HealthChanged(BackendHealth(name, host, HealthState.UNREACHABLE, reason)))
+            failures = 0 if time.monotonic() - began > _LASTED_S else failures
+            await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
+            failures += 1
+
+
+class StatsPump:
+    """Streams of stats for the sandboxes on screen, and a slow sweep of ``others``: a stream costs an engine most."""
+
+    def __init__(
+        self, fleet: Fleet, publish: Publish, interval_s: float, others: Callable[[], Iterable[Sandbox]] = tuple
+    ) -> None:
+        self._fleet = fleet
+        self._publish = publish
+        self._interval_s = interval_s
+        self._tasks: dict[SandboxRef, asyncio.Task[None]] = {}
+        self._sweep = Sweep(fleet, publish, others, self._tasks.__contains__)
+
+    def show(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
+        """Sample just these from now on; ended streams are started again when shown again.
+
+        ``rest_soon``: the sweep of the others makes haste.
+        """
+        self._sweep.start()
+        self._sweep.hurry(rest_soon)
+        wanted = set(refs)
+        for ref in self._tasks.keys() - wanted:
+            self._tasks.pop(ref).cancel()
+        for ref in wanted:
+            if ref not in self._tasks or self._tasks[ref].done():
+                self._tasks[ref] = asyncio.create_task(self._pump(ref))
+
+    async def close(self) -> None:
+        """Stop all."""
+        await self._sweep.close()
+        await _end(list(self._tasks.values()))
+        self._tasks.clear()
+
+    async def _pump(self, ref: SandboxRef) -> None:
+        try:
+            backend: Backend = await self._fleet.use(ref.backend, ref.host)
+            async for stats in backend.stats(ref, self._interval_s):
+                self._publish(Sampled(ref, stats))
+        except ConsoleError:
+            return  # it stopped or its backend went away: the list tells that
+        except Exception:  # noqa: BLE001 - a backend's bug costs this row its figures until it is shown again, no more
+            return
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,125 @@
+"""A shell in a sandbox: opened through the gate, owned by the console, ended when it is closed or the console is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from sandbox_console.backends.base import Terminal
+from sandbox_console.model.action import OpenShell
+from sandbox_console.model.sandbox import Exit
+from sandbox_console.recording.cast import Writer
+from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+from sandbox_console.service.reads.recordings import Recordings, not_recorded
+
+OnEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+_END_S = 15.0
+"""How long a backend may take to end a shell; past it the note says that it did not."""
+
+_HELD_S = 0.02
+"""How long bytes that may begin a secret wait for more; a prompt must not wait for the next key."""
+
+
+class ShellSession:
+    """Bytes of a PTY. Its end is noted in the audit log once, with exit code, duration and bytes."""
+
+    def __init__(
+        self, request: OpenShell, audit_id: int, terminal: Terminal, redactor: Redactor, on_end: OnEnd,
+        recorder: Writer | None, recordings: Recordings,
+    ) -> None:  # fmt: skip
+        self.request = request
+        self.audit_id = audit_id
+        self._terminal = terminal
+        self._mask = StreamRedactor(redactor)
+        self._on_end = on_end
+        self._recorder = recorder
+        self._recordings = recordings
+        self._began = time.monotonic()
+        self._bytes = {"in": 0, "out": 0}
+        self._reading: asyncio.Task[bytes] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether what is shown is being recorded."""
+        return self._recorder is not None and not self._recorder.problem
+
+    @property
+    def closed(self) -> bool:
+        """Whether its end is noted."""
+        return self._closing is not None and self._closing.done()
+
+    async def read(self) -> bytes:
+        """The next bytes, known secrets masked; empty at the end."""
+        while True:
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._terminal.read())
+            done, _ = await asyncio.wait({self._reading}, timeout=_HELD_S if self._mask.holding else None)
+            if not done:
+                return await self._record(self._mask.flush())
+            if self._reading.cancelled():  # the session was closed: an end, not a cancellation of the reader
+                return b""
+            data, self._reading = self._reading.result(), None
+            self._bytes["out"] += len(data)
+            shown = self._mask.feed(data) if data else self._mask.flush()
+            if shown or not data:
+                return await self._record(shown)
+
+    async def _record(self, shown: bytes) -> bytes:
+        if self._recorder is not None and not self._recorder.problem:
+            try:
+                await self._recorder.output(shown)
+            except OSError as error:
+                if self._recordings.required(self.request):  # nothing more is shown: the shell ends here
+                    raise not_recorded(error.strerror or str(error)) from error
+        return shown
+
+    async def write(self, data: bytes) -> None:
+        """Type bytes."""
+        self._bytes["in"] += len(data)
+        await self._terminal.write(data)
+
+    async def resize(self, cols: int, rows: int) -> None:
+        """Tell the PTY its size."""
+        if self._recorder is not None:
+            self._recorder.resize(cols, rows)
+        await self._terminal.resize(cols, rows)
+
+    async def wait(self) -> Exit:
+        """How the shell ended."""
+        return await self._terminal.wait()
+
+    async def close(self) -> None:
+        """End the shell and all that it started, and note it. Safe to call twice."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        ended, problem = Exit(), ""
+        try:
+            async with asyncio.timeout(_END_S):
+                await self._terminal.close()
+                ended = await self._terminal.wait()
+        except Exception as error:  # noqa: BLE001 - however it ends, the end is noted
+            problem = f"{type(error).__name__}: {error}"
+        finally:
+            if self._reading is not None:
+                self._reading.cancel()
+                await asyncio.gather(self._reading, return_exceptions=True)
+        await self._on_end(
+            {
+                "exit": ended.code,
+                "signal": ended.signal,
+                "duration_s": round(time.monotonic() - self._began, 3),
+                "bytes_in": self._bytes["in"],
+                "bytes_out": self._bytes["out"],
+            }
+            | ({"error": problem} if problem else {})
+            | ({"recording": msgspec.to_builtins(await self._recordings.end(self._recorder))} if self._recorder else {})
+        )

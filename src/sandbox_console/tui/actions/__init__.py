@@ -1,0 +1,1 @@
+"""Actions on one sandbox, from the question to the outcome."""

@@ -1,0 +1,170 @@
+"""From what a person asks to the console: what the policy says, what must be confirmed, then the action."""
+
+from __future__ import annotations
+
+from textual.app import App
+from textual.content import Content
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Action, Attach, OpenShell
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.text import ascii_id, clean
+from sandbox_console.service import Ask, Consent, Console, attach, fixed_fields, spec_of
+from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.actions.path_changes import change_words
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.shell.shell_tab import ShellPane
+from sandbox_console.tui.state.messages import ConsentAsked, ShellAsked
+from sandbox_console.tui.state.operations import Work
+from sandbox_console.tui.state.verbs import VERBS, Naming, accepted, must_type
+from sandbox_console.tui.text.formatting import SHORT_ID, STATUS, place, shown_name
+
+ANEW = "It is made anew: what it wrote outside its workspace is lost. If that fails the old one stays."
+LIVE = "It is changed while it goes on running."
+
+
+class Flows:
+    """The steps between a key and an action. Each runs in a worker of the app."""
+
+    def __init__(self, app: App[None], console: Console, work: Work) -> None:
+        self._app = app
+        self._console = console
+        self._work = work
+
+    async def act(self, action: Action, sandbox: Sandbox) -> None:
+        """Confirm an action and start it. What the policy forbids is tried all the same: the gate records it."""
+        consent = await self.consent(action, sandbox)
+        if consent is not None:
+            self._work.start(action, consent, shown_name(sandbox))
+
+    async def named(self, naming: Naming, sandbox: Sandbox) -> None:
+        """Ask for the word that a verb takes, which is a plain yes as well, and start it."""
+        from sandbox_console.tui.dialogs.input_dialog import AskScreen
+
+        word = await self._app.push_screen_wait(
+            AskScreen(
+                f"{naming.asks} {shown_name(sandbox)}", naming.hint, naming.suggest(sandbox), told=naming.effect,
+                command=lambda typed: command_line(naming.make(sandbox, typed)),
+            )
+        )  # fmt: skip
+        if not word or word == naming.suggest(sandbox):
+            return
+        action = naming.make(sandbox, word)
+        consent = await self.consent(action, sandbox, confirmed=True, effect=naming.effect)
+        if consent is not None:
+            self._work.start(action, consent, shown_name(sandbox))
+
+    async def form(self, sandbox: Sandbox | None) -> None:
+        """Open the form: empty, or of a sandbox; of another tool's with what its backend can change live."""
+        from sandbox_console.tui.form.form_screen import FormScreen
+
+        fixed: dict[str, str] = {}
+        if sandbox is not None and sandbox.spec is None:
+            try:
+                sandbox = await self._console.inspect(sandbox.ref)  # the list may lack its limits
+                fixed = fixed_fields(sandbox, await self._console.capabilities(sandbox.ref.backend, sandbox.ref.host))
+            except ConsoleError as error:
+                self._app.notify(error.message, title="edit", severity="error")
+                return
+        self._app.push_screen(FormScreen(self._console, self._work, self, sandbox, fixed))
+
+    async def changes(self, sandbox: Sandbox) -> None:
+        """Show how its files differ from its image."""
+        try:
+            found = await self._console.inside.changes(sandbox.ref)
+        except ConsoleError as error:
+            self._app.notify(error.message, title="changes", severity="warning")
+            return
+        words = change_words(found, f"sandbox-console diff {sandbox.ref}")
+        self._app.push_screen(TextScreen(f"Changed in {shown_name(sandbox)} since its image", words))
+
+    async def attach(self, sandbox: Sandbox) -> None:
+        """Put the main process's streams on the screen."""
+        from sandbox_console.tui.shell.attach_screen import AttachScreen
+
+        consent = await self.consent(Attach(sandbox.ref), sandbox)
+        if consent is None:
+            return
+        try:
+            session = await attach(self._console, Attach(sandbox.ref), consent=consent)
+        except ConsoleError as error:
+            hint = f"\n{error.hint}" if error.hint else ""
+            self._app.notify(f"{error.message}{hint}", title=f"attach {shown_name(sandbox)}", severity="error")
+            return
+        self._app.push_screen(AttachScreen(sandbox, session))
+
+    async def consent(
+        self, action: Action, sandbox: Sandbox, *, confirmed: bool = False, effect: str = ""
+    ) -> Consent | None:
+        """What a person agrees to; None when they do not. ``confirmed``: a plain yes was given already."""
+        try:
+            decision = await self._console.decide(action, sandbox)
+        except ConsoleError:
+            return Consent()  # performing it says the same, and leaves a row
+        token = decision.token if isinstance(decision, Ask) else ""
+        reason = decision.reason if isinstance(decision, Ask) else ""
+        plain_yes = isinstance(action, OpenShell | Attach) and not isinstance(decision, Ask)
+        if plain_yes or (confirmed and not reason):
+            return Consent(yes=True)
+        if not await self._app.push_screen_wait(confirmation(action, sandbox, reason, token, effect)):
+            return None
+        return Consent(yes=True, confirm=token)
+
+    async def agree(self, asked: ConsentAsked) -> None:
+        """Answer a pane that moves files: a key was a plain yes, the policy may want more."""
+        consent: Consent | None = None
+        try:
+            consent = await self.consent(asked.action, asked.sandbox, confirmed=True)
+        finally:
+            if not asked.answer.done():  # the pane may have given up waiting
+                asked.answer.set_result(consent)
+
+    async def shell(self, asked: ShellAsked, pane: ShellPane) -> None:
+        """Open a shell through the gate and put it on screen."""
+        sandbox = asked.sandbox
+        request = OpenShell(sandbox.ref, cols=asked.cols, rows=asked.rows)
+        consent = await self.consent(request, sandbox)
+        if consent is None:
+            pane.refused(sandbox, "not confirmed")
+            return
+        try:
+            session = await self._console.shell(request, consent=consent)
+        except ConsoleError as error:
+            pane.refused(sandbox, error.message + (f" ({error.hint})" if error.hint else ""))
+            self._app.notify(error.message, title=f"shell in {shown_name(sandbox)}", severity="error")
+            return
+        await pane.opened(sandbox, session)
+
+
+def confirmation(
+    action: Action, sandbox: Sandbox, reason: str = "", token: str = "", effect: str = ""
+) -> ConfirmScreen:
+    """The question for an action: what it touches, by name and ASCII id."""
+    verb = VERBS.get(action.verb)
+    typed = bool(token) or (verb is not None and must_type(verb, sandbox, token))
+    label = verb.label if verb else {"shell": "Open shell", "update": "Apply"}.get(action.verb, action.verb.title())
+    short = ascii_id(sandbox.ref.id)[:SHORT_ID]
+    return ConfirmScreen(
+        f"{label} {shown_name(sandbox)}?",
+        _body(sandbox, effect or (verb.effect if verb else ""), reason),
+        label,
+        command=command_line(action, spec_of(sandbox), token),
+        danger=(verb is not None and verb.danger) or effect == ANEW,
+        accepts=(lambda text: accepted(text, sandbox)) if typed else None,
+        to_type=short,
+    )
+
+
+def _body(sandbox: Sandbox, effect: str, reason: str) -> Content:
+    glyph, _ = STATUS[sandbox.status]
+    parts = [
+        ("Sandbox  ", "$dim"), (f"{shown_name(sandbox)}  {glyph} {sandbox.status}\n", "bold"),
+        ("Id       ", "$dim"), (f"{ascii_id(sandbox.ref.id)}\n", ""),
+        ("Where    ", "$dim"), (place(sandbox), ""),
+    ]  # fmt: skip
+    if effect:
+        parts.append((f"\n\n{effect}", ""))
+    if reason:
+        parts.append((f"\n\n{clean(reason, cap=400)}", "$text-warning"))
+    return Content.assemble(*parts)

@@ -1,0 +1,73 @@
+"""The actions on a sandbox with the reason where one cannot be done: its state, the policy, or the backend."""
+
+from __future__ import annotations
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Action, Attach, Forward, OpenShell, Update
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.service import Console, Deny, fixed_fields, spec_of
+from sandbox_console.tui.dialogs.action_menu import Choice
+from sandbox_console.tui.keys.keymap import Keymap
+from sandbox_console.tui.state.verbs import NAMINGS, VERBS, unfit
+
+LIVE = ("cpus", "memory_mib", "pids", "name")
+"""What may be changed of a sandbox that another tool made."""
+
+KEY_OF = {"resume": "pause"}
+"""Verbs that have another action's key."""
+
+
+async def choices(console: Console, sandbox: Sandbox, busy: str | None, keys: Keymap) -> list[Choice]:
+    """Every verb, in the order of the menu."""
+    found = []
+    for verb in VERBS.values():
+        reason = unfit(verb, sandbox, busy) or await _denied(console, verb.make(sandbox), sandbox)
+        found.append(Choice(f"verb('{verb.name}')", verb.label, keys.first(KEY_OF.get(verb.name, verb.name)), reason))
+    for naming in NAMINGS.values():
+        reason = unfit(naming, sandbox, busy) or await _denied(console, naming.make(sandbox, sandbox.name), sandbox)
+        found.append(Choice(f"name('{naming.name}')", naming.label, keys.first(naming.name), reason))
+    return [*await _entering(console, sandbox, keys), *found]
+
+
+async def _entering(console: Console, sandbox: Sandbox, keys: Keymap) -> list[Choice]:
+    stopped = "" if sandbox.status is Status.RUNNING else f"it is {sandbox.status}"
+    shell = stopped or await _denied(console, OpenShell(sandbox.ref), sandbox)
+    attach = stopped or await _denied(console, Attach(sandbox.ref), sandbox)
+    forward = stopped or await _denied(console, Forward(sandbox.ref, 80), sandbox)
+    return [
+        Choice("shell", "Shell", keys.first("shell"), shell),
+        Choice("attach", "Attach", keys.first("attach"), attach),
+        Choice("forward", "Forward port", "", forward),
+        Choice("edit", "Edit", keys.first("edit"), await not_editable(console, sandbox)),
+        Choice("changes", "Changes", keys.first("changes"), await _lacks(console, sandbox, Capability.DIFF)),
+    ]
+
+
+async def not_editable(console: Console, sandbox: Sandbox) -> str:
+    """Why nothing of a sandbox can be changed; of another tool's that can which its backend changes live."""
+    if sandbox.spec is not None:
+        return await _denied(console, Update(sandbox.ref, sandbox.spec), sandbox)
+    try:
+        fixed = fixed_fields(sandbox, await console.capabilities(sandbox.ref.backend, sandbox.ref.host))
+    except ConsoleError as error:
+        return error.message
+    if all(field in fixed for field in LIVE):
+        return f"another tool made it, and here nothing of it changes live: {fixed[LIVE[0]]}"
+    return await _denied(console, Update(sandbox.ref, spec_of(sandbox)), sandbox)
+
+
+async def _lacks(console: Console, sandbox: Sandbox, capability: Capability) -> str:
+    try:
+        can = await console.capabilities(sandbox.ref.backend, sandbox.ref.host)
+    except ConsoleError as error:
+        return error.message
+    return "" if can.has(capability) else f"{capability} is unsupported here: {can.reason(capability)}"
+
+
+async def _denied(console: Console, action: Action, sandbox: Sandbox) -> str:
+    try:
+        decision = await console.decide(action, sandbox)
+    except ConsoleError as error:
+        return error.message
+    return decision.reason if isinstance(decision, Deny) else ""

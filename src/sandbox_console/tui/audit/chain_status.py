@@ -1,0 +1,35 @@
+"""What is known of the audit log's chain, in a line."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from textual.content import Content
+
+from sandbox_console.model.audit import Verification
+from sandbox_console.tui.base.safety import plain
+
+
+def chain_words(problem: str, verified: tuple[float, Verification] | None, *, verifying: bool) -> Content:
+    """Whether it can be written, and what the last walk over it found. ``verified`` has the time of the walk."""
+    if problem:
+        return plain(f"✕ it cannot be written: {problem}", "$text-error")
+    if verifying:
+        return plain("◌ verifying every row …", "$dim")
+    if verified is None:
+        return plain("not verified yet", "$dim")
+    at, found = verified
+    when = clock_words(at)
+    if not found.ok:
+        return plain(f"✕ BROKEN, verified {when}: {found.problem}", "$text-error")
+    parts = f" in {found.segments} segments" if found.segments > 1 else ""
+    words = f"● the chain holds: {found.rows:,} rows{parts}, verified {when}"
+    if found.anchored_at is None:
+        return plain(f"{words}, no anchor yet", "$text-success")
+    anchored = datetime.fromtimestamp(found.anchored_at).astimezone()
+    return plain(f"{words}, anchored {anchored:%m-%d %H:%M:%S}", "$text-success")
+
+
+def clock_words(at: float) -> str:
+    """The time of day."""
+    return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"

@@ -1,0 +1,1 @@
+"""What every screen stands on: safe text, themes, saved choices."""

@@ -1,0 +1,101 @@
+"""From marked rows to one question, one run, and a page of results that is there until the app ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual.css.query import NoMatches
+
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Console
+from sandbox_console.tui.bulk.bulk_run import BulkRun, Fate, plan, summary
+from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
+from sandbox_console.tui.keys.keymap import hint
+from sandbox_console.tui.state.messages import BulkAsked
+from sandbox_console.tui.state.operations import Work
+from sandbox_console.tui.state.verbs import Verb
+from sandbox_console.tui.text.formatting import many, shown_name
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.app import ConsoleApp
+
+_NAMED = 5
+
+
+class BulkFlow:
+    """The app owns each run: leaving its page ends nothing."""
+
+    def __init__(self, app: ConsoleApp, console: Console, work: Work) -> None:
+        self._app = app
+        self._console = console
+        self._work = work
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.runs: list[BulkRun] = []
+
+    async def ask(self, asked: BulkAsked) -> None:
+        """List what is touched, ask once, and begin."""
+        items = await plan(self._console, asked.verb, asked.sandboxes, self._app.fleet.busy, asked.hidden)
+        if not await self._app.push_screen_wait(BulkConfirm(asked.verb, items)):
+            return
+        run = BulkRun(asked.verb, items, self._console, self._work)
+        self.runs = [*[one for one in self.runs if not one.done], run]
+        task = asyncio.create_task(self._run(run))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self.show()
+
+    def show(self) -> None:
+        """The page of the last run."""
+        if not self.runs:
+            marks = hint(self._app, "mark", "marks")
+            self._app.notify(": ".join(filter(None, ("Nothing was done to several sandboxes yet", marks))) + ".")
+            return
+        self._app.push_screen(BulkScreen(self.runs[-1], self._console, self._ask_again))
+
+    def _ask_again(self, verb: Verb, sandboxes: Sequence[Sandbox]) -> None:
+        now = self._app.fleet.sandboxes
+        there = [now[one.ref] for one in sandboxes if one.ref in now]
+        self._app.post_message(BulkAsked(verb, there))
+
+    async def _run(self, run: BulkRun) -> None:
+        await run.run()
+        with contextlib.suppress(NoMatches):  # the app is being left
+            self._app.main.table.drop_marks(item.sandbox.ref for item in run.with_fate(Fate.OK))
+        shown = isinstance(self._app.screen, BulkScreen) and self._app.screen.run_shown is run
+        if not shown:
+            self.runs.sort(key=lambda one: one is run)  # the one that is told of is the one that the key shows
+            good = not run.with_fate(Fate.FAILED, Fate.DENIED, Fate.UNSUPPORTED, Fate.UNKNOWN)
+            severity = "information" if good else "warning"
+            each = hint(self._app, "bulk-results", "shows each.")
+            self._app.notify(f"{summary(run)}. {each}".rstrip(), title=f"{run.verb.name} {many(len(run.items))}",
+                             severity=severity, timeout=None if good else 15)  # type: ignore[arg-type] # fmt: skip
+
+    def leaving(self) -> list[str]:
+        """What quitting now would do to runs that are not over; empty where there is none."""
+        return [line for run in self.runs if not run.done for line in _leaving(run)]
+
+    def leave(self) -> str:
+        """Begin no more in any run; gives what `leaving` says of it, for who reads the terminal afterwards."""
+        told = self.leaving()
+        for run in self.runs:
+            run.stop()
+        return "\n".join(told)
+
+    async def close(self) -> None:
+        """Stop following. What is in flight is the console's to cancel; what waits is never begun."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _leaving(run: BulkRun) -> list[str]:
+    going, waiting = run.with_fate(Fate.RUNNING), run.with_fate(Fate.WAITING)
+    names = ", ".join(shown_name(item.sandbox) for item in going[:_NAMED])
+    more = f" and {len(going) - _NAMED} more" if len(going) > _NAMED else ""
+    lines = [f"{run.verb.name} {many(len(run.items))}: {summary(run)}."]
+    if going:
+        lines.append(f"  In flight, cancelled and recorded so: {names}{more}")
+    return [*lines, f"  Never begun: {len(waiting)}"] if waiting else lines

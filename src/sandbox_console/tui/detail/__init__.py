@@ -1,0 +1,1 @@
+"""The selected sandbox in tabs."""

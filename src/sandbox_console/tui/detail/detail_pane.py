@@ -1,0 +1,176 @@
+"""The selected sandbox from near: a line that says what it is, tabs, and what the tab shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import ContentSwitcher, Static
+
+from sandbox_console.model.action import Action
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Consent, Console
+from sandbox_console.tui.base.static_text import say
+from sandbox_console.tui.detail.exit_reason import WhyBar
+from sandbox_console.tui.detail.lazy_tabs import make_pane
+from sandbox_console.tui.detail.tab_bar import TABS, TabBar
+from sandbox_console.tui.fleet.header import justified
+from sandbox_console.tui.logs.logs_tab import LogsPane
+from sandbox_console.tui.shell.shell_tab import ShellPane
+from sandbox_console.tui.state.fleet_state import FleetState, News
+from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.state.messages import ConsentAsked
+from sandbox_console.tui.text.formatting import STATUS, STYLES, place, short_id, shown_name, why, why_style
+from sandbox_console.tui.text.port_text import openings
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.detail.lazy_tabs import Pane
+
+
+class Detail(Vertical):
+    """Shows one sandbox; only the tab in view works, and is made when it is first looked at."""
+
+    DEFAULT_CSS = """
+    Detail { height: 1fr; }
+    Detail > #identity { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
+    Detail > ContentSwitcher { height: 1fr; }
+    """
+
+    def __init__(self, console: Console, publish: Callable[[News], None], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._publish = publish
+        self._sandbox: Sandbox | None = None
+        self._state = FleetState()
+        self._on_screen = False
+        self.going_in = False
+        """Whether the tab shall have the keys as soon as it is there."""
+        self._panes: dict[str, Pane] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="identity")
+        yield WhyBar(self._service)
+        yield TabBar()
+        with ContentSwitcher(initial="logs"):
+            yield LogsPane(self._service, id="logs")
+            yield ShellPane(self._publish, id="shell")
+
+    @property
+    def tab(self) -> str:
+        """The tab in view."""
+        return self.query_one(TabBar).current
+
+    @property
+    def shells(self) -> ShellPane:
+        """The shells."""
+        return self.query_one(ShellPane)
+
+    def show(self, sandbox: Sandbox | None, state: FleetState, *, on_screen: bool) -> None:
+        """Look at a sandbox as it is now."""
+        self._sandbox, self._state, self._on_screen = sandbox, state, on_screen
+        say(self.query_one("#identity", Static), self._identity(), fixed=True)
+        self._refresh_tab()
+        self._hide_of_another()
+
+    def _hide_of_another(self) -> None:
+        """Where none is selected, as on the head of a group, nothing of the one before stays in view."""
+        switcher, logs = self.query_one(ContentSwitcher), self.query_one(LogsPane)
+        shown = self._sandbox is not None or (self.tab == "logs" and logs.of_others)
+        if switcher.visible is not shown:
+            switcher.visible = shown
+
+    def on_resize(self) -> None:
+        say(self.query_one("#identity", Static), self._identity(), fixed=True)
+
+    def _identity(self) -> Content:
+        forwards = self._state.forwards.get(self._sandbox.ref, ()) if self._sandbox else ()
+        return identity(self._sandbox, self.size.width - 2, forwards)
+
+    def pick(self, tab: str) -> None:
+        """Look at another tab."""
+        self.query_one(TabBar).current = tab
+        switcher = self.query_one(ContentSwitcher)
+        if tab not in self._panes and not switcher.query_children(f"#{tab}"):
+            self._panes[tab] = make_pane(tab, self._service, self._consent)
+            switcher.mount(self._panes[tab])
+        switcher.current = tab
+        self._refresh_tab()
+        self._hide_of_another()
+
+    def step(self, by: int) -> None:
+        """Look at the next tab, or the one before."""
+        ids = [tab.id for tab in TABS]
+        self.pick(ids[(ids.index(self.tab) + by) % len(ids)])
+
+    def leave(self) -> None:
+        """The keys are for the list now: a pane that comes late does not take them."""
+        self.going_in = False
+
+    def focus_soon(self) -> None:
+        """Give the keys to what the tab shows, once it is there."""
+        self.going_in = True
+        self.call_after_refresh(self._focus_tab)
+
+    def _focus_tab(self) -> None:
+        if not self.going_in:
+            return
+        if self.tab == "shell":
+            current = self.shells.query_one(ContentSwitcher).visible_content
+            if current is not None:
+                self.screen.set_focus(current)
+            self.going_in = False
+        elif (pane := self._panes.get(self.tab)) is not None and not pane.is_mounted:
+            pane.call_later(self._focus_tab)
+        else:
+            self.screen.set_focus(self.query_one(next(tab.focus for tab in TABS if tab.id == self.tab)))
+            self.going_in = False
+
+    def _refresh_tab(self) -> None:
+        def active(tab: str) -> bool:
+            return self._on_screen and self.tab == tab
+
+        logs = self.query_one(LogsPane)
+        logs.show(self._sandbox, active=active("logs"))
+        logs.renew(self._state.sandboxes)
+        logs.note_live(self._is_there)  # after: what is left may be gone itself
+        version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
+        for tab, pane in self._panes.items():
+            if pane.is_mounted:
+                pane.show(Look(self._sandbox, active(tab), version))
+            elif active(tab):
+                pane.call_later(self._refresh_tab)
+        self.query_one(WhyBar).show(self._sandbox if self._on_screen else None, version)
+        if active("shell"):
+            self.shells.show(self._sandbox)
+
+    async def _consent(self, action: Action, sandbox: Sandbox) -> Consent | None:
+        asked = ConsentAsked(action, sandbox)
+        self.post_message(asked)
+        return await asked.answer
+
+    def _is_there(self, ref: SandboxRef) -> bool:
+        return ref in self._state.sandboxes or self._state.connecting
+
+    def on_tab_bar_picked(self, event: TabBar.Picked) -> None:
+        event.stop()
+        self.pick(event.tab)
+        self.focus_soon()
+
+
+def identity(sandbox: Sandbox | None, width: int, forwards: Sequence[str] = ()) -> Content:
+    """Name, state, end, ports and what is forwarded to the left; id and place to the right."""
+    if sandbox is None:
+        return Content("No sandbox is selected.")
+    glyph, style = STATUS[sandbox.status]
+    left = [(shown_name(sandbox), "bold $primary"), ("  ", ""), (f"{glyph} {sandbox.status}", STYLES[style])]
+    if reason := why(sandbox):
+        left += [("  ", ""), (reason, STYLES[why_style(sandbox)])]
+    if sandbox.status.live and (told := openings(sandbox)):
+        left += [("  ", ""), (" ".join(map(str, told[:4])), "$text-accent")]
+    if forwards:
+        left += [("  ", ""), (f"⇄ {' '.join(forwards[:4])}", "$text-success")]
+    marks = [] if sandbox.managed else [("◇ not ours  ", "$text-warning")]
+    return Content.assemble(*justified(left, [*marks, (f"{place(sandbox)}  {short_id(sandbox)}", "$dim")], width))

@@ -1,0 +1,117 @@
+"""What the backend says happened to the selected sandbox."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+from textual.worker import Worker
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.inside import Happening
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.text import clean
+from sandbox_console.service import Console
+from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.base.static_text import put_note
+from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.widgets.table.table import FleetTable, Row
+from sandbox_console.tui.widgets.table.table_layout import Column
+
+KEPT = 2000
+DRAW_S = 0.1
+COLUMNS = (
+    Column("at", "TIME", 18, 18, priority=0),
+    Column("what", "EVENT", 10, 20, priority=0),
+    Column("detail", "DETAIL", 20, 400, priority=1, flex=True),
+)
+_BAD = ("oom", "die", "kill", "fail", "error", "lost", "denied")
+
+
+class EventsPane(Vertical):
+    """The events, newest first, followed while they are looked at."""
+
+    DEFAULT_CSS = """
+    EventsPane { height: 1fr; }
+    EventsPane > #events-note { height: auto; padding: 0 1; color: $text-muted; display: none; }
+    EventsPane > #events-note.-on { display: block; }
+    """
+
+    def __init__(self, console: Console, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._shown: SandboxRef | None = None
+        self._worker: Worker[None] | None = None
+        self._found: deque[Happening] = deque(maxlen=KEPT)
+        self._drawing = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="events-note")
+        yield FleetTable(COLUMNS, id="events-table")
+
+    def show(self, look: Look) -> None:
+        """Follow while the pane is on screen."""
+        sandbox, active, _ = look
+        wanted = sandbox.ref if sandbox is not None and active else None
+        if wanted == self._shown:
+            return
+        self._shown = wanted
+        if self._worker is not None:
+            self._worker.cancel()
+            self._worker = None
+        self._found.clear()
+        self._draw()
+        if sandbox is not None and active:
+            self._note("Asking…")
+            self._worker = self.run_worker(self._follow(sandbox), group="events")
+
+    async def _follow(self, sandbox: Sandbox) -> None:
+        self.set_timer(1.0, self._none_yet)
+        try:
+            async for one in self._service.inside.happenings(sandbox.ref, since=sandbox.created_at, follow=True):
+                self._found.append(one)
+                self._schedule()
+        except ConsoleError as error:
+            self._note(f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
+
+    def _none_yet(self) -> None:
+        if not self._found and self._worker is not None and not self._worker.is_finished:
+            self._note("Nothing is told yet; what happens is shown as it comes.")
+
+    def _schedule(self) -> None:
+        if not self._drawing:
+            self._drawing = True
+            self.set_timer(DRAW_S, self._draw)
+
+    def _draw(self) -> None:
+        self._drawing = False
+        if self._found:
+            self._note("")
+        rows = [_row(at, one) for at, one in enumerate(self._found)]
+        for table in self.query(FleetTable):
+            table.set_rows(rows[::-1])
+
+    def _note(self, text: str) -> None:
+        put_note(self, "#events-note", plain(text))
+
+    def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:
+        event.stop()
+
+    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
+        event.stop()
+
+
+def _row(number: int, one: Happening) -> Row:
+    at = datetime.fromtimestamp(one.at).astimezone()
+    told = [one.detail] if one.detail else []
+    told += [f"{key}={value}" for key, value in one.attributes.items()]
+    style = "error" if any(word in one.what.lower() for word in _BAD) else ""
+    cells = (
+        f"{at:%m-%d %H:%M:%S}.{at.microsecond // 1000:03}",
+        clean(one.what, cap=60),
+        clean("  ".join(told), cap=2000),
+    )
+    return Row(number, cells, ("dim", style, "dim"))

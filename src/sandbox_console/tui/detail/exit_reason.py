@@ -1,0 +1,61 @@
+"""Why the selected sandbox is not running, in two lines at the head of the detail."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from textual.content import Content
+from textual.widgets import Static
+from textual.worker import Worker
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.audit import AuditQuery
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.text import clean
+from sandbox_console.model.verdict import Verdict, verdict
+from sandbox_console.service import Console
+
+LOOKED_AT = 50
+"""Rows of the audit log that are looked at for who ended it."""
+
+
+class WhyBar(Static):
+    """Empty, and of no height, while the sandbox runs."""
+
+    DEFAULT_CSS = """
+    WhyBar { height: auto; max-height: 3; padding: 0 1; display: none; background: $surface; }
+    WhyBar.-on { display: block; }
+    """
+
+    def __init__(self, console: Console, *, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self._service = console
+        self._shown: tuple[object, ...] = ()
+
+    def show(self, sandbox: Sandbox | None, version: object) -> None:
+        """Judge a sandbox; ``version`` differs when the audit log may say more."""
+        wanted = (sandbox, version)
+        if wanted != self._shown:
+            self._shown = wanted
+            _: Worker[None] = self.run_worker(partial(self._judge, sandbox), exclusive=True, group="why")
+
+    async def _judge(self, sandbox: Sandbox | None) -> None:
+        found = None
+        if sandbox is not None and verdict(sandbox, ()) is not None:
+            try:
+                rows = await self._service.history(AuditQuery(limit=LOOKED_AT, target=str(sandbox.ref)))
+            except ConsoleError:
+                rows = ()
+            found = verdict(sandbox, rows)
+        self.set_class(found is not None, "-on")
+        if found is not None:
+            self.update(why_words(found))
+
+
+def why_words(found: Verdict) -> Content:
+    """The verdict, then what it rests on."""
+    style = "bold $text-warning" if found.sure else "bold $text-error"
+    return Content.assemble(
+        ("Why: ", "bold"), (clean(found.headline, cap=300), style),
+        (f"\n     {clean(' · '.join(found.evidence), cap=600)}" if found.evidence else "", "$dim"),
+    )  # fmt: skip

@@ -1,0 +1,130 @@
+"""What runs in the selected sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+from textual.worker import Worker
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.inside import GuestProcess
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.model.text import clean
+from sandbox_console.service import Console
+from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.base.static_text import put_note
+from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.text.formatting import DASH, size, span
+from sandbox_console.tui.widgets.table.table import FleetTable, Row
+from sandbox_console.tui.widgets.table.table_layout import Column
+
+BEAT_S = 2.0
+DEPTH = 12
+COLUMNS = (
+    Column("pid", "PID", 7, 9, align="right", priority=0),
+    Column("user", "USER", 6, 14, priority=2),
+    Column("cpu", "TIME", 6, 8, align="right", priority=1),
+    Column("memory", "MEM", 6, 8, align="right", priority=1),
+    Column("state", "STATE", 8, 12, priority=3),
+    Column("command", "COMMAND", 20, 400, priority=0, flex=True),
+)
+
+
+class ProcessesPane(Vertical):
+    """The processes as a tree, asked for every two seconds while they are looked at."""
+
+    DEFAULT_CSS = """
+    ProcessesPane { height: 1fr; }
+    ProcessesPane > #processes-note { height: auto; padding: 0 1; color: $text-muted; display: none; }
+    ProcessesPane > #processes-note.-on { display: block; }
+    """
+
+    def __init__(self, console: Console, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._shown: tuple[SandboxRef, Status] | None = None
+        self._worker: Worker[None] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="processes-note")
+        yield FleetTable(COLUMNS, id="processes-table")
+
+    def show(self, look: Look) -> None:
+        """Ask while the pane is on screen."""
+        sandbox, active, _ = look
+        wanted = (sandbox.ref, sandbox.status) if sandbox is not None and active else None
+        if wanted == self._shown:
+            return
+        self._shown = wanted
+        if self._worker is not None:
+            self._worker.cancel()
+            self._worker = None
+        if sandbox is None or not active:
+            return
+        self._fill(())
+        if sandbox.status is Status.RUNNING or sandbox.status is Status.PAUSED:
+            self._note("Asking…")
+            self._worker = self.run_worker(self._follow(sandbox), group="processes")
+        else:
+            self._note(f"It is {sandbox.status}: nothing runs in it.")
+
+    async def _follow(self, sandbox: Sandbox) -> None:
+        while True:
+            try:
+                found = await self._service.inside.processes(sandbox.ref)
+            except ConsoleError as error:
+                self._fill(())
+                self._note(f"✕ {error.message}" + (f" ({error.hint})" if error.hint else ""))
+                return
+            self._note("" if found else "No process is told.")
+            self._fill(found)
+            await asyncio.sleep(BEAT_S)
+
+    def _fill(self, found: Sequence[GuestProcess]) -> None:
+        for table in self.query(FleetTable):
+            table.set_rows([_row(process, depth) for process, depth in as_tree(found)])
+
+    def _note(self, text: str) -> None:
+        put_note(self, "#processes-note", plain(text))
+
+    def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:
+        event.stop()
+
+    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
+        event.stop()
+
+
+def as_tree(found: Sequence[GuestProcess]) -> list[tuple[GuestProcess, int]]:
+    """Each process after its parent, with its depth. A guest's parents may make no tree: each is told once."""
+    known = {process.pid for process in found}
+    children: dict[int | None, list[GuestProcess]] = {}
+    for process in sorted(found, key=lambda one: one.pid):
+        parent = process.parent if process.parent in known and process.parent != process.pid else None
+        children.setdefault(parent, []).append(process)
+    told: dict[int, tuple[GuestProcess, int]] = {}
+    waiting = [(process, 0) for process in reversed(children.get(None, []))]
+    while waiting:
+        process, depth = waiting.pop()
+        if process.pid not in told:
+            told[process.pid] = (process, depth)
+            waiting += [(child, depth + 1) for child in reversed(children.get(process.pid, []))]
+    for process in found:  # a ring of parents
+        told.setdefault(process.pid, (process, 0))
+    return list(told.values())
+
+
+def _row(process: GuestProcess, depth: int) -> Row:
+    indent = "  " * (min(depth, DEPTH) - 1) + "└ " if depth else ""
+    cells = (
+        str(process.pid),
+        clean(process.user, cap=100) or DASH,
+        DASH if process.cpu_s is None else span(process.cpu_s),
+        size(process.memory_bytes),
+        clean(process.state, cap=40),
+        indent + clean(process.command, cap=2000),
+    )
+    return Row(process.pid, cells, ("", "dim", "", "", "dim", ""))

@@ -1,0 +1,207 @@
+"""What was asked of a sandbox beside what holds, and what its backend cannot do."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.capability import Capabilities, Capability
+from sandbox_console.model.sandbox import Fact, Sandbox
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.text import ascii_id, clean
+from sandbox_console.service import Console
+from sandbox_console.tui.base.static_text import put
+from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.text.form_values import shown_value
+from sandbox_console.tui.text.formatting import DASH
+from sandbox_console.tui.text.port_text import FACT
+from sandbox_console.tui.text.wrap import hanging, set_in
+from sandbox_console.tui.widgets.table.table_layout import fit_cell
+
+Part = tuple[str, str]
+_LABEL, _ASKED = 14, 26
+_TOLD = _LABEL + _ASKED + 2
+"""Where the column of what holds begins."""
+
+
+class SpecPane(VerticalScroll, can_focus=True):
+    """The spec of the selected sandbox."""
+
+    DEFAULT_CSS = (
+        "SpecPane { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; } SpecPane > Static { height: auto; }"
+    )
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "spec",
+        [
+            Binding("k", "scroll_up", "Up", show=False),
+            Binding("j", "scroll_down", "Down", show=False),
+            Binding("g", "scroll_home", "Top", show=False),
+            Binding("G", "scroll_end", "End", show=False),
+        ],
+    )
+
+    def __init__(self, console: Console, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._shown: Sandbox | None = None
+        self._whole: Sandbox | None = None
+        self._capabilities: Capabilities | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="spec-text")
+
+    def show(self, look: Look) -> None:
+        """Tell about a sandbox."""
+        sandbox, active, _ = look
+        if not active or sandbox == self._shown:
+            return
+        self._shown = sandbox
+        if sandbox is None:
+            self.query_one("#spec-text", Static).update(Content("No sandbox is selected."))
+        else:
+            self.run_worker(self._fill(sandbox), exclusive=True, group="spec")
+
+    async def _fill(self, sandbox: Sandbox) -> None:
+        try:
+            capabilities = await self._service.capabilities(sandbox.ref.backend, sandbox.ref.host)
+        except ConsoleError:
+            capabilities = None
+        self._capabilities = capabilities
+        self._whole = await whole(self._service, sandbox)
+        self._draw(self._whole)
+
+    def _draw(self, sandbox: Sandbox) -> None:
+        width = self.scrollable_content_region.width
+        put(self, "#spec-text", spec_words(sandbox, self._capabilities, width))
+
+    def on_resize(self) -> None:
+        if self._whole is not None and self._shown is not None:
+            self._draw(self._whole)
+
+
+async def whole(console: Console, sandbox: Sandbox) -> Sandbox:
+    """With what holds for it: a list of what others made does not have it. One that cannot be asked stays as it is."""
+    if sandbox.effective:
+        return sandbox
+    try:
+        return await console.inspect(sandbox.ref)
+    except ConsoleError:
+        return sandbox
+
+
+def spec_words(sandbox: Sandbox, capabilities: Capabilities | None, width: int = 0) -> Content:
+    """All of it, as lines; ``width`` cells a row, 0 for as many as there are."""
+    width = width or 10_000
+    parts = [*hanging(_identity(sandbox), width, _LABEL), ("\n", "")]
+    parts += _fields(sandbox, width)
+    parts += hanging(_labels(sandbox), width, 4)
+    if capabilities is not None:
+        parts += hanging(_missing(capabilities), width, 24)
+    return Content.assemble(*parts)
+
+
+def _identity(sandbox: Sandbox) -> Iterator[Part]:
+    ref = sandbox.ref
+    maker = "this console" if sandbox.managed else clean(sandbox.maker, cap=200) or "others"
+    lines = {
+        "Name": clean(sandbox.name, cap=200),
+        "Id": ascii_id(ref.id),
+        "Where": clean(f"{ref.backend} on {ref.host}"),
+        "Made by": maker,
+    }
+    if not sandbox.managed:
+        lines["Made by"] += "  ◇ not made by this console: a change asks for its id"
+    if sandbox.pid is not None:
+        lines["Main process"] = f"pid {sandbox.pid}"
+    if sandbox.restarts:
+        lines["Restarts"] = str(sandbox.restarts)
+    for label, value in lines.items():
+        yield fit_cell(label, _LABEL, "left"), "$dim"
+        yield f"{value}\n", ""
+
+
+def _fields(sandbox: Sandbox, width: int) -> Iterator[Part]:
+    yield fit_cell("", _LABEL, "left") + fit_cell("ASKED", _ASKED, "left") + "  EFFECTIVE\n", "bold $dim"
+    facts = {fact.field: fact for fact in sandbox.effective}
+    asked = _asked(sandbox.spec) if sandbox.spec else {}
+    names = dict.fromkeys(_ports_together([*asked, *facts]))
+    for name in names:
+        yield from _field(name, asked.get(name, ""), facts.get(name), width)
+    if not names:
+        yield "The backend tells nothing about its spec.\n", "$dim"
+
+
+def _ports_together(names: list[str]) -> list[str]:
+    """Where each port is stands under what is asked."""
+    at = names.index("ports") + 1 if "ports" in names else len(names)
+    told = [name for name in names if name.startswith(FACT)]
+    return [*names[:at], *told, *names[at:]]
+
+
+def _asked(spec: SandboxSpec) -> dict[str, str]:
+    """Every field that is asked for; an empty egress and unset limits say something too."""
+    always = {"image", "cpus", "memory_mib", "egress"}
+    found = {}
+    for name in spec.__struct_fields__:
+        value = getattr(spec, name)
+        if name in ("name", "labels", "limits") or (not value and name not in always):
+            continue
+        empty = "deny all" if name == "egress" else DASH
+        found[name] = shown_value(name, value) if value else empty
+    return found
+
+
+def _field(name: str, asked: str, fact: Fact | None, width: int) -> Iterator[Part]:
+    """What does not fit beside what holds has lines of its own, and so has a name longer than its column."""
+    room = _LABEL if asked else _TOLD - 2
+    label = fit_cell(clean(name), room, "left"), "$dim"
+    told = [*_told(fact), ("\n", "")] if fact is not None else [("\n", "")]
+    if cell_len(asked) <= _ASKED and "\n" not in asked:
+        yield from hanging([label, (fit_cell(clean(asked), _TOLD - room, "left"), ""), *told], width, _TOLD)
+        return
+    yield from hanging([label, (f"{set_in(asked, _LABEL)}\n", "")], width, _LABEL)
+    if fact is not None and fact.value != _unquoted(asked):
+        yield from hanging([(" " * _TOLD, ""), *told], width, _TOLD)
+
+
+def _told(fact: Fact) -> Iterator[Part]:
+    yield set_in(fact.value, _TOLD), "" if fact.enforced else "$text-warning"
+    if not fact.enforced:
+        yield "  ⚠ not enforced", "bold $text-warning"
+    if fact.note:
+        yield f"  {clean(fact.note)}", "$dim"
+
+
+def _unquoted(words: str) -> str:
+    """A command as backends tell it: its words without quotes."""
+    try:
+        return " ".join(shlex.split(words))
+    except ValueError:
+        return words
+
+
+def _labels(sandbox: Sandbox) -> Iterator[Part]:
+    if sandbox.labels:
+        yield "\nLabels\n", "bold $dim"
+    for key, value in sorted(sandbox.labels.items()):
+        yield f"  {clean(key, cap=200)}", "$text-accent"
+        yield f" = {clean(value, cap=400)}\n", ""
+
+
+def _missing(capabilities: Capabilities) -> Iterator[Part]:
+    missing = [one for one in Capability if not capabilities.has(one)]
+    if missing:
+        yield "\nThis backend cannot, here\n", "bold $dim"
+    for one in missing:
+        yield "  " + fit_cell(str(one), 20, "left"), "$text-warning"
+        yield f"  {clean(capabilities.reason(one), cap=300)}\n", "$dim"

@@ -1,0 +1,150 @@
+"""What a sandbox uses, over time, with its limits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from textual.app import ComposeResult
+from textual.containers import Grid, VerticalScroll
+from textual.widgets import Static
+from textual.worker import Worker
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
+from sandbox_console.service import Console
+from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.base.static_text import put_note
+from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.text.formatting import DASH, size
+from sandbox_console.tui.widgets.graph import Graph, Samples, Series
+
+INTERVAL_S = 1.0
+KEPT = 900
+"""Samples of one sandbox that are kept: a quarter of an hour."""
+SANDBOXES = 32
+_WIDE = 100
+
+
+def _percent(value: float | None) -> str:
+    return DASH if value is None else f"{value:.0f}%"
+
+
+def _count(value: float | None) -> str:
+    return DASH if value is None else f"{value:.0f}"
+
+
+def _rate(value: float | None) -> str:
+    return DASH if value is None else f"{size(value)}/s"
+
+
+CPU = Series("CPU", _percent, 10)
+MEMORY = Series("Memory", size, 1 << 20)
+_SERIES: tuple[tuple[str, Series, Callable[[Stats], float | None]], ...] = (
+    ("cpu", CPU, lambda one: one.cpu_percent),
+    ("memory", MEMORY, lambda one: one.memory_bytes),
+    ("pids", Series("Processes", _count, 4), lambda one: one.pids),
+    ("rx", Series("Network in", _rate, 1024), lambda one: one.net_rx),
+    ("tx", Series("Network out", _rate, 1024), lambda one: one.net_tx),
+    ("read", Series("Block read", _rate, 1024), lambda one: one.block_read),
+    ("write", Series("Block write", _rate, 1024), lambda one: one.block_write),
+)
+
+
+class StatsPane(VerticalScroll, can_focus=True):
+    """Graphs of the selected sandbox, sampled each second while they are looked at."""
+
+    DEFAULT_CSS = """
+    StatsPane { height: 1fr; scrollbar-size-vertical: 1; }
+    StatsPane > #stats-note { height: auto; padding: 0 1; color: $text-muted; display: none; }
+    StatsPane > #stats-note.-on { display: block; }
+    StatsPane > Grid { height: auto; grid-size: 1; grid-rows: 6; grid-gutter: 0 2; }
+    StatsPane.-two > Grid { grid-size: 2; grid-rows: 7; }
+    StatsPane Graph { height: 100%; }
+    """
+
+    def __init__(self, console: Console, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._shown: tuple[SandboxRef, Status] | None = None
+        self._sandbox: Sandbox | None = None
+        self._history: OrderedDict[SandboxRef, deque[Stats]] = OrderedDict()
+        self._worker: Worker[None] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="stats-note")
+        with Grid():
+            for name, series, _ in _SERIES:
+                yield Graph(series, id=f"graph-{name}")
+
+    def on_resize(self) -> None:
+        self.set_class(self.size.width >= _WIDE, "-two")
+
+    def show(self, look: Look) -> None:
+        """Sample a sandbox while the pane is on screen."""
+        sandbox, active, _ = look
+        self._sandbox = sandbox
+        wanted = (sandbox.ref, sandbox.status) if sandbox is not None and active else None
+        if wanted == self._shown:
+            return
+        self._shown = wanted
+        if self._worker is not None:
+            self._worker.cancel()
+            self._worker = None
+        if sandbox is None or not active:
+            return
+        self._draw(sandbox)
+        self.query_one(Grid).display = sandbox.status is Status.RUNNING or bool(self._history.get(sandbox.ref))
+        if sandbox.status is Status.RUNNING:
+            self._note("")
+            self._worker = self.run_worker(self._sample(sandbox), group="stats")
+        else:
+            kept = " Its last figures stand here." if self._history.get(sandbox.ref) else " Start it to see its use."
+            self._note(f"It is {sandbox.status}: nothing is measured.{kept}")
+
+    async def _sample(self, sandbox: Sandbox) -> None:
+        kept = self._history.setdefault(sandbox.ref, deque(maxlen=KEPT))
+        self._history.move_to_end(sandbox.ref)
+        while len(self._history) > SANDBOXES:
+            self._history.popitem(last=False)
+        try:
+            async for stats in self._service.stats(sandbox.ref, INTERVAL_S):
+                kept.append(stats)
+                self._draw(sandbox)
+        except ConsoleError as error:
+            self._note(f"✕ {error.message}")
+
+    def _draw(self, sandbox: Sandbox) -> None:
+        samples = self._history.get(sandbox.ref, ())
+        limits = limits_of(self._sandbox or sandbox, samples[-1] if samples else None)
+        for name, _, value in _SERIES:
+            values: Samples = [value(one) for one in samples]
+            for graph in self.query(f"#graph-{name}").results(Graph):
+                graph.show(values, limits.get(name))
+
+    def _note(self, text: str) -> None:
+        put_note(self, "#stats-note", plain(text))
+
+
+_LIMITS = {"cpus": ("cpu", 100.0), "memory_mib": ("memory", float(1 << 20)), "pids": ("pids", 1.0)}
+"""Of a field of the spec the graph, and what one of it is there."""
+
+
+def limits_of(sandbox: Sandbox, latest: Stats | None) -> dict[str, float]:
+    """The limits that hold, by graph, whoever set them: what is asked for and not enforced draws no line."""
+    found: dict[str, float] = {}
+    if latest is not None and latest.memory_limit:
+        found["memory"] = float(latest.memory_limit)
+    facts = {fact.field: fact for fact in sandbox.effective}
+    for field, (graph, unit) in _LIMITS.items():
+        asked = getattr(sandbox.spec, field) if sandbox.spec is not None else None
+        fact = facts.get(field)
+        holds = asked if fact is None else _number(fact.value) or asked if fact.enforced else None
+        if holds:
+            found.setdefault(graph, holds * unit)
+    return found
+
+
+def _number(text: str) -> float | None:
+    """A fact's value where it is one."""
+    return float(text) if text.replace(".", "", 1).isdecimal() else None

@@ -1,0 +1,1 @@
+"""Questions, menus and texts over the screen."""

@@ -1,0 +1,1 @@
+"""Egress rules, denied hosts, and drafts of rules."""

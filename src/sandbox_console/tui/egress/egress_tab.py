@@ -1,0 +1,152 @@
+"""What the selected sandbox may reach, and what it tried: by host, live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+from textual.worker import Worker
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.egress import EgressState
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Console, Feed, HostSeen, has_gateway
+from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.base.static_text import put, put_note
+from sandbox_console.tui.egress.egress_text import COLUMNS, host_row, rules_lines, with_hosts
+from sandbox_console.tui.egress.host_actions import HOST_KEYS, HostActions
+from sandbox_console.tui.keys.keymap import hint, key_of
+from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.widgets.table.table import FleetTable
+
+DRAW_S = 0.25
+RULES_S = 5.0
+"""Between two looks at the rules: each asks the gateway whether it is there."""
+
+
+class EgressPane(HostActions, Vertical):
+    """Works only while it is in view."""
+
+    DEFAULT_CSS = """
+    EgressPane { height: 1fr; }
+    EgressPane > #egress-note { height: auto; padding: 0 1; color: $text-warning; display: none; }
+    EgressPane > #egress-note.-on { display: block; }
+    EgressPane > #egress-rules { height: auto; max-height: 8; padding: 0 1; background: $surface; display: none; }
+    EgressPane > #egress-rules.-on { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = HOST_KEYS
+
+    def __init__(self, console: Console, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._clock: Callable[[], float] = time.time
+        self._sandbox: Sandbox | None = None
+        self._shown: tuple[object, ...] = ()
+        self._worker: Worker[None] | None = None
+        self._feed = Feed()
+        self._state = EgressState()
+        self._dirty = False
+        self._denied_only = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="egress-note", markup=False)
+        yield Static(id="egress-rules", markup=False)
+        yield FleetTable(COLUMNS, id="egress-table")
+
+    def on_mount(self) -> None:
+        self._clock = getattr(self.app, "now", time.time)
+        self.set_interval(DRAW_S, self._draw_soon)
+        self.set_interval(RULES_S, self._look_again)
+
+    def show(self, look: Look) -> None:
+        """Follow a sandbox while in view; ``version`` differs when its rules may have changed."""
+        sandbox, active, version = look
+        self._sandbox = sandbox
+        wanted = (sandbox.ref, sandbox.status) if sandbox is not None and active else None
+        if (wanted, version) == self._shown:
+            return
+        followed = self._shown[:1]
+        self._shown = (wanted, version)
+        if followed != (wanted,):
+            self._follow_other(sandbox if wanted else None)
+        elif wanted is not None and sandbox is not None:
+            self._look(sandbox)
+
+    def _follow_other(self, sandbox: Sandbox | None) -> None:
+        if self._worker is not None:
+            self._worker.cancel()
+            self._worker = None
+        if sandbox is None:
+            return
+        self._feed, self._state, self._dirty = Feed(), EgressState(), True
+        if not has_gateway(sandbox):
+            none = f"Nothing leaves it: it was made without egress. {with_hosts(key_of(self, 'edit'))}"
+            self._tell(none if sandbox.managed else "Another tool made it: its egress is not ours to see.")
+            self._draw()
+            return
+        self._tell("")
+        self._look(sandbox)
+        self._worker = self.run_worker(self._follow(sandbox.ref, sandbox.name), group="egress-feed", exclusive=True)
+
+    async def _follow(self, ref: SandboxRef, name: str) -> None:
+        feed = self._feed
+        try:
+            async with aclosing(self._service.egress.records(ref, follow=True)) as records:  # type: ignore[type-var]
+                async for record in records:
+                    feed.add(ref, name, record)
+                    self._dirty = True
+        except ConsoleError as error:
+            self._tell(f"✕ {error.message}")
+
+    def _look_again(self) -> None:
+        if self._worker is not None and self._sandbox is not None:
+            self._look(self._sandbox)
+
+    def _look(self, sandbox: Sandbox) -> None:
+        self.run_worker(self._ask_rules(sandbox), group="egress-rules", exclusive=True)
+
+    async def _ask_rules(self, sandbox: Sandbox) -> None:
+        try:
+            self._state = await self._service.egress.state(sandbox.ref)
+        except ConsoleError as error:
+            self._tell(f"✕ {error.message}")
+            return
+        self._tell(f"The gateway does not answer: {self._state.gateway}" if self._state.gateway else "")
+        self._dirty = True
+
+    # --- what is shown
+
+    def _tell(self, text: str) -> None:
+        put_note(self, "#egress-note", plain(text))
+
+    def _draw_soon(self) -> None:
+        timed = any(rule.until is not None for rule in self._state.rules)
+        if self._dirty or (timed and self._worker is not None):
+            self._draw()
+
+    def _draw(self) -> None:
+        self._dirty = False
+        now = self._clock()
+        rows = [host_row(seen, now) for seen in self._feed.hosts(denied_only=self._denied_only)]
+        for table in self.query(FleetTable):
+            table.set_rows(rows)
+        shown = self._sandbox is not None and has_gateway(self._sandbox)
+        words = rules_lines(self._state.rules, now, hint(self, "hosts-draft", "shows all")) if shown else []
+        if shown and not rows:
+            words = [*words, ("\nNothing was asked for yet.", "$dim")]
+        put(self, "#egress-rules", Content.assemble(*words))
+        for line in self.query("#egress-rules"):
+            line.set_class(shown, "-on")
+
+    def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:  # noqa: ARG002 - it is one sandbox's feed
+        return (self._sandbox,) if self._sandbox is not None else ()
+
+    def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:
+        event.stop()

@@ -1,0 +1,161 @@
+"""Egress as rows and words. Pure; everything it gives is clean."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sandbox_console.model.action import Action, ChangeEgress, DenyEgress, EgressAction
+from sandbox_console.model.egress import REASONS, Effect, EgressRule
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.text import clean
+from sandbox_console.service import ActionResult, HostSeen
+from sandbox_console.tui.text.formatting import span
+from sandbox_console.tui.widgets.table.table import Row
+from sandbox_console.tui.widgets.table.table_layout import Column
+
+RULES_SHOWN = 6
+CHECKED_SHOWN = 6
+_DAY_S = 86400.0
+_LAST = (
+    Column("host", "HOST", 16, 60, priority=0, flex=True),
+    Column("last_said", "LAST", 9, 9, priority=0),
+    Column("denied", "DENIED", 6, 8, align="right", priority=0),
+    Column("allowed", "ALLOWED", 7, 8, align="right", priority=2),
+)
+_TIMES = (
+    Column("ports", "PORTS", 5, 16, priority=3),
+    Column("first", "FIRST", 8, 14, priority=4),
+    Column("last", "AT", 8, 14, priority=1),
+    Column("why", "WHY", 12, 60, priority=2),
+)
+COLUMNS = (*_LAST, *_TIMES)
+FLEET_COLUMNS = (*_LAST, Column("sandboxes", "SANDBOXES", 9, 30, priority=1), *_TIMES)
+
+
+def with_hosts(edits: str) -> str:
+    """What to do where a sandbox was made without egress; ``edits`` is the key of its form."""
+    return f"{f'{edits} edits its spec' if edits else 'Edit its spec'}: with hosts in egress it is made anew."
+
+
+def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:
+    """One host of a feed; in the fleet's with the names of the sandboxes that asked."""
+    said, style = ("⊘ denied", "error") if seen.last_denied else ("● allowed", "ok")
+    why = REASONS.get(seen.reason, clean(seen.reason, cap=60)) if seen.last_denied else f"by {clean(seen.rule, cap=80)}"
+    ports = ",".join(map(str, sorted(seen.ports)))
+    host = clean(seen.host, cap=253) or "(no name)"
+    names = [clean(name, cap=40) for name in sorted(set(seen.refs.values()))]
+    cells = [host, said, str(seen.denied), str(seen.allowed)]
+    sort: list[Any] = [host, said, seen.denied, seen.allowed]
+    styles = ["", style, "" if seen.denied else "dim", "dim"]
+    if fleet:
+        cells.append(" ".join(names))
+        sort.append(names)
+        styles.append("accent")
+    cells += [ports, at(seen.first, now), at(seen.last, now), why]
+    sort += [min(seen.ports, default=0), seen.first, seen.last, why]
+    return Row(
+        seen.host, tuple(cells), (*styles, "dim", "dim", "dim", style if style == "error" else "dim"), tuple(sort)
+    )
+
+
+def at(when: float, now: float) -> str:
+    """A time of the day; with the date where that is another day."""
+    local = datetime.fromtimestamp(when).astimezone()
+    return f"{local:%H:%M:%S}" if abs(now - when) < _DAY_S else f"{local:%m-%d %H:%M:%S}"
+
+
+def rules_lines(rules: Sequence[EgressRule], now: float, shows_all: str = "") -> list[tuple[str, str]]:
+    """The rules in force, live ones first, each with the time that is left; more than fit are counted.
+
+    ``shows_all`` is the hint of what shows them.
+    """
+    if not rules:
+        return [("No rule allows anything.", "$text-warning")]
+    ordered = sorted(rules, key=lambda rule: (rule.source == "spec", rule.effect is Effect.ALLOW))
+    parts: list[tuple[str, str]] = []
+    for rule in ordered[:RULES_SHOWN]:
+        parts += [*_rule_line(rule, now), ("\n", "")]
+    if len(ordered) > RULES_SHOWN:
+        how = f": {shows_all}" if shows_all else ""
+        parts += [(f"and {len(ordered) - RULES_SHOWN} more{how}", "$dim"), ("\n", "")]
+    return parts[:-1]
+
+
+def _rule_line(rule: EgressRule, now: float) -> list[tuple[str, str]]:
+    glyph, style = ("●", "$text-success") if rule.effect is Effect.ALLOW else ("⊘", "$text-error")
+    left = "" if rule.until is None else f"  {span(rule.until - now)} left"
+    return [
+        (f"{glyph} {rule.effect:<5} ", style),
+        (clean(rule.pattern, cap=120), "bold"),
+        (left, "$text-warning"),
+        ("" if rule.source == "spec" else f"  {clean(rule.source, cap=20)}", "$dim"),
+    ]
+
+
+def diff_lines(
+    before: Sequence[EgressRule], after: Sequence[EgressRule], now: float, most: int | None = None
+) -> list[tuple[str, str]]:
+    """What a change takes away and adds; more than ``most`` are counted."""
+    gone, new = [rule for rule in before if rule not in after], [rule for rule in after if rule not in before]
+    parts = [("- ", rule, "$text-error") for rule in gone] + [("+ ", rule, "$text-success") for rule in new]
+    if not parts:
+        return [("nothing differs", "$dim")]
+    found: list[tuple[str, str]] = []
+    for sign, rule, style in parts[:most]:
+        how_long = "" if rule.until is None else f" for {span(_whole(rule.until - now))}"
+        found += [(f"{sign}{rule.effect} {clean(rule.pattern, cap=120)}{how_long}", style), ("\n", "")]
+    if most is not None and len(parts) > most:
+        found += [(f"and {len(parts) - most} more", "$dim"), ("", "")]
+    return found[:-1]
+
+
+def note_lines(notes: Sequence[str]) -> list[tuple[str, str]]:
+    """What a change lets go further than it should, a line each under the change."""
+    return [part for note in notes for part in (("\n", ""), (f"! {clean(note, cap=400)}", "$text-warning"))]
+
+
+def commands(action: EgressAction, now: float) -> list[str]:
+    """The same change as commands to type, one for each verb and time."""
+    if isinstance(action, DenyEgress):
+        return [_command("deny", action.ref, action.patterns, action.until, now)]
+    found = [_command("remove", action.ref, action.remove, None, now)] if action.remove else []
+    groups: dict[tuple[Effect, float | None], list[str]] = {}
+    for rule in action.add:
+        groups.setdefault((rule.effect, rule.until), []).append(rule.pattern)
+    return found + [_command(str(effect), action.ref, some, until, now) for (effect, until), some in groups.items()]
+
+
+def _command(verb: str, ref: SandboxRef, patterns: Sequence[str], until: float | None, now: float) -> str:
+    how_long = [] if until is None else ["--for", f"{max(1, round(until - now))}s"]
+    return shlex.join(["sandbox-console", "egress", verb, str(ref), *patterns, *how_long])
+
+
+def _whole(seconds: float) -> float:
+    """To the minute, so that an hour that was asked for a moment ago is told as one."""
+    return round(seconds / 60) * 60 if seconds > 5 * 60 else seconds
+
+
+def ended(action: Action, name: str, result: ActionResult) -> tuple[str, bool] | None:
+    """What to say when a change of egress has ended, and whether it is as asked; None for other actions."""
+    if not isinstance(action, ChangeEgress | DenyEgress):
+        return None
+    if unchecked := result.details.get("unchecked"):
+        return f"{name}: the rules are kept; the gateway could not be asked: {clean(str(unchecked), cap=200)}", False
+    checked = result.details.get("checked")
+    found = sorted(checked if isinstance(checked, list) else [], key=lambda one: bool(one["ok"]))
+    lines = [f"{name}: egress changed", *map(_checked_line, found[:CHECKED_SHOWN])]
+    if len(found) > CHECKED_SHOWN:
+        lines.append(f"and {len(found) - CHECKED_SHOWN} more, in the audit log")
+    return "\n".join(lines), all(one["ok"] for one in found)
+
+
+def _checked_line(one: Mapping[str, Any]) -> str:
+    is_now = "allowed" if one["allowed"] else "denied"
+    where = clean(f"{one['host']}:{one['port']}", cap=260)
+    if one["ok"]:
+        return f"checked: {where} is {is_now}"
+    by = f" by the rule {clean(one['rule'], cap=120)}" if one["rule"] else ""
+    return f"NOT in effect: {where} is {is_now}{by}"

@@ -1,0 +1,81 @@
+"""What a person does with a feed's hosts, in the tab of one sandbox and in the inbox of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual.binding import Binding, BindingType
+from textual.message_pump import MessagePump
+
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Feed, HostSeen
+from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.state.messages import DraftAsked, EgressAsked
+from sandbox_console.tui.widgets.table.table import FleetTable
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+HOST_KEYS: list[BindingType] = scoped(
+    "hosts",
+    [
+        Binding("a", "allow", "Allow"),
+        Binding("d", "deny", "Deny"),
+        Binding("o", "denials", "Denials only/all"),
+        Binding("ctrl+e", "draft", "Draft"),
+    ],
+)
+
+
+class HostActions(MessagePump):
+    """Mixed into what shows a feed in a FleetTable whose keys are hosts."""
+
+    _feed: Feed
+    _denied_only: bool
+
+    @property
+    def _widget(self) -> Widget:
+        widget: Widget = self  # type: ignore[assignment]
+        return widget
+
+    def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
+        """The sandboxes that a change for this host is for; None: no host is selected."""
+        raise NotImplementedError
+
+    def _draw(self) -> None:
+        raise NotImplementedError
+
+    def action_denials(self) -> None:
+        """Show denials only, or everything."""
+        self._denied_only = not self._denied_only
+        self._draw()
+
+    def action_allow(self) -> None:
+        """Allow the host under the cursor to those that asked for it."""
+        self._ask(allow=True)
+
+    def action_deny(self) -> None:
+        """Deny the host under the cursor to those that asked for it."""
+        self._ask(allow=False)
+
+    def action_draft(self) -> None:
+        """Try rules on what is on record, for a sandbox that asked for the host under the cursor."""
+        self.post_message(DraftAsked(tuple(self._askers(self._chosen))))
+
+    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
+        event.stop()
+        self._ask(allow=True)
+
+    @property
+    def _chosen(self) -> HostSeen | None:
+        """The host under the cursor."""
+        key = self._widget.query_one(FleetTable).cursor_key
+        return next((one for one in self._feed.hosts() if one.host == key), None)
+
+    def _ask(self, *, allow: bool) -> None:
+        seen = self._chosen
+        if seen is None:
+            self._widget.notify("No host is selected.", severity="warning")
+        elif sandboxes := self._askers(seen):
+            self.post_message(EgressAsked(seen.host, seen.port, tuple(sandboxes), allow=allow))

@@ -1,0 +1,75 @@
+"""A sandbox's files in words: a row of each, and what is in one. Pure."""
+
+from __future__ import annotations
+
+import stat
+from datetime import datetime
+
+from textual.content import Content
+
+from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.text import clean
+from sandbox_console.tui.text.formatting import DASH, size
+from sandbox_console.tui.widgets.table.table import Row
+from sandbox_console.tui.widgets.table.table_layout import Column
+
+COLUMNS = (
+    Column("name", "NAME", 20, 80, priority=0, flex=True),
+    Column("size", "SIZE", 7, 9, align="right", priority=0),
+    Column("mode", "MODE", 10, 10, priority=2),
+    Column("owner", "OWNER", 9, 13, priority=3),
+    Column("modified", "MODIFIED", 16, 16, priority=1),
+)
+_SIGNS = {FileKind.DIRECTORY: "/", FileKind.LINK: " →", FileKind.OTHER: " ?", FileKind.FILE: ""}
+
+
+def file_row(one: FileInfo) -> Row:
+    """A file as a row of COLUMNS."""
+    name = clean(one.name, cap=1000) + _SIGNS[one.kind]
+    if one.target:
+        name += f" {clean(one.target, cap=1000)}"
+    kinds = {FileKind.DIRECTORY: stat.S_IFDIR, FileKind.LINK: stat.S_IFLNK, FileKind.FILE: stat.S_IFREG}
+    owner = DASH if one.uid is None else f"{one.uid}:{one.gid}"
+    cells = (
+        name,
+        "" if one.kind is FileKind.DIRECTORY else size(one.size),
+        stat.filemode(kinds.get(one.kind, 0) | one.mode),
+        owner,
+        _time(one.modified_at),
+    )
+    style = "accent" if one.kind is FileKind.DIRECTORY else ""
+    order = (one.name.casefold(), one.size, one.mode, owner, one.modified_at)
+    return Row(one.name, cells, (style, "", "dim", "dim", "dim"), order)
+
+
+def _time(at: float | None) -> str:
+    try:
+        return DASH if at is None else f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
+    except (OverflowError, OSError, ValueError):  # a guest's clock knows no bounds
+        return "?"
+
+
+def local_name(name: str) -> str:
+    """A guest's name as one of this machine's: no path, no sign that a shell reads something into."""
+    safe = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in name)
+    return safe.lstrip(".-")[:200] or "download"
+
+
+def file_words(data: bytes, *, more: bool, downloads: str = "") -> Content:
+    """A file for reading: text cleaned line by line, anything else as a hex dump. ``downloads``: the hint of what does.
+
+    ``more``: the file goes on behind ``data``.
+    """
+    if b"\0" in data[:8192]:
+        lines = [_hex(at, data[at : at + 16]) for at in range(0, min(len(data), 16 * 1024), 16)]
+        more = more or len(data) > 16 * 1024
+    else:
+        lines = [clean(line.expandtabs(8)) for line in data.decode("utf-8", "replace").split("\n")]
+    if more:
+        lines.append("; ".join(filter(None, ("… the rest is not shown", downloads))))
+    return Content("\n".join(lines) or "It is empty.")
+
+
+def _hex(at: int, part: bytes) -> str:
+    shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
+    return f"{at:08x}  {part.hex(' '):<47}  {shown}"

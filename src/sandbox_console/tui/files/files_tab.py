@@ -1,0 +1,268 @@
+"""The files of the selected sandbox: browse, view, download, upload."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.events import Key
+from textual.widgets import Input, Static
+from textual.worker import Worker
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Action, Download, Upload
+from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.text import clean
+from sandbox_console.service import Consent, Console
+from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.base.static_text import put, put_note
+from sandbox_console.tui.dialogs.long_text_screen import text_screen
+from sandbox_console.tui.files.file_text import COLUMNS, file_row, file_words, local_name
+from sandbox_console.tui.files.file_transfer import download, read_file, upload, why
+from sandbox_console.tui.keys.keymap import hint, hints
+from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.text.formatting import size
+from sandbox_console.tui.widgets.table.table import FleetTable
+
+VIEWED = 256 * 1024
+"""Bytes of a file that are shown."""
+ENTRIES = 20_000
+
+Asking = Callable[[Action, Sandbox], Awaitable[Consent | None]]
+
+
+class FilesPane(Vertical):
+    """``Enter`` opens, ``Backspace`` goes up, ``D`` downloads, ``U`` uploads, ``P`` goes to a path.
+
+    ``ask`` gives the consent that the policy wants. Every view and transfer crosses the sandbox's wall: it goes
+    through the gate and is on record.
+    """
+
+    DEFAULT_CSS = """
+    FilesPane { height: 1fr; }
+    FilesPane > #files-path { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
+    FilesPane > #files-note { height: auto; padding: 0 1; color: $text-muted; display: none; }
+    FilesPane > #files-note.-on { display: block; }
+    FilesPane > Input { display: none; height: 3; }
+    FilesPane > Input, FilesPane > Input:focus { border: round $primary; background: $background; }
+    FilesPane > Input.-asking { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "files",
+        [
+            Binding("backspace,h,left", "up", "Folder above", show=False),
+            Binding("D", "ask('download')", "Download"),
+            Binding("U", "ask('upload')", "Upload"),
+            Binding("P", "ask('go')", "Go to a path", show=False),
+            Binding("R", "again", "Look anew", show=False),
+        ],
+    )
+
+    def __init__(self, console: Console, ask: Asking, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._ask_consent = ask
+        self._sandbox: Sandbox | None = None
+        self._shown: SandboxRef | None = None
+        self._paths: dict[SandboxRef, str] = {}
+        self._entries: dict[str, FileInfo] = {}
+        self._asked_for = ""
+        self._transfer: Worker[None] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="files-path")
+        yield Static(id="files-note")
+        yield FleetTable(COLUMNS, id="files-table")
+        yield Input(id="files-input")
+
+    @property
+    def path(self) -> str:
+        """The folder in view."""
+        return self._paths.get(self._shown, "/") if self._shown else "/"
+
+    def show(self, look: Look) -> None:
+        """Browse a sandbox while the pane is on screen; each keeps its folder."""
+        sandbox, active, _ = look
+        self._sandbox = sandbox
+        wanted = sandbox.ref if sandbox is not None and active else None
+        if wanted is None or wanted == self._shown:
+            return
+        self._shown = wanted
+        self._fill(())
+        self._go(self.path)
+
+    def _go(self, path: str) -> None:
+        if self._sandbox is not None:
+            self._note("Asking…")
+            self.run_worker(self._list(self._sandbox, path), exclusive=True, group="files")
+
+    async def _list(self, sandbox: Sandbox, path: str) -> None:
+        try:
+            found = await self._service.inside.list_dir(sandbox.ref, path)
+        except ConsoleError as error:
+            self._note(f"✕ {why(error)}")
+            if not self._entries:
+                self._head(path)
+            return
+        before, self._paths[sandbox.ref] = self._paths.get(sandbox.ref, path), path
+        left_out = len(found) - ENTRIES
+        self._note("Empty." if not found else f"{left_out:,} more are not shown." if left_out > 0 else "")
+        self._head(path)
+        self._fill(found[:ENTRIES])
+        if before != path:
+            self._arrive(before, path)
+
+    def _arrive(self, before: str, path: str) -> None:
+        """In the folder above on the one that was left, elsewhere at the top."""
+        for table in self.query(FleetTable):
+            left = posixpath.basename(before) if posixpath.dirname(before) == path else None
+            if not table.move_to(left) and table.rows:
+                table.move_to(table.rows[0].key)
+
+    def _head(self, path: str) -> None:
+        keys = hints(self, ("files-download", "download"), ("files-upload", "upload"))
+        put(self, "#files-path", Content.assemble((clean(path, cap=2000), "bold"), (f"   {keys}", "$dim")))
+
+    def _fill(self, found: Sequence[FileInfo]) -> None:
+        order = sorted(found, key=lambda one: (one.kind is not FileKind.DIRECTORY, one.name))
+        self._entries = {one.name: one for one in order}
+        for table in self.query(FleetTable):
+            table.set_rows([file_row(one) for one in order])
+
+    def _note(self, text: str) -> None:
+        put_note(self, "#files-note", plain(text))
+
+    # --- keys
+
+    def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:
+        event.stop()
+
+    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
+        event.stop()
+        entry = self._entries.get(str(event.key))
+        if entry is None or self._sandbox is None:
+            return
+        path = posixpath.join(self.path, entry.name)
+        if entry.kind is FileKind.FILE:
+            self.run_worker(self._view(self._sandbox, path), exclusive=True, group="files-view")
+        elif entry.kind is FileKind.OTHER:
+            self.notify("It is a device, a socket or a pipe: there is nothing to read.", severity="warning")
+        else:
+            self.run_worker(self._follow(self._sandbox, path), exclusive=True, group="files")
+
+    async def _follow(self, sandbox: Sandbox, path: str) -> None:
+        """Open a folder, or what a link points to."""
+        try:
+            kind = (await self._service.inside.stat(sandbox.ref, path)).kind
+        except ConsoleError as error:
+            self._note(f"✕ {why(error)}")
+            return
+        if kind is FileKind.FILE:
+            await self._view(sandbox, path)
+        else:
+            await self._list(sandbox, path)
+
+    async def _view(self, sandbox: Sandbox, path: str) -> None:
+        consent = await self._ask_consent(Download(sandbox.ref, path), sandbox)
+        if consent is None:
+            return
+        try:
+            data, more = await read_file(self._service, sandbox.ref, path, consent, VIEWED)
+        except (ConsoleError, OSError) as error:
+            self._note(f"✕ {why(error)}")
+            return
+        words = file_words(data, more=more, downloads=hint(self, "files-download", "downloads all of it"))
+        self.app.push_screen(text_screen(clean(path, cap=100), words))
+
+    def action_up(self) -> None:
+        """Go to the folder above."""
+        self._go(posixpath.dirname(self.path.rstrip("/")) or "/")
+
+    def action_again(self) -> None:
+        """List the folder anew."""
+        self._go(self.path)
+
+    # --- asking for a path
+
+    def action_ask(self, what: str) -> None:
+        """Ask for a path: of this machine for a transfer, of the sandbox to go to."""
+        entry = self._entries.get(str(self.query_one(FleetTable).cursor_key))
+        if what == "download" and entry is None:
+            self.notify("Nothing is chosen.", severity="warning")
+            return
+        line = self.query_one(Input)
+        titles = {"download": "Download to (here)", "upload": "Upload from (here)", "go": "Go to (in the sandbox)"}
+        self._asked_for = what
+        line.border_title = plain(titles[what])
+        line.border_subtitle = "Enter does it, Esc leaves"
+        line.value = str(Path.cwd() / local_name(entry.name)) if what == "download" and entry else ""
+        line.value = self.path if what == "go" else line.value
+        self.screen.set_focus(line.add_class("-asking"))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        text = event.value.strip()
+        self._close()
+        if not text or self._sandbox is None:
+            return
+        if self._asked_for == "go":
+            self._go(posixpath.normpath(posixpath.join(self.path, text)))
+            return
+        local = Path(text).expanduser().absolute()
+        key = str(self.query_one(FleetTable).cursor_key)
+        move = self._download(self._sandbox, posixpath.join(self.path, key), local)
+        if self._asked_for == "upload":
+            move.close()
+            move = self._upload(self._sandbox, local, self.path)
+        self._transfer = self.run_worker(move, group="transfer")
+
+    def on_key(self, event: Key) -> None:
+        if event.key != "escape":
+            return
+        if self.query_one(Input).has_focus:
+            event.stop()
+            self._close()
+        elif self._transfer is not None and not self._transfer.is_finished:
+            event.stop()
+            self._transfer.cancel()
+            self._note("The transfer was ended.")
+
+    def _close(self) -> None:
+        self.query_one(Input).remove_class("-asking")
+        self.query_one(FleetTable).focus()
+
+    # --- transfers
+
+    async def _download(self, sandbox: Sandbox, path: str, target: Path) -> None:
+        consent = await self._ask_consent(Download(sandbox.ref, path), sandbox)
+        if consent is None:
+            return
+        try:
+            await download(self._service, sandbox.ref, path, target, consent, self._progress("downloaded"))
+        except (ConsoleError, OSError) as error:
+            self._note(f"✕ {why(error)}")
+        else:
+            self._note(f"{path} is at {target}")
+
+    async def _upload(self, sandbox: Sandbox, source: Path, folder: str) -> None:
+        consent = await self._ask_consent(Upload(sandbox.ref, folder), sandbox)
+        if consent is None:
+            return
+        try:
+            await upload(self._service, sandbox.ref, source, folder, consent, self._progress("uploaded"))
+        except (ConsoleError, OSError) as error:
+            self._note(f"✕ {why(error)}")
+        else:
+            await self._list(sandbox, folder)
+            self._note(f"{source} is in {folder}")
+
+    def _progress(self, done: str) -> Callable[[int], None]:
+        return lambda count: self._note(f"↻ {size(count)} {done}; Esc ends it")

@@ -1,0 +1,1 @@
+"""The list of sandboxes: rows, columns, groups, filter and command line."""

@@ -1,0 +1,193 @@
+"""From the state to the rows: what is hidden and by what, newest first, in groups. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Container, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.tui.fleet.filter.filter_parser import Filter
+from sandbox_console.tui.fleet.filter.match_cache import Narrower
+from sandbox_console.tui.fleet.filter.search_text import forget_texts
+from sandbox_console.tui.fleet.fleet_rows import SandboxRow, Showing, measure, natural
+from sandbox_console.tui.fleet.groups import GroupKey, grouped
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.widgets.table.table import Line
+
+_DENIAL = 40
+"""Cells for the last denial, once there is one."""
+_UNHEALTHY = ("unhealthy", "restarting")
+
+
+class Hidden(Struct, frozen=True):
+    """How many are not shown, by what hides them; each is counted once, where it fell out first."""
+
+    others: int = 0
+    healthy: int = 0
+    filtered: int = 0
+
+    @property
+    def total(self) -> int:
+        """All that are hidden."""
+        return self.others + self.healthy + self.filtered
+
+
+class Wanted(Struct, frozen=True):
+    """What to show: ``managed`` leaves out what others made, ``faults`` what is well."""
+
+    shown: Filter = field(default_factory=lambda: Filter(""))
+    faults: bool = False
+    managed: bool = False
+    group: str = ""
+    folded: Container[GroupKey] = frozenset()
+
+
+class Arranged(Struct, frozen=True):
+    """Rows to show, the sandboxes in them or folded away, the width each column would like, and what is hidden."""
+
+    rows: Sequence[Line]
+    sandboxes: Sequence[Sandbox]
+    natural: Sequence[int]
+    hidden: Hidden
+
+
+def fault(sandbox: Sandbox, state: FleetState) -> bool:
+    """Whether something is wrong with it: failed, lost, a bad end, unhealthy, restarting, or its backend is silent."""
+    if sandbox.status in (Status.FAILED, Status.LOST) or state.stale(sandbox.ref):
+        return True
+    end = sandbox.exit
+    stopped = end is not None and end.signal == signal.SIGTERM and not end.oom  # as a person's stop ends it
+    if end is not None and not sandbox.status.live and not stopped and (end.oom or end.code or end.signal):
+        return True
+    if sandbox.status is Status.STARTING and sandbox.restarts:
+        return True
+    return bool(sandbox.detail) and sandbox.detail.lower().startswith(_UNHEALTHY)
+
+
+class Arranger:
+    """Remembers the fleet in its order, and the row of each while it is the same object: work goes by what changed."""
+
+    def __init__(self, showing: Showing) -> None:
+        self.showing = showing
+        self._of: Mapping[SandboxRef, Sandbox] = {}
+        self._newest: Sequence[Sandbox] = ()
+        self._natural: dict[str, int] = {}
+        self._made: dict[int, SandboxRow] = {}
+        self._narrower = Narrower()
+        self._base: tuple[tuple[object, ...], _Base] | None = None
+        self._last: tuple[tuple[object, ...], Arranged] | None = None
+
+    @property
+    def newest_at(self) -> float:
+        """When the youngest sandbox was made; 0 where that is not known."""
+        return (self._newest[0].created_at or 0.0) if self._newest else 0.0
+
+    def arrange(self, state: FleetState, wanted: Wanted, now: float) -> Arranged:
+        """What to show of a state."""
+        showing = self.showing
+        showing.state, showing.now = state, now
+        if state.sandboxes is not self._of:
+            self._take(state.sandboxes)
+        still = (wanted, tuple(showing.keys), state.health, bool(state.denied))
+        if self._last is not None and self._last[0] == still and not wanted.shown.moving:
+            return self._last[1]
+        arranged = self._arrange(state, wanted, now)
+        self._last = (still, arranged)
+        return arranged
+
+    def _take(self, sandboxes: Mapping[SandboxRef, Sandbox]) -> None:
+        gone, come = changes(self._of, sandboxes)
+        others = come
+        if len(gone) == len(come) and all(map(_same_place, gone, come)):
+            others = self._replace(gone, come)
+        else:
+            self._newest = newest_first(sandboxes.values())
+            for one in gone:
+                self._made.pop(id(one), None)
+            for one in come:
+                self._made[id(one)] = SandboxRow(one, self.showing)
+        forget_texts(gone)
+        for one in others:
+            measure(one, self._natural)
+        self._of, self._base, self._last = sandboxes, None, None
+
+    def _replace(self, gone: Sequence[Sandbox], come: Sequence[Sandbox]) -> Sequence[Sandbox]:
+        """Take those that come for those gone, each in its place. Returns those that may be wider."""
+        made, now = self._made, dict(zip(map(id, gone), come, strict=True))
+        for old, new in now.items():
+            del made[old]
+            made[id(new)] = SandboxRow(new, self.showing)
+        get = now.get
+        self._newest = [get(id(one)) or one for one in self._newest]
+        pairs = zip(gone, come, strict=True)
+        return [new for old, new in pairs if old.image is not new.image or old.maker is not new.maker]
+
+    def _arrange(self, state: FleetState, wanted: Wanted, now: float) -> Arranged:
+        base = self._based(state, wanted)
+        shown = self._narrower.select(wanted.shown.parts, base.sandboxes, state, now, begun=wanted.shown.begun)
+        hidden = Hidden(base.others, base.healthy, len(base.sandboxes) - len(shown))
+        made = self._made
+        rows: Sequence[Line]
+        if wanted.group:
+            stale = state.stale if state.dead else None
+            rows = grouped(shown, wanted.group, lambda sandbox: made[id(sandbox)], wanted.folded, stale)
+        else:
+            rows = list(map(made.__getitem__, map(id, shown)))
+        self._natural["egress"] = _DENIAL if state.denied else 1
+        widths = [natural(key, self._natural.get(key, 0)) for key in self.showing.keys]
+        return Arranged(rows, shown, widths, hidden)
+
+    def _based(self, state: FleetState, wanted: Wanted) -> _Base:
+        """What the filter chooses from: the same object while it has the same members."""
+        key = (wanted.managed, wanted.faults, state.health if wanted.faults else None)
+        if self._base is None or self._base[0] != key:
+            every = self._newest
+            ours = [one for one in every if one.managed] if wanted.managed else every
+            bad = [one for one in ours if fault(one, state)] if wanted.faults else ours
+            self._base = (key, _Base(bad, len(every) - len(ours), len(ours) - len(bad)))
+        return self._base[1]
+
+
+class _Base(NamedTuple):
+    sandboxes: Sequence[Sandbox]
+    others: int
+    healthy: int
+
+
+def changes(
+    before: Mapping[SandboxRef, Sandbox], after: Mapping[SandboxRef, Sandbox]
+) -> tuple[Sequence[Sandbox], Sequence[Sandbox]]:
+    """The sandboxes that are there no more, and those that were not there; of one that is another now, both.
+
+    Where only some are others now, both lists are in the same order. 10,000 are compared in 0.5 ms.
+    """
+    old, new = before.values(), after.values()
+    if len(old) == len(new):
+        pairs = [pair for pair in zip(old, new, strict=True) if pair[0] is not pair[1]]
+        if all(one.ref is other.ref or one.ref == other.ref for one, other in pairs):
+            return [one for one, _ in pairs], [other for _, other in pairs]
+    known, kept = set(map(id, old)), set(map(id, new))
+    return [one for one in old if id(one) not in kept], [one for one in new if id(one) not in known]
+
+
+def _same_place(old: Sandbox, new: Sandbox) -> bool:
+    return old.created_at == new.created_at and old.name == new.name and old.ref == new.ref
+
+
+def newest_first(sandboxes: Iterable[Sandbox]) -> Sequence[Sandbox]:
+    """The order where no other is asked for; equal ones by name. 10,000 take 3 ms, 10 with one key for both."""
+    known: list[Sandbox] = []
+    unknown: list[Sandbox] = []
+    for one in sandboxes:
+        (unknown if one.created_at is None else known).append(one)
+    known.sort(key=attrgetter("created_at"), reverse=True)
+    found: list[Sandbox] = []
+    for _, same in itertools.groupby(known, attrgetter("created_at")):
+        group = list(same)
+        found += group if len(group) == 1 else sorted(group, key=attrgetter("name"))
+    return found + sorted(unknown, key=attrgetter("name"))

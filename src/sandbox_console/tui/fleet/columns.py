@@ -1,0 +1,81 @@
+"""The columns of the list: which there are, how wide, and which a person wants, in their order. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, structs
+
+from sandbox_console.errors import UsageError
+from sandbox_console.tui.widgets.table.table_layout import Column
+
+LEAST_WIDTH, MOST_WIDTH = 3, 80
+COLUMNS = (
+    Column("state", "STATE", 11, 12, priority=0),
+    Column("name", "NAME", 14, 32, priority=0, flex=True),
+    Column("backend", "BACKEND", 12, 20, priority=4),
+    Column("host", "HOST", 6, 20, priority=12),
+    Column("maker", "MAKER", 6, 16, priority=11),
+    Column("image", "IMAGE", 12, 28, priority=5),
+    Column("cpu", "CPU", 8, 11, align="right", priority=1, largest=True),
+    Column("memory", "MEM", 6, 17, align="right", priority=1, largest=True),
+    Column("net", "NET", 7, 15, align="right", priority=8, largest=True),
+    Column("egress", "EGRESS", 7, 40, priority=6, largest=True),
+    Column("ports", "PORTS", 11, 40, priority=7),
+    Column("secrets", "SECR", 4, 6, align="right", priority=9, largest=True),
+    Column("restarts", "RST", 3, 5, align="right", priority=10, largest=True),
+    Column("age", "AGE", 5, 6, align="right", priority=3),
+    Column("exit", "WHY", 21, 44, priority=2, flex=True),
+    Column("labels", "LABELS", 10, 40, priority=13),
+    Column("id", "ID", 12, 12, priority=14),
+)
+BY_KEY = {column.key: column for column in COLUMNS}
+USUAL = ("state", "name", "backend", "maker", "image", "cpu", "memory", "net", "egress", "secrets", "age", "exit")
+"""What is shown as long as nothing else is chosen."""
+SORT_KEYS = {
+    "N": "name", "S": "state", "B": "backend", "H": "host", "K": "maker", "I": "image", "C": "cpu", "M": "memory",
+    "T": "net", "W": "egress", "E": "secrets", "R": "restarts", "A": "age", "X": "exit",
+}  # fmt: skip
+"""Shift and a letter sorts by a column."""
+SAMPLED_COLUMNS = frozenset({"cpu", "memory", "net"})
+"""Columns whose values are samples."""
+ALIASES = {"why": "exit", "mem": "memory", "network": "net", "status": "state", "secr": "secrets", "label": "labels",
+           "port": "ports"}  # fmt: skip
+
+
+class Chosen(Struct, frozen=True):
+    """Columns in their order, with the widths that a person set."""
+
+    keys: tuple[str, ...] = USUAL
+    widths: tuple[tuple[str, int], ...] = ()
+
+    def columns(self, *, everything: bool = False) -> tuple[Column, ...]:
+        """The columns as the table takes them; ``everything`` adds those not chosen at the end."""
+        keys = (*self.keys, *(key for key in BY_KEY if key not in self.keys)) if everything else self.keys
+        widths = dict(self.widths)
+        return tuple(_sized(BY_KEY[key], widths.get(key)) for key in keys)
+
+
+def _sized(column: Column, width: int | None) -> Column:
+    if width is None:
+        return column
+    return structs.replace(column, min_width=width, max_width=width, flex=False)
+
+
+def column_key(word: str) -> str:
+    """The key of a column by its key, title or alias. Raises UsageError that names the nearest."""
+    word = word.lower()
+    known = {**ALIASES, **{column.title.lower(): column.key for column in COLUMNS}, **{key: key for key in BY_KEY}}
+    if word in known:
+        return known[word]
+    near = difflib.get_close_matches(word, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(BY_KEY)}"
+    raise UsageError(f"no column {word!r}: {hint}", hint=hint)
+
+
+def choose(words: Iterable[str], widths: Sequence[tuple[str, int]] = ()) -> Chosen:
+    """Columns by their words; state and name are always there. Raises UsageError."""
+    keys = [column_key(word) for word in words]
+    keys = [*(key for key in ("state", "name") if key not in keys), *keys]
+    return Chosen(tuple(dict.fromkeys(keys)), tuple(widths))

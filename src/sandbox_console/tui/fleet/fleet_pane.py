@@ -1,0 +1,231 @@
+"""The list of sandboxes with its lines, and what a person chose to see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import structs
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+
+from sandbox_console.errors import UsageError
+from sandbox_console.service.config import TuiOptions, ViewOptions
+from sandbox_console.tui.fleet.arrangement import Arranged, Arranger, Hidden, Wanted
+from sandbox_console.tui.fleet.columns import SAMPLED_COLUMNS, Chosen, choose, column_key
+from sandbox_console.tui.fleet.command_parser import Known
+from sandbox_console.tui.fleet.filter.filter_parser import Filter, parse_filter
+from sandbox_console.tui.fleet.fleet_rows import Showing
+from sandbox_console.tui.fleet.groups import CYCLE, GroupKey, group_by
+from sandbox_console.tui.fleet.inputs import CommandLine, FilterLine
+from sandbox_console.tui.fleet.mark_bar import MarkBar
+from sandbox_console.tui.fleet.saved_columns import ColumnChoice
+from sandbox_console.tui.fleet.saved_views import Views
+from sandbox_console.tui.main.command_runner import known_of
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.widgets.table.marked_table import MarkedTable
+from sandbox_console.tui.widgets.table.table import FleetTable
+
+
+class FleetList(Vertical):
+    """Shows what it is given in the way that was chosen. Posts `Rearranged` when it is to be drawn anew."""
+
+    DEFAULT_CSS = """
+    FleetList { height: 1fr; }
+    """
+
+    class Rearranged(Message):
+        """Something else is to be shown."""
+
+    def __init__(self, options: TuiOptions, folder: Path, state: Callable[[], FleetState]) -> None:
+        super().__init__(id="list")
+        self._options = options
+        self._state = state
+        self._arranger = Arranger(Showing())
+        self._folded: frozenset[GroupKey] = frozenset()
+        self.wanted = Wanted()
+        self.views = Views(folder, options.views)
+        self.choice = ColumnChoice(folder)
+        self.view_name = ""
+        self.sideways = False
+        self.hidden = Hidden()
+        self.filter_line = FilterLine()
+        self.command_line = CommandLine(lambda: self.known(self._state()))
+        self.table = MarkedTable(self.choice.chosen.columns(), id="fleet")
+        self._lay_columns()
+
+    def compose(self) -> ComposeResult:
+        yield self.filter_line
+        yield self.command_line
+        yield self.table
+        yield MarkBar()
+
+    @property
+    def typing(self) -> bool:
+        """Whether the filter is being typed."""
+        return self.filter_line.input.has_focus
+
+    @property
+    def by_samples(self) -> bool:
+        """Whether samples decide which sandboxes are in view."""
+        return self.table.sort_column in SAMPLED_COLUMNS or self.wanted.shown.sampled
+
+    @property
+    def newest_at(self) -> float:
+        """When the youngest sandbox was made; 0 where that is not known."""
+        return self._arranger.newest_at
+
+    @property
+    def shown(self) -> Filter:
+        """The filter in force."""
+        return self.wanted.shown
+
+    def known(self, state: FleetState) -> Known:
+        """What a command can name."""
+        return known_of(state, self.views, self._options.aliases)
+
+    def show(self, state: FleetState, now: float) -> Arranged:
+        """Show a state; the rows are in their order."""
+        if self.wanted.shown.begun and not self.typing:
+            self.wanted = structs.replace(self.wanted, shown=structs.replace(self.wanted.shown, begun=False))
+        arranged = self._arranger.arrange(state, self.wanted, now)
+        self.hidden = arranged.hidden
+        self.table.set_rows(arranged.rows, arranged.natural)
+        self.filter_line.show(self.wanted.shown)
+        return arranged
+
+    # --- what is to be seen
+
+    def _want(self, wanted: Wanted, *, view: str = "") -> None:
+        self.wanted, self.view_name = wanted, view
+        self.post_message(self.Rearranged())
+
+    @on(FilterLine.Changed)
+    def _filtered(self, event: FilterLine.Changed) -> None:
+        event.stop()
+        same = event.shown.text == self.wanted.shown.text
+        self._want(structs.replace(self.wanted, shown=event.shown), view=self.view_name if same else "")
+
+    @on(events.DescendantFocus, "#filter")
+    @on(events.DescendantBlur, "#filter")
+    def _typing_changed(self) -> None:
+        self.post_message(self.Rearranged())
+
+    def set_filter(self, text: str) -> None:
+        """Filter by a text. Raises FilterError."""
+        self._put(text)
+        self.post_message(self.Rearranged())
+
+    def _put(self, text: str) -> None:
+        shown = parse_filter(text)
+        with self.prevent(FilterLine.Changed):
+            self.filter_line.put(text)
+        self.wanted = structs.replace(self.wanted, shown=shown)
+        self.view_name = ""
+
+    def toggle_faults(self) -> None:
+        """Only what is wrong, or everything."""
+        self._want(structs.replace(self.wanted, faults=not self.wanted.faults))
+
+    def toggle_managed(self) -> None:
+        """Only what this console made, or everything."""
+        self._want(structs.replace(self.wanted, managed=not self.wanted.managed))
+
+    def set_group(self, by: str) -> None:
+        """Group by a field, or by none."""
+        self._folded = frozenset()
+        self._want(structs.replace(self.wanted, group=by, folded=self._folded))
+
+    def next_group(self) -> None:
+        """By backend, host, image, then by none."""
+        at = CYCLE.index(self.wanted.group) if self.wanted.group in CYCLE else -1
+        self.set_group(CYCLE[(at + 1) % len(CYCLE)])
+
+    def fold(self, key: GroupKey, folded: bool | None = None) -> None:
+        """Close a group, or open it; the other of both where ``folded`` is None."""
+        closed = key not in self._folded if folded is None else folded
+        self._folded = self._folded | {key} if closed else self._folded - {key}
+        self._want(structs.replace(self.wanted, folded=self._folded), view=self.view_name)
+
+    def set_sort(self, word: str) -> None:
+        """Sort by a column, with ``-`` from the largest; by none for an empty text. Raises UsageError."""
+        if not word:
+            self.table.unsort()
+        else:
+            self.sort_by(column_key(word.lstrip("-")), reverse=word.startswith("-"))
+        self.post_message(self.Rearranged())
+
+    def sort_by(self, key: str, *, reverse: bool | None = None) -> None:
+        """Sort by a column, which is shown from now on; the same again turns the order round."""
+        if key not in {column.key for column in self.table.columns}:
+            self.set_columns(choose((*self.choice.chosen.keys, key), self.choice.chosen.widths))
+        self.table.sort_by(key, reverse=reverse)
+
+    # --- columns
+
+    def set_columns(self, chosen: Chosen, *, keep: bool = True) -> None:
+        """Show these columns; with ``keep`` also the next time."""
+        self.choice.set(chosen, keep=keep)
+        self._lay_columns()
+        self.post_message(self.Rearranged())
+
+    def toggle_wide(self) -> None:
+        """Every column, which Left and Right go along, or those that fit."""
+        self.sideways = not self.sideways
+        self._lay_columns()
+        self.post_message(self.Rearranged())
+
+    def _lay_columns(self) -> None:
+        columns = self.choice.chosen.columns(everything=self.sideways)
+        self._arranger.showing.keys = tuple(column.key for column in columns)
+        self.table.set_columns(columns, sideways=self.sideways)
+
+    # --- views
+
+    @property
+    def view(self) -> ViewOptions:
+        """What is shown now, as a view."""
+        sort = f"{'-' * self.table.sort_reverse}{self.table.sort_column}" if self.table.sort_column else ""
+        wanted = self.wanted
+        return ViewOptions(
+            filter=wanted.shown.text, group=wanted.group, sort=sort, columns=self.choice.chosen.keys,
+            faults=wanted.faults, managed=wanted.managed,
+        )  # fmt: skip
+
+    def save_view(self, name: str) -> None:
+        """Save what is shown. Raises UsageError, OSError."""
+        self.views.save(name, self.view)
+        self.view_name = name
+        self.post_message(self.Rearranged())
+
+    def set_view(self, name: str) -> None:
+        """Show a view. Raises UsageError where it is unknown or does not hold; then nothing changes."""
+        view = self.views.get(name)
+        try:
+            parse_filter(view.filter)
+            group = group_by(view.group)
+            column_key(view.sort.lstrip("-")) if view.sort else None
+            chosen = choose(view.columns, self.choice.chosen.widths) if view.columns else None
+        except UsageError as error:
+            raise UsageError(f"view {name}: {error.message}", hint=error.hint) from None
+        self._put(view.filter)
+        if chosen is not None:
+            self.set_columns(chosen, keep=False)
+        self.set_sort(view.sort)
+        self._folded = frozenset()
+        wanted = self.wanted
+        self._want(Wanted(wanted.shown, view.faults, view.managed, group), view=name)
+
+    def reset(self) -> None:
+        """Everything, in no groups; the columns and the order stay."""
+        self._put("")
+        self._folded = frozenset()
+        self._want(Wanted())
+
+    @on(FleetTable.Turned, "#fleet")
+    def _turned(self, event: FleetTable.Turned) -> None:
+        event.stop()
+        if isinstance(event.key, GroupKey):
+            self.fold(event.key, not event.opened)

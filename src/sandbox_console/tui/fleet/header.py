@@ -1,0 +1,193 @@
+"""The lines on top: product, counts, audit state, backends; and a banner for what is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+
+from rich.cells import cell_len, set_cell_size
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Status
+from sandbox_console.model.text import clean
+from sandbox_console.tui.base.static_text import say
+from sandbox_console.tui.fleet.arrangement import Hidden, Wanted
+from sandbox_console.tui.fleet.groups import LABEL
+from sandbox_console.tui.keys.keymap import key_of
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.text.formatting import HEALTH, LOCAL, STATUS, STYLES
+
+Part = tuple[str, str]
+_COUNTED = (
+    Status.RUNNING, Status.FAILED, Status.LOST, Status.PAUSED, Status.UNKNOWN, Status.STARTING, Status.STOPPING,
+    Status.CREATED, Status.EXITED,
+)  # fmt: skip
+"""What is wrong comes early: a narrow line leaves out its end."""
+_REASON = 60
+_WORTH = 8
+"""Cells from which on the beginning of a text says something."""
+
+
+class HeaderBar(Vertical):
+    """Says what is true of the whole fleet."""
+
+    DEFAULT_CSS = """
+    HeaderBar { height: auto; background: $panel; }
+    HeaderBar > Static { height: auto; padding: 0 1; }
+    HeaderBar > #top { height: 1; }
+    HeaderBar > #backends { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; }
+    HeaderBar > #view { height: 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }
+    HeaderBar > #audit-banner { background: $error; color: $background; text-style: bold; display: none; }
+    HeaderBar > #dead-banner { background: $error 20%; color: $text-error; display: none; max-height: 4; }
+    HeaderBar > .-on { display: block !important; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="top")
+        yield Static(id="backends")
+        yield Static(id="view")
+        yield Static(id="audit-banner")
+        yield Static(id="dead-banner")
+
+    def show(self, state: FleetState, *, read_only: bool, width: int) -> None:
+        """Say it anew."""
+        say(self.query_one("#top", Static), top_line(state, read_only=read_only, width=width - 2), fixed=True)
+        key = key_of(self, "backends")
+        say(self.query_one("#backends", Static), backends_line(state.health.values(), width - 2, key), fixed=True)
+        self._banner("#audit-banner", audit_banner(state.audit_problem))
+        self._banner("#dead-banner", dead_banner(state.dead))
+
+    def show_view(self, wanted: Wanted, hidden: Hidden, total: int, name: str, *, typing: bool = False) -> None:
+        """Say what of the fleet is in the list; it is there while a filter is typed, lest a key move all."""
+        view = view_line(wanted, hidden, total, name)
+        self._banner("#view", view if view.plain or not typing else Content(f"{total} of {total}"))
+
+    def on_click(self) -> None:
+        self.app.run_worker(self.app.run_action("backends"))
+
+    def _banner(self, selector: str, content: Content) -> None:
+        banner = self.query_one(selector, Static)
+        banner.set_class(bool(content.plain), "-on")
+        say(banner, content, fixed=selector == "#view")
+
+
+def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:
+    """Product and counts to the left, what holds for every change to the right."""
+    left: list[Part] = [("sandbox-console", "bold $primary"), ("   ", ""), *counts(state)]
+    right: list[Part] = [(" READ-ONLY ", "bold $background on $warning"), ("  ", "")] if read_only else []
+    glyph, word, style = ("✕", "unwritable", "error") if state.audit_problem else ("●", "ok", "ok")
+    right += [("audit ", "$dim"), (f"{glyph} {word}", STYLES[style])]
+    if state.missed:
+        right.insert(0, (f"{state.missed} events missed  ", "$text-warning"))
+    return Content.assemble(*justified(left, right, width))
+
+
+def view_line(wanted: Wanted, hidden: Hidden, total: int, name: str = "") -> Content:
+    """How many are shown, how many are hidden and by what, and how they are grouped; empty where all is plain."""
+    parts: list[Part] = [("view ", "$dim"), (f"{clean(name, cap=40)}   ", "bold")] if name else []
+    why = (
+        (wanted.shown, hidden.filtered, "by the filter"),
+        (wanted.faults, hidden.healthy, "by faults only"),
+        (wanted.managed, hidden.others, "by ours only"),
+    )
+    if any(on for on, _, _ in why):
+        told = ", ".join(f"{count} {by}" for _, count, by in why if count)
+        idle = ", ".join(by.removeprefix("by ") for on, count, by in why if on and not count)
+        parts.append((f"{total - hidden.total} of {total}   ", "bold"))
+        parts += [("hidden: ", "$dim"), (f"{told}   ", "$text-warning")] if told else []
+        parts += [(f"{idle}: {'no more hidden' if told else 'nothing hidden'}   ", "$dim")] if idle and total else []
+    if wanted.group:
+        parts += [("groups: ", "$dim"), (clean(wanted.group.replace(LABEL, "label "), cap=60), "")]
+    return Content.assemble(*parts)
+
+
+def counts(state: FleetState) -> list[Part]:
+    """How many sandboxes are in each state that there is; ``stale`` are those whose backend does not answer."""
+    heard, stale = state.heard_of
+    found = list(map(attrgetter("status"), heard))
+    parts: list[Part] = []
+    for status in _COUNTED:
+        if count := found.count(status):  # 0.1 ms for 10,000: hashing them takes 5
+            glyph, style = STATUS[status]
+            parts += [(f"{glyph} {count} {status}", STYLES[style]), ("  ", "")]
+    if stale:
+        parts = [(f"? {stale} stale", STYLES["warn"]), ("  ", ""), *parts]
+    if not parts and not any(one.ok for one in state.health.values()):
+        return [("connecting…", "$dim")] if state.connecting else [("what runs is not known", STYLES["error"])]
+    return parts or [("connecting…" if state.connecting else "no sandboxes", "$dim")]
+
+
+def justified(left: list[Part], right: list[Part], width: int) -> list[Part]:
+    """The left parts, a gap, and the right ones at the end; the left ones are cut where there is no room."""
+    room = width - _cells(right) - 1
+    while left and not left[-1][0].strip():
+        left = left[:-1]
+    kept = left if _cells(left) <= room else _cut(left, room)
+    return [*kept, (" " * max(1, room + 1 - _cells(kept)), ""), *right]
+
+
+def _cut(parts: list[Part], room: int) -> list[Part]:
+    """As many as there is room for, and ``…``."""
+    kept: list[Part] = []
+    left = room - 1
+    for text, style in parts:
+        if cell_len(text) > left:
+            kept.append((set_cell_size(text, max(0, left)).rstrip() if left >= _WORTH else "", style))
+            break
+        kept.append((text, style))
+        left -= cell_len(text)
+    return [*kept, ("…", "$dim")]
+
+
+def backends_line(backends: Iterable[BackendHealth], width: int = 10_000, key: str = "b") -> Content:
+    """Every backend with its health, those that answer first; where reasons are cut, the key that tells all of them."""
+    parts: list[Part] = []
+    whole = True
+    for health in sorted(backends, key=lambda one: not one.ok and one.state is not HealthState.CONNECTING):
+        glyph, style = HEALTH[health.state]
+        parts += [(f"{glyph} ", STYLES[style]), (backend_name(health), "$foreground")]
+        parts.append((f" {health.state}", STYLES[style]))
+        if health.state is HealthState.UNAVAILABLE and health.reason:
+            reason = clean(health.reason)
+            whole = whole and len(reason) <= _REASON
+            parts.append((f": {reason if len(reason) <= _REASON else f'{reason[: _REASON - 1].rstrip()}…'}", "$dim"))
+        parts.append(("   ", ""))
+    if not parts:
+        return Content.styled("looking for backends…", "$dim")
+    del parts[-1]
+    if whole and _cells(parts) <= width:
+        return Content.assemble(*parts)
+    more: list[Part] = [("   ", ""), (key, "bold $primary"), (" tells all", "$dim")] if key else []
+    return Content.assemble(
+        *(justified(parts, more[1:], width) if _cells([*parts, *more]) > width else [*parts, *more])
+    )
+
+
+def _cells(parts: list[Part]) -> int:
+    return sum(cell_len(text) for text, _ in parts)
+
+
+def backend_name(health: BackendHealth) -> str:
+    """The backend, with its host where that is not this machine's own."""
+    return clean(health.backend if health.host in LOCAL else f"{health.backend}@{health.host}")
+
+
+def audit_banner(problem: str) -> Content:
+    """What it means that the audit log cannot be written."""
+    if not problem:
+        return Content("")
+    return Content(f"AUDIT LOG UNWRITABLE  {clean(problem, cap=500)}. Nothing can be changed; lists and logs go on.")
+
+
+def dead_banner(dead: list[BackendHealth]) -> Content:
+    """Each backend that should answer and does not, with its reason and what to do."""
+    return Content("\n".join(dead_line(health) for health in dead))
+
+
+def dead_line(health: BackendHealth) -> str:
+    """One dead backend in a line."""
+    hint = f" ({clean(health.hint, cap=300)})" if health.hint else ""
+    return f"✕ {backend_name(health)} {health.state}: {clean(health.reason, cap=300) or 'no reason given'}{hint}"

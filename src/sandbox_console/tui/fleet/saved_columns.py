@@ -1,0 +1,40 @@
+"""The columns that a person chose, kept across runs."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from sandbox_console.errors import UsageError
+from sandbox_console.tui.base.saved_json import keep as keep_file
+from sandbox_console.tui.base.saved_json import read_kept
+from sandbox_console.tui.fleet.columns import BY_KEY, LEAST_WIDTH, MOST_WIDTH, Chosen, choose
+
+
+class ColumnChoice:
+    """``chosen`` is what is shown now: what was kept, or a view's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "columns.json"
+        self.chosen = _read(self._file)
+
+    def set(self, chosen: Chosen, *, keep: bool) -> None:
+        """Show these. A disk that fails costs the memory of them alone."""
+        self.chosen = chosen
+        if keep:
+            with contextlib.suppress(OSError):
+                keep_file(self._file, {"columns": list(chosen.keys), "widths": dict(chosen.widths)})
+
+
+def _read(file: Path) -> Chosen:
+    kept = read_kept(file)
+    names, widths = kept.get("columns"), kept.get("widths")
+    if not isinstance(names, list):
+        return Chosen()
+    sizes = widths.items() if isinstance(widths, dict) else ()
+    good = [(key, size) for key, size in sizes if key in BY_KEY and isinstance(size, int)]
+    clamped = [(key, min(MOST_WIDTH, max(LEAST_WIDTH, size))) for key, size in good]
+    try:
+        return choose([name for name in names if isinstance(name, str)], clamped)
+    except UsageError:
+        return Chosen()

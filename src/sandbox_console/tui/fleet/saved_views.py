@@ -1,0 +1,62 @@
+"""Views: a filter, grouping, sort order and columns under a name, from the config and from what was saved. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from sandbox_console.errors import UsageError
+from sandbox_console.service.config import ViewOptions
+from sandbox_console.tui.base.saved_json import keep, read_kept
+
+NAME_MOST = 40
+VIEWS_MOST = 200
+
+
+class Views:
+    """Views by name. One that was saved stands before one of the same name in the config."""
+
+    def __init__(self, folder: Path, configured: Mapping[str, ViewOptions]) -> None:
+        self._file = folder / "views.json"
+        self._configured = configured
+        self._saved: dict[str, ViewOptions] = {}
+        for name, kept in read_kept(self._file).items():
+            with contextlib.suppress(msgspec.ValidationError):
+                self._saved[name] = msgspec.convert(kept, ViewOptions)
+
+    @property
+    def names(self) -> list[str]:
+        """Every name, those saved first."""
+        return [*self._saved, *(name for name in self._configured if name not in self._saved)]
+
+    def get(self, name: str) -> ViewOptions:
+        """The view of a name. Raises UsageError that names the nearest."""
+        found = self._saved.get(name) or self._configured.get(name)
+        if found is None:
+            near = difflib.get_close_matches(name, self.names, n=1)
+            known = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.names) or 'none'}"
+            raise UsageError(f"no view {name!r}: {known}", hint=":save NAME keeps what is shown now")
+        return found
+
+    def save(self, name: str, view: ViewOptions) -> None:
+        """Keep a view under a name, in place of what had it. Raises UsageError; OSError where the disk fails."""
+        if not name or len(name) > NAME_MOST or not name.isprintable() or " " in name:
+            raise UsageError(f"{name[:NAME_MOST]!r} is no name for a view: 1 to {NAME_MOST} characters without spaces")
+        if len(self._saved) >= VIEWS_MOST and name not in self._saved:
+            raise UsageError(f"{VIEWS_MOST} views are saved already", hint=":forget NAME removes one")
+        self._write({**self._saved, name: view})
+
+    def forget(self, name: str) -> None:
+        """Remove a saved view. Raises UsageError where none has the name."""
+        if name not in self._saved:
+            where = "it stands in the config" if name in self._configured else "it was not saved"
+            raise UsageError(f"view {name!r} cannot be removed: {where}")
+        self._write({key: view for key, view in self._saved.items() if key != name})
+
+    def _write(self, views: dict[str, ViewOptions]) -> None:
+        keep(self._file, msgspec.to_builtins(views))
+        self._saved = views

@@ -1,0 +1,1 @@
+"""The form that makes or changes a sandbox."""

@@ -1,0 +1,60 @@
+"""The changes of an edit as they would be made, said before they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.content import Content
+
+from sandbox_console.model.text import clean
+from sandbox_console.service import Change, How, Plan
+from sandbox_console.tui.text.form_values import shown_value
+from sandbox_console.tui.text.wrap import Part, hanging, set_in
+from sandbox_console.tui.widgets.table.table_layout import fit_cell
+
+_HOW = {How.LIVE: ("● live", "$text-success"), How.RECREATE: ("↻ recreate", "$text-warning"),
+        How.UNSUPPORTED: ("✕ unsupported", "$text-error")}  # fmt: skip
+
+
+_INSET = 4
+_BESIDE = 60
+"""Characters of a value up to which it stands in the line of its change."""
+
+
+def plan_words(plan: Plan, width: int = 0) -> Content:
+    """A line for each change, and what all of them together mean; ``width`` cells a row, 0 for as many as there are."""
+    if not plan.changes:
+        return Content.assemble(("Nothing differs yet.", "$dim"))
+    parts: list[tuple[str, str]] = []
+    for change in plan.changes:
+        parts += hanging(_change(change), width or 10_000, _INSET)
+    parts += [(f"! {clean(note, cap=400)}\n", "$text-warning") for note in plan.notes]
+    return Content.assemble(*parts, *_summary(plan))
+
+
+def _change(change: Change) -> Iterator[Part]:
+    """What is long or of several lines stands under its field, as it was and as it is to be."""
+    word, style = _HOW[change.how]
+    before, after = (shown_value(change.field, value) for value in (change.before, change.after))
+    reason = clean(change.reason, cap=200)
+    yield fit_cell(word, 15, "left"), style
+    yield fit_cell(change.field, 12, "left"), "bold"
+    if "\n" not in before + after and max(len(before), len(after)) <= _BESIDE:
+        yield f"{clean(before)} → ", "$dim"
+        yield clean(after), ""
+        yield (f"  {reason}" if reason else "") + "\n", "$dim"
+        return
+    yield f"{reason}\n", "$dim"
+    yield f"{' ' * _INSET}{set_in(before, _INSET)}\n", "$dim"
+    yield "  → ", "$dim"
+    yield f"{set_in(after, _INSET)}\n", ""
+
+
+def _summary(plan: Plan) -> list[tuple[str, str]]:
+    match plan.how:
+        case How.UNSUPPORTED:
+            return [("Cannot be applied: take the unsupported change back.", "$text-error")]
+        case How.RECREATE:
+            return [("Applied by making it anew; if that fails the old one stays.", "$text-warning")]
+        case _:
+            return [("Applied live: it goes on running.", "$text-success")]

@@ -1,0 +1,218 @@
+"""The form that makes a sandbox, or changes one: errors beside their fields, the plan before it is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Button, Checkbox, Input, Select, Static
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Create
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service import Console, How, differing
+from sandbox_console.tui.actions.action_flow import Flows
+from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.base.static_text import put, put_note
+from sandbox_console.tui.form.change_plan import plan_words
+from sandbox_console.tui.form.form_body import FormBody, Place
+from sandbox_console.tui.form.submit import FormWork
+from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.state.operations import Work
+from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.widgets.key_bar import KeyBar
+
+CHECK_S = 0.25
+_PLAN_WIDTH, _PLAN_MARGIN = 108, 7
+"""Cells of a row of the plan at most, and those of the screen beside it: padding and a scroll bar."""
+
+
+class FormScreen(Screen[None]):
+    """Closing it cancels nothing that it started. ``fixed`` says why some fields cannot be changed."""
+
+    DEFAULT_CSS = """
+    FormScreen { background: $background; }
+    FormScreen > #form-title { height: 1; padding: 0 1; background: $panel; text-style: bold; color: $primary; }
+    FormScreen > VerticalScroll { height: 1fr; padding: 1 2 0 2; scrollbar-size-vertical: 1; }
+    FormScreen FormRow { height: auto; max-width: 110; }
+    FormScreen Horizontal { height: 1; max-width: 110; }
+    FormScreen .label { width: 12; color: $text-muted; }
+    FormScreen Input { width: 1fr; height: 1; border: none; padding: 0 1; background: $panel; }
+    FormScreen Input:focus { background: $primary 25%; }
+    FormScreen FormRow.-wrong Input { background: $error 25%; }
+    FormScreen .problem { height: auto; margin-left: 13; color: $text-error; display: none; }
+    FormScreen FormRow.-wrong .problem { display: block; }
+    FormScreen Select { width: 1fr; height: 1; }
+    FormScreen Checkbox {
+        width: auto;
+        height: 1;
+        border: none;
+        padding: 0;
+        background: $background;
+        margin-left: 12;
+    }
+    TickBox > .toggle--button, TickBox.-on > .toggle--button { color: $foreground; background: $panel; }
+    FormScreen #secret-notes { height: auto; margin: 1 0 0 13; color: $text-warning; max-width: 97; display: none; }
+    FormScreen #secret-notes.-on { display: block; }
+    FormScreen #fixed { height: auto; margin: 1 0 0 13; color: $text-muted; max-width: 97; display: none; }
+    FormScreen #fixed.-on { display: block; }
+    FormScreen Input:disabled { background: $background; color: $text-muted; }
+    FormScreen #plan { height: auto; margin-top: 1; padding: 0 1; background: $surface; max-width: 110; }
+    FormScreen > #form-bar { height: auto; max-width: 100%; padding: 0 2; background: $surface; }
+    FormScreen #status { width: 1fr; height: auto; max-height: 3; }
+    FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
+    """
+    body: FormBody
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "form",
+        [
+            Binding("ctrl+s", "submit", "Create/Apply", priority=True),
+            Binding("escape", "close", "Close"),
+            Binding("down", "app.focus_next", "Next field"),
+            Binding("up", "app.focus_previous", "Field before", show=False),
+        ],
+    )
+
+    def __init__(self, console: Console, work: Work, flows: Flows, sandbox: Sandbox | None = None,
+                 fixed: Mapping[str, str] | None = None) -> None:  # fmt: skip
+        super().__init__()
+        self._service = console
+        self._doing = FormWork(self, console, work, flows)
+        self._sandbox = sandbox
+        self._fixed = fixed or {}
+        self._touched: set[str] = set()
+        self._timer: Timer | None = None
+
+    # --- what is on it
+
+    def compose(self) -> ComposeResult:
+        title = f"Edit {shown_name(self._sandbox)}" if self._sandbox else "New sandbox"
+        yield Static(Content(title), id="form-title")
+        self.body = FormBody(self._sandbox, self._fixed, self._places(), self._service.secrets.names)
+        yield self.body
+        with Horizontal(id="form-bar"):
+            yield Static(id="status", markup=False)
+            yield Button("Cancel", id="cancel", compact=True)
+            yield Button("Apply" if self._sandbox else "Create", id="submit", variant="primary", compact=True)
+        yield KeyBar()
+
+    def _places(self) -> list[Place]:
+        """The backends that answer, the configured default first."""
+        healthy = [key for key, health in self.app.fleet.health.items() if health.ok]  # type: ignore[attr-defined]
+        return sorted(healthy, key=lambda key: key[0] != self._service.config.backend)
+
+    def on_mount(self) -> None:
+        self.body.focus_first()
+        if self._sandbox is not None:
+            self._check_soon()
+
+    # --- checking as one types
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        self._touched.add((event.input.id or "").removeprefix("field-"))
+        self._check_soon()
+
+    @on(Select.Changed)
+    @on(Checkbox.Changed)
+    def _chosen(self) -> None:
+        self._check_soon()
+
+    def _check_soon(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(CHECK_S, lambda: self.run_worker(self._check(), exclusive=True, group="check"))
+
+    async def _check(self, *, all_fields: bool = False) -> tuple[SandboxSpec, dict[str, str]]:
+        """Read the form and show what is wrong with what was touched."""
+        spec, problems = self.body.read()
+        if (where := self.body.place) is not None:
+            try:
+                found = await self._service.problems(spec, *where)
+                if self._sandbox is not None and self._sandbox.spec is None:  # what another tool chose is not judged
+                    found = differing(self._sandbox, spec, found)
+                problems = {**found, **problems}
+            except ConsoleError as error:
+                problems = {**problems, "backend": error.message}
+        problems |= await self._show_plan(spec)
+        self._show_notes(spec)
+        self.tell(problems if all_fields else {key: text for key, text in problems.items() if key in self._touched})
+        return spec, problems
+
+    def tell(self, problems: Mapping[str, str]) -> None:
+        """Say what is wrong: beside each field, and below what belongs to none."""
+        rest = self.body.tell(problems)
+        self.say("; ".join(f"{key}: {text}" for key, text in rest.items()), error=True)
+
+    async def _show_plan(self, spec: SandboxSpec) -> dict[str, str]:
+        """Say how each change would be made; gives those that cannot be."""
+        if self._sandbox is None:
+            return {}
+        try:
+            plan = await self._service.plan(self._sandbox, spec)
+        except ConsoleError as error:
+            return {"backend": error.message}
+        put(self, "#plan", plan_words(plan, min(_PLAN_WIDTH, self.size.width - _PLAN_MARGIN)))
+        return {
+            change.field: change.reason or "unsupported" for change in plan.changes if change.how is How.UNSUPPORTED
+        }
+
+    def _show_notes(self, spec: SandboxSpec) -> None:
+        """Say which secrets nothing keeps to their hosts; of an edit the plan says it."""
+        where = self.body.place
+        notes = self._service.secrets.notes(spec, *where) if self._sandbox is None and where else ()
+        put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
+
+    def say(self, text: str, *, error: bool = False) -> None:
+        """Say how it goes, below the fields."""
+        put(self, "#status", plain(text, "$text-error" if error else "$dim"))
+
+    # --- doing it
+
+    @on(Button.Pressed, "#submit")
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        self.action_submit()
+
+    @on(Button.Pressed, "#cancel")
+    def _cancelled(self) -> None:
+        self.action_close()
+
+    def action_close(self) -> None:
+        """Leave the form; an action that it started goes on."""
+        self.dismiss()
+
+    def action_submit(self) -> None:
+        """Create or apply."""
+        if not self._doing.going_on:
+            self._stop_checking()
+            # The app's worker: this screen may close while the action goes on.
+            self.app.run_worker(self._submit(), group="submit", exclusive=True)
+
+    def _stop_checking(self) -> None:
+        """A check that runs late would wipe out what the action is about to say."""
+        if self._timer is not None:
+            self._timer.stop()
+        self.workers.cancel_group(self, "check")
+
+    async def _submit(self) -> None:
+        spec, problems = await self._check(all_fields=True)
+        where = self.body.place
+        if where is None:
+            self.say("No backend answers: nothing can be made now.", error=True)
+            return
+        if problems:
+            self.body.focus_problem()
+            return
+        if self._sandbox is not None:
+            await self._doing.apply(self._sandbox, spec)
+        else:
+            await self._doing.create(Create(spec, *where))

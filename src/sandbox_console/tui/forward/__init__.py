@@ -1,0 +1,1 @@
+"""Ports of sandboxes forwarded to this machine."""

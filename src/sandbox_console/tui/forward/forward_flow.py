@@ -1,0 +1,138 @@
+"""Forwards of the app: asked for, told where they answer, and ended with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from textual.app import App
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model import ports
+from sandbox_console.model.action import Forward
+from sandbox_console.model.ports import PublishedPort
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Console, HeldForward, forward
+from sandbox_console.tui.actions.action_flow import Flows
+from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
+from sandbox_console.tui.state.fleet_state import Forwarded, News
+from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.text.port_text import Opening, openings, url
+
+_USUAL = 8000
+_TOLD = "Answers on this machine for a port of the sandbox, whatever its network, until it is ended or you quit."
+
+
+class ForwardFlow:
+    """The forwards that the app holds, by sandbox."""
+
+    def __init__(self, app: App[None], console: Console, flows: Flows, publish: Callable[[News], None]) -> None:
+        self._app, self._console, self._flows, self._publish = app, console, flows, publish
+        self._held: dict[SandboxRef, list[HeldForward]] = {}
+        self._following: set[asyncio.Task[None]] = set()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(map(len, self._held.values()))
+
+    async def ask(self, sandbox: Sandbox) -> None:
+        """Ask for a port and forward it; where some are forwarded already, offer to end them first."""
+        if (held := self._held.get(sandbox.ref)) and not await self._another(sandbox, held):
+            return
+        text = await self._app.push_screen_wait(
+            AskScreen(
+                f"Forward a port of {shown_name(sandbox)}", "80 for a free port of this machine, or 8080:80",
+                str(_suggested(sandbox)), told=_TOLD, command=lambda typed: _command(sandbox, typed),
+            )
+        )  # fmt: skip
+        if not text:
+            return
+        try:
+            await self._begin(sandbox, ports.parse(text))
+        except ValueError as error:
+            self._app.notify(str(error), title="forward", severity="error")
+
+    async def close(self) -> None:
+        """End all; each has its outcome on record when this returns."""
+        await asyncio.gather(*(one.let_go() for held in self._held.values() for one in held), return_exceptions=True)
+        await asyncio.gather(*self._following, return_exceptions=True)
+
+    async def _another(self, sandbox: Sandbox, held: list[HeldForward]) -> bool:
+        """Whether another port is wanted rather than the end of one."""
+        offers = {str(at): one for at, one in enumerate(held)}
+        lines = [Choice(at, "End", "", told=_words(one, whole=True)) for at, one in offers.items()]
+        every = [Choice("all", "End all", "")] if len(held) > 1 else []
+        title = f"Forwards of {shown_name(sandbox)}"
+        menu = MenuScreen(title, [*lines, *every, Choice("new", "Another port", "")])
+        chosen = await self._app.push_screen_wait(menu)
+        ended = list(held) if chosen == "all" else [offers[chosen]] if chosen in offers else []
+        for one in ended:
+            await one.let_go()
+            self._app.notify(f"Ended {_words(one, whole=True)}", title="forward")
+        return chosen == "new"
+
+    async def _begin(self, sandbox: Sandbox, asked: PublishedPort) -> None:
+        action = Forward(sandbox.ref, asked.port, asked.address, asked.host_port)
+        consent = await self._flows.consent(action, sandbox, confirmed=True)
+        if consent is None:
+            return
+        try:
+            held = await forward(self._console, action, consent=consent)
+        except ConsoleError as error:
+            hint = f"\n{error.hint}" if error.hint else ""
+            self._app.notify(f"{error.message}{hint}", title=f"forward {shown_name(sandbox)}", severity="error")
+            return
+        self._held.setdefault(sandbox.ref, []).append(held)
+        self._tell(sandbox.ref)
+        task = asyncio.ensure_future(self._follow(sandbox, held))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+        where = url(_at(held))
+        self._app.copy_to_clipboard(where)
+        self._app.notify(f"Copied {where}: port {asked.port} of {shown_name(sandbox)}", title="forward")
+
+    async def _follow(self, sandbox: Sandbox, held: HeldForward) -> None:
+        """Wait for its end, and tell of one that nobody here asked for."""
+        reason = ""
+        try:
+            reason = await held.ended()
+        except ConsoleError as error:
+            reason = error.message
+        finally:
+            self._held[sandbox.ref].remove(held)
+            self._tell(sandbox.ref)
+        if reason:
+            self._app.notify(f"{reason}; {held.forwarding.place} is ended", title="forward", severity="warning")
+
+    def _tell(self, ref: SandboxRef) -> None:
+        self._publish(Forwarded(ref, tuple(map(_words, self._held[ref]))))
+
+
+def _at(held: HeldForward) -> PublishedPort:
+    asked, number = held.forwarding.action, held.forwarding.place.rpartition(":")[2]
+    return PublishedPort(asked.address, int(number), asked.port)
+
+
+def _words(held: HeldForward, *, whole: bool = False) -> str:
+    """``8080→80``; ``whole`` with the address and how many connections there were."""
+    if not whole:
+        return str(Opening(_at(held)))
+    count = held.forwarding.connections
+    told = f"{count} connection{'' if count == 1 else 's'}"
+    return f"{held.forwarding.place}→{held.forwarding.action.port}, {told}"
+
+
+def _suggested(sandbox: Sandbox) -> int:
+    """The first port that it publishes, as a server is likely there."""
+    return next((one.at.port for one in openings(sandbox) if one.protocol == "tcp"), _USUAL)
+
+
+def _command(sandbox: Sandbox, typed: str) -> str:
+    try:
+        asked = ports.parse(typed)
+    except ValueError:
+        asked = PublishedPort(ports.LOOPBACK, 0, _suggested(sandbox))
+    return command_line(Forward(sandbox.ref, asked.port, asked.address, asked.host_port))

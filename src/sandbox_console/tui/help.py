@@ -1,0 +1,204 @@
+"""The keys that work where one is, as the bindings themselves say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from textual.binding import Binding
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.screen import Screen
+from textual.widgets import Input, TextArea
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.text import clean
+from sandbox_console.tui.actions.availability import choices
+from sandbox_console.tui.keys.keymap import NO_KEY
+from sandbox_console.tui.text.formatting import place, shown_name
+from sandbox_console.tui.text.wrap import hanging
+from sandbox_console.tui.widgets.table.table_layout import fit_cell
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.app import ConsoleApp
+
+Part = tuple[str, str]
+
+_TITLES = {
+    "FleetTable": "In the list",
+    "MarkedTable": "In the list",
+    "BulkScreen": "In the results",
+    "PulseScreen": "In pulse",
+    "StatsPane": "In the graphs",
+    "Tree": "In the tree",
+    "TabBar": "In the tabs",
+    "LogView": "In the logs",
+    "SpecPane": "In the spec",
+    "EgressPane": "In the egress tab",
+    "EgressScreen": "In the egress inbox",
+    "ImagesScreen": "In the images",
+    "SnapshotsScreen": "In the snapshots",
+    "EgressDraftScreen": "In the draft",
+    "TextArea": "While writing",
+    "AuditScreen": "In the audit log",
+    "ShellNotice": "In the shell tab",
+    "Input": "In the line",
+    "MainScreen": "Everywhere on this screen",
+    "ConsoleApp": "Everywhere",
+    "FilesPane": "In the files",
+    "InspectPane": "In inspect",
+    "CommandInput": "In the line of commands",
+    "FormScreen": "In the form",
+    "ColumnsScreen": "In the columns",
+    "ConfirmScreen": "In the question",
+    "MenuScreen": "In the menu",
+    "TextScreen": "In the text",
+    "EgressAskScreen": "In the question",
+    "AskScreen": "In the question",
+    "GoneScreen": "In the choice",
+    "AttachScreen": "While attached",
+}
+"""By class; one that is not here is called as that which it is derived from."""
+HIDDEN = {
+    "copy_text",
+    "help_quit",
+    "screen.copy_text",
+    "app.help_quit",
+    "suspend_process",
+    "scroll_left",
+    "scroll_right",
+    "page_left",
+    "page_right",
+}
+_WITH_OTHERS = ("super+", "alt+")
+"""Keys that few terminals pass on; what they do has another key."""
+_EDITING = {
+    "cursor_left_word": "Word back", "cursor_right_word": "Word on", "home": "Begin", "end": "End",
+    "cursor_left(True)": "Select back", "cursor_right(True)": "Select on", "select_all": "Select all",
+    "delete_left_word": "Delete word before", "delete_right_word": "Delete word behind",
+    "delete_left_all": "Delete all before", "delete_right_all": "Delete all behind",
+    "cut": "Cut", "copy": "Copy", "paste": "Paste", "submit": "Done",
+    "cursor_word_left": "Word back", "cursor_word_right": "Word on", "cursor_line_start": "Begin of line",
+    "cursor_line_end": "End of line", "cursor_page_up": "Page up", "cursor_page_down": "Page down",
+    "cursor_up(True)": "Select up", "cursor_down(True)": "Select down", "delete_word_left": "Delete word before",
+    "delete_to_start_of_line": "Delete all before", "delete_to_end_of_line_or_delete_line": "Delete all behind",
+    "undo": "Undo", "redo": "Redo",
+}  # fmt: skip
+"""What is told of Textual's own keys of editing, by action: what everybody knows is left out, as arrows are."""
+_KEYS, _WHAT = 11, 20
+_ENDLESS = 10_000
+_MORE = (
+    ("Terminal", "every key goes to the sandbox; Ctrl+] leaves, Shift+PgUp scrolls"),
+    ("Filter", "text or regular expression, !inverse, -l key=value, -f fuzzy; Enter keeps it, Esc clears it"),
+    (
+        "Signs",
+        "◇ not made by this console   ❯_ a shell is open   ↻ an action is in flight   ✓ marked   ⚠ mixed alphabets",
+    ),
+)
+
+
+def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Callable[[int], Content]:
+    """Sections of keys as they are now, nearest first, by the cells of a row, 0 for as many as there are.
+
+    ``here`` is what does not work on what is selected, from `unavailable`.
+    """
+    sections: dict[str, dict[str, list[str]]] = {}
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        what = _told(active.node, binding)
+        if not what or binding.action in HIDDEN or binding.key == NO_KEY:
+            continue
+        title = place_of(active.node)
+        keys = sections.setdefault(title, {}).setdefault(what, [])
+        if (words := key_words(screen.app.get_key_display(binding))) not in keys:
+            keys.append(words)
+    return partial(_laid_out, sections, here)
+
+
+def _laid_out(sections: Mapping[str, Mapping[str, Sequence[str]]], here: Sequence[Part], width: int) -> Content:
+    parts: list[Part] = []
+    for title, lines in sections.items():
+        parts.append((f"{title}\n", "bold $primary"))
+        parts += _columns([(_fitting(keys), what) for what, keys in lines.items()], width or _ENDLESS)
+        parts.append(("\n", ""))
+    parts += hanging(here, width or _ENDLESS, 19)
+    for what, text in _MORE:
+        parts += hanging([(fit_cell(what, 10, "left"), "bold"), (f"{text}\n", "$dim")], width or _ENDLESS, 10)
+    return Content.assemble(*parts)
+
+
+def _told(node: DOMNode, binding: Binding) -> str:
+    """What a key does; empty for what is not told, as of editing what everybody knows."""
+    if (binding.action, binding.description) not in _own(type(node)):
+        return binding.description
+    return "" if binding.key.startswith(_WITH_OTHERS) else _EDITING.get(binding.action, "")
+
+
+@cache
+def _own(kind: type[DOMNode]) -> frozenset[tuple[str, str]]:
+    """The actions of editing that a widget has from Textual."""
+    of = next((one for one in (Input, TextArea) if issubclass(kind, one)), None)
+    known = [one for one in of.BINDINGS if isinstance(one, Binding)] if of else []
+    return frozenset((one.action, one.description) for one in known)
+
+
+def _fitting(keys: Sequence[str]) -> str:
+    """As many of an action's keys as there is room for, the first at least."""
+    found = keys[0]
+    for key in keys[1:]:
+        found = f"{found} {key}" if len(found) + 1 + len(key) <= _KEYS else found
+    return found
+
+
+def place_of(node: DOMNode) -> str:
+    """Where the keys of a widget or a page work."""
+    return next((_TITLES[kind.__name__] for kind in type(node).__mro__ if kind.__name__ in _TITLES), "Here")
+
+
+async def unavailable(app: ConsoleApp, sandbox: Sandbox) -> list[Part]:
+    """What cannot be done to a sandbox now, and what its backend cannot do at all, each with the reason."""
+    lines = [
+        (one.label, one.unfit)
+        for one in await choices(app.service, sandbox, app.fleet.busy.get(sandbox.ref), app.keymap)
+        if one.unfit
+    ]
+    parts = _reasons(f"Not for {shown_name(sandbox)} now", lines)
+    try:
+        can = await app.service.capabilities(sandbox.ref.backend, sandbox.ref.host)
+    except ConsoleError as error:
+        return [*parts, (f"{place(sandbox)}: {clean(error.message, cap=300)}\n\n", "$text-error")]
+    missing = [(str(one), can.reason(one)) for one in Capability if not can.has(one)]
+    return [*parts, *_reasons(f"Unsupported by {place(sandbox)} here", missing)]
+
+
+def _reasons(title: str, lines: Sequence[tuple[str, str]]) -> list[Part]:
+    if not lines:
+        return []
+    parts: list[Part] = [(f"{title}\n", "bold $text-warning")]
+    for what, why in lines:
+        parts += [(fit_cell(what, 18, "left"), ""), (f" {clean(why, cap=300)}\n", "$dim")]
+    return [*parts, ("\n", "")]
+
+
+def _columns(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
+    """Two columns as wide as what they say, or one where that leaves no room for both."""
+    longest = max(cell_len(what) for _, what in lines)
+    room = _WHAT if longest <= _WHAT else longest + 1
+    rows = (len(lines) + 1) // 2 if 2 * (_KEYS + 1 + room) <= width else len(lines)
+    parts: list[tuple[str, str]] = []
+    for row in range(rows):
+        for keys, what in lines[row::rows]:
+            parts += [(fit_cell(keys, _KEYS, "left"), "$text-accent"), (" " + fit_cell(what, room, "left"), "")]
+        parts.append(("\n", ""))
+    return parts
+
+
+def key_words(display: str) -> str:
+    """A key as people write it. Ctrl+Space reaches programs as NUL, whose other name is Ctrl+@."""
+    if display == "^@":
+        display = "^space"
+    return display.replace("^", "Ctrl+") if len(display) > 1 and display.startswith("^") else display

@@ -1,0 +1,1 @@
+"""Images and snapshots of every backend."""

@@ -1,0 +1,226 @@
+"""From what is asked of a backend's images and snapshots to the action: what it would do, the yes, its progress."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from textual.app import App
+from textual.content import Content
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import (
+    HostAction,
+    PruneImages,
+    PullImage,
+    RemoveImage,
+    RemoveSnapshot,
+    RestoreSnapshot,
+)
+from sandbox_console.model.inside import Image, Prunable, Snapshot
+from sandbox_console.model.text import clean
+from sandbox_console.service import Ask, Consent, Console, Operation
+from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.actions.outcome import refresh_holdings
+from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
+from sandbox_console.tui.images.pull_progress import Place, Pull
+from sandbox_console.tui.state.operations import Work
+from sandbox_console.tui.text.formatting import LOCAL, size
+
+_NAMED = 6
+"""Images that a question names; more are counted."""
+
+
+class HostFlow:
+    """The steps between a key on the screen of images or snapshots and an action; each runs in a worker of the app."""
+
+    def __init__(self, app: App[None], console: Console, work: Work, clock: Callable[[], float]) -> None:
+        self._app = app
+        self._console = console
+        self._work = work
+        self._clock = clock
+        self.pulls: list[Pull] = []
+
+    # --- images
+
+    async def pull(self, places: Sequence[Place], image: str = "") -> None:
+        """Ask what to pull, and where if there is a choice; then follow it layer by layer."""
+        place = await self._where(places, "Pull to")
+        if place is None:
+            return
+        asked = AskScreen(
+            f"Pull an image to {place_words(place)}", "such as python:3.12-alpine or registry.example.com/team/app:1",
+            image, command=lambda typed: command_line(PullImage(*place, typed)),
+        )  # fmt: skip
+        if not (name := await self._app.push_screen_wait(asked)):
+            return
+        operation = await self._perform(PullImage(*place, name), name)
+        if operation is not None:
+            await self._follow(Pull(name, place, operation, self._clock()))
+
+    async def _follow(self, pull: Pull) -> None:
+        self.pulls.append(pull)
+        try:
+            async for line in pull.operation.events():
+                pull.note(line)
+        finally:
+            self.pulls.remove(pull)
+        refresh_holdings(self._app)
+
+    async def cancel(self) -> None:
+        """Cancel a pull: the only one, or the one chosen. The engine ends the transfer; the log says cancelled."""
+        if not self.pulls:
+            self._app.notify("No pull is under way.", severity="warning")
+            return
+        found = {str(number): pull for number, pull in enumerate(self.pulls)}
+        chosen = "0"
+        if len(found) > 1:
+            lines = [Choice(key, "Cancel", "", told=clean(pull.image, cap=50)) for key, pull in found.items()]
+            chosen = await self._app.push_screen_wait(MenuScreen("Cancel a pull", lines))
+        pull = found.get(chosen)
+        if pull is not None and not pull.operation.done:
+            pull.operation.cancel()
+            self._app.notify(f"The pull of {pull.image} is cancelled.")
+
+    async def remove_image(self, image: Image, name: str) -> None:
+        """Remove a name of an image, and with its last name the image."""
+        others = [one for one in image.names if one != name]
+        used = image.used_by or 0
+        action = RemoveImage(image.backend, image.host, name or image.id, force=used > 0 and not others)
+        facts = [("Id", short_image(image.id)), ("Size", size(image.size_bytes)), ("Used by", _users(used))]
+        if others:
+            effect = f"Only this name goes: it stays as {', '.join(map(clean, others[:3]))}."
+        elif used:
+            effect = "Those that use it stay as they are, but cannot be made anew. While one runs it is refused."
+        else:
+            effect = "It goes, with every layer that no other image has."
+        warning = f"The console needs it: {image.needed}." if image.needed and not others else ""
+        title = f"Remove {clean(name, cap=60) or short_image(image.id)}?"
+        body = _body(facts, f"{place_words((image.backend, image.host))}", effect, warning)
+        typed = short_image(image.id) if action.force else ""
+        await self._ask_and_do(action, name or short_image(image.id), title, body, "Remove", typed)
+
+    async def prune(self, places: Sequence[Place]) -> None:
+        """Tell what a prune would take away and free, then ask."""
+        place = await self._where(places, "Prune")
+        if place is None:
+            return
+        self._app.notify("Adding up what it would free…", timeout=2)
+        try:
+            nameless, unused = await asyncio.gather(
+                *(self._console.inside.prunable_images(*place, unused=every) for every in (False, True))
+            )
+        except ConsoleError as error:
+            self._app.notify(error.message, title="prune", severity="error")
+            return
+        lines = [
+            Choice("nameless", "Nameless", "n", _nothing(nameless), _frees(nameless)),
+            Choice("unused", "All unused", "a", _nothing(unused), _frees(unused)),
+        ]
+        found = {"nameless": nameless, "unused": unused}
+        chosen = await self._app.push_screen_wait(MenuScreen(f"Prune images of {place_words(place)}", lines))
+        if chosen in found:
+            await self._prune(PruneImages(*place, unused=chosen == "unused"), found[chosen])
+
+    async def _prune(self, action: PruneImages, found: Prunable) -> None:
+        named = [clean(one.names[0], cap=50) if one.names else short_image(one.id) for one in found.images]
+        text = "\n".join(
+            f"  {name}  {size(one.size_bytes)}" for name, one in zip(named[:_NAMED], found.images, strict=False)
+        )
+        more = f"\n  and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        spared = "".join(
+            f"\n\nSpared: {', '.join(map(clean, one.names)) or short_image(one.id)}: {one.needed}."
+            for one in found.spared
+        )
+        body = Content.assemble((f"{text}{more}", ""), (f"\n\nFrees {size(found.freed_bytes)}.", "bold"), (spared, ""))
+        title = f"Remove {len(named)} images of {place_words((action.backend, action.host))}?"
+        await self._ask_and_do(action, "images", title, body, "Prune")
+
+    # --- snapshots
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        """Ask for the new sandbox's name and make it."""
+        place = snapshot.backend, snapshot.host
+        asked = AskScreen(
+            f"A sandbox from {clean(snapshot.name, cap=40)}", "its name", told="Makes a running sandbox of it.",
+            command=lambda typed: command_line(RestoreSnapshot(*place, snapshot.name, typed)),
+        )  # fmt: skip
+        if name := await self._app.push_screen_wait(asked):
+            await self._perform(RestoreSnapshot(*place, snapshot.name, name), name)
+
+    async def remove_snapshot(self, snapshot: Snapshot) -> None:
+        """Remove one; it is not in anything else, so its name must be typed."""
+        action = RemoveSnapshot(snapshot.backend, snapshot.host, snapshot.name)
+        facts = [("Of", clean(snapshot.of, cap=60)), ("Size", size(snapshot.size_bytes))]
+        body = _body(facts, place_words((snapshot.backend, snapshot.host)), "What it holds is lost.", "")
+        name = clean(snapshot.name, cap=60)
+        await self._ask_and_do(action, name, f"Remove the snapshot {name}?", body, "Remove", snapshot.name)
+
+    # --- all
+
+    async def _where(self, places: Sequence[Place], title: str) -> Place | None:
+        if not places:
+            self._app.notify("No backend that answers can.", severity="warning")
+            return None
+        if len(places) == 1:
+            return places[0]
+        lines = [Choice("/".join(place), place_words(place), "") for place in places]
+        chosen = await self._app.push_screen_wait(MenuScreen(title, lines))
+        return next((place for place in places if "/".join(place) == chosen), None)
+
+    async def _ask_and_do(
+        self, action: HostAction, name: str, title: str, body: Content, verb: str, typed: str = ""
+    ) -> None:
+        question = ConfirmScreen(
+            title, body, verb, command=command_line(action), danger=True,
+            accepts=(lambda text: text.strip() == typed) if typed else None, to_type=clean(typed, cap=60),
+        )  # fmt: skip
+        await self._perform(action, name, question)
+
+    async def _perform(self, action: HostAction, name: str, question: ConfirmScreen | None = None) -> Operation | None:
+        """Start an action once a person said yes; what the policy forbids is tried, so that it is on record."""
+        try:
+            decision = await self._console.decide(action)
+        except ConsoleError:
+            decision = None  # performing it says the same, and leaves a row
+        if question is None and isinstance(decision, Ask):
+            body = Content(clean(decision.reason, cap=400))
+            title = f"{action.verb.capitalize()} {clean(name, cap=60)}?"
+            question = ConfirmScreen(title, body, "Yes", command=command_line(action))
+        if question is not None and not await self._app.push_screen_wait(question):
+            return None
+        return self._work.start(action, Consent(yes=True), name)
+
+
+def place_words(place: Place) -> str:
+    """A backend, with its host where that is not the usual one."""
+    backend, host = place
+    return clean(backend if host in LOCAL else f"{backend}@{host}")
+
+
+def short_image(id: str) -> str:
+    """The beginning of an image's id."""
+    return clean(id.removeprefix("sha256:")[:12])
+
+
+def _users(count: int) -> str:
+    return f"{count} sandbox{'' if count == 1 else 'es'}" if count else "none"
+
+
+def _frees(found: Prunable) -> str:
+    return f"{len(found.images)} images, frees {size(found.freed_bytes)}"
+
+
+def _nothing(found: Prunable) -> str:
+    return "" if found.images else "there are none"
+
+
+def _body(facts: Sequence[tuple[str, str]], where: str, effect: str, warning: str) -> Content:
+    parts: list[tuple[str, str]] = []
+    for label, text in (*facts, ("Where", where)):
+        parts += [(f"{label:9}", "$dim"), (f"{text}\n", "")]
+    parts.append((f"\n{effect}", ""))
+    parts.append((f"\n\n{warning}" if warning else "", "$text-warning"))
+    return Content.assemble(*parts)

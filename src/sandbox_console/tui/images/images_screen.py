@@ -1,0 +1,164 @@
+"""What sandboxes are made of: every backend's images, what uses them, pulls under way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from sandbox_console.model.action import PruneImages, PullImage, RemoveImage
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.inside import Image
+from sandbox_console.model.text import clean
+from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.base.static_text import put_note
+from sandbox_console.tui.dialogs.action_menu import Choice
+from sandbox_console.tui.images.image_flow import place_words, short_image
+from sandbox_console.tui.images.pull_progress import Place
+from sandbox_console.tui.images.resource_screen import HoldingsScreen
+from sandbox_console.tui.keys.keymap import hint
+from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.text.formatting import DASH, size, span
+from sandbox_console.tui.widgets.table.table import FleetTable
+from sandbox_console.tui.widgets.table.table_layout import Column
+from sandbox_console.tui.widgets.table.table_rows import Row
+
+TICK_S = 0.25
+_USERS_NAMED = 3
+
+
+class ImagesScreen(HoldingsScreen[Image]):
+    """A row for each name. What is pulled goes on when the screen is left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "images",
+        [
+            Binding("p", "pull", "Pull"),
+            Binding("x", "cancel_pull", "Cancel a pull"),
+            Binding("ctrl+d,delete", "remove", "Remove"),
+            Binding("P", "prune", "Prune"),
+            Binding("c", "copy_name", "Copy its name", show=False),
+        ],
+    )
+    TITLE_WORDS = "Images"
+    EMPTY = "No images yet."
+    NEXT = ("images-pull", "pulls one")
+    CAPABILITY = Capability.IMAGES
+    COLUMNS = (
+        Column("name", "NAME", 30, 60, priority=0),
+        Column("size", "SIZE", 5, 8, "right", priority=1, largest=True),
+        Column("age", "AGE", 6, 8, "right", priority=3),
+        Column("used", "USED BY", 12, 40, priority=1, flex=True, largest=True),
+        Column("id", "ID", 14, 14, priority=4),
+        Column("backend", "BACKEND", 8, 24, priority=2),
+    )
+
+    def on_mount(self) -> None:
+        self.set_interval(TICK_S, self._show_pulls)
+
+    async def fetch(self, place: Place) -> Sequence[Image]:
+        return sorted(await self._service.inside.images(*place), key=lambda one: (not one.names, one.names))
+
+    def rows(self, one: Image, now: float) -> list[Row]:
+        place = one.backend, one.host
+        age = None if one.created_at is None else now - one.created_at
+        used, style = self._used(one)
+        rest = (
+            size(one.size_bytes), DASH if age is None else span(age), used, short_image(one.id), place_words(place),
+        )  # fmt: skip
+        order = (one.size_bytes, age, one.used_by, one.id, place)
+        return [
+            Row(
+                (place, one.id, name),
+                (clean(name, cap=200) or "(no name)", *rest),
+                ("" if name else "dim", "", "", style, "dim", "dim"),
+                (name, *order),
+            )
+            for name in one.names or ("",)
+        ]
+
+    def _used(self, one: Image) -> tuple[str, str]:
+        """How many sandboxes are made from it, and their names where the list knows them."""
+        if not one.used_by:
+            needed = clean(one.needed, cap=60)
+            return (needed, "accent") if needed else ("–" if one.used_by is None else "not used", "dim")
+        known = [
+            clean(box.name, cap=30)
+            for box in self.console_app.fleet.sandboxes.values()
+            if (box.ref.backend, box.ref.host) == (one.backend, one.host) and box.image in (*one.names, one.id)
+        ][:_USERS_NAMED]
+        more = one.used_by - len(known)
+        names = ", ".join(known) + (f" +{more}" if known and more > 0 else "")
+        return (f"{one.used_by}  {names}" if names else str(one.used_by)), ""
+
+    def summary(self, held: Sequence[Image]) -> str:
+        free = sum(not one.used_by for one in held)
+        return f"{len(held)} images, {free} not used"
+
+    @property
+    def selected(self) -> tuple[Image, str] | None:
+        """The image under the cursor, and the name of the row."""
+        if (key := self.key) is None:
+            return None
+        place, id_, name = key
+        return next(((one, name) for one in self.held(place) if one.id == id_), None)
+
+    def commands(self) -> list[Choice]:
+        found = [Choice(line, "Pull", "", told=line) for place in self.able[:1] if (line := _pull(place))]
+        if self.selected is not None:
+            image, name = self.selected
+            line = command_line(RemoveImage(image.backend, image.host, name or image.id))
+            found.append(Choice(line, "Remove", "", told=line))
+        for place in self.able[:1]:
+            for unused, label in ((False, "Prune"), (True, "Prune all")):
+                line = command_line(PruneImages(*place, unused))
+                found += [Choice(line, label, "", told=line)]
+                dry = f"{line} --dry-run"
+                found += [Choice(dry, "Dry run", "", told=dry)]
+        return [*found, Choice("sandbox-console images ls", "List", "", told="sandbox-console images ls")]
+
+    def _show_pulls(self) -> None:
+        shown = [pull.words(self._clock()) for pull in self._flow.pulls]
+        if shown:
+            cancels = hint(self, "images-cancel-a-pull", "cancels")
+            more = "; ".join(filter(None, (cancels, "it goes on when this screen is left")))
+            shown.append(Content.assemble((f"  {more}", "$dim")))
+        put_note(self, "#holdings-progress", Content("\n").join(shown))
+
+    # --- keys
+
+    def action_pull(self) -> None:
+        """Get an image from its registry."""
+        self.app.run_worker(self._flow.pull(self.able))
+
+    def action_cancel_pull(self) -> None:
+        """End a transfer."""
+        self.app.run_worker(self._flow.cancel())
+
+    def action_remove(self) -> None:
+        """Remove the name under the cursor."""
+        if (found := self.selected) is None:
+            self.notify("No image is selected.", severity="warning")
+        else:
+            self.app.run_worker(self._flow.remove_image(*found))
+
+    def action_prune(self) -> None:
+        """Remove what nothing uses; says first what that is."""
+        self.app.run_worker(self._flow.prune(self.able))
+
+    def action_copy_name(self) -> None:
+        """Copy the name."""
+        if (found := self.selected) is not None:
+            image, name = found
+            self.app.copy_to_clipboard(name or image.id)
+            self.notify(f"Copied {clean(name or image.id, cap=100)}")
+
+    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
+        event.stop()
+        self.action_copy_name()
+
+
+def _pull(place: Place) -> str:
+    return command_line(PullImage(*place, ""))

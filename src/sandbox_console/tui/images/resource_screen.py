@@ -1,0 +1,206 @@
+"""What backends hold beside sandboxes, as one list: images, snapshots. Each backend answers, or says why not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.text import clean
+from sandbox_console.service import Console
+from sandbox_console.tui.base.static_text import put, put_note
+from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
+from sandbox_console.tui.images.image_flow import HostFlow, place_words
+from sandbox_console.tui.images.pull_progress import Place
+from sandbox_console.tui.keys.keymap import hint
+from sandbox_console.tui.widgets.key_bar import KeyBar
+from sandbox_console.tui.widgets.table.table import FleetTable
+from sandbox_console.tui.widgets.table.table_layout import Column
+from sandbox_console.tui.widgets.table.table_rows import Row
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.app import ConsoleApp
+
+Held = TypeVar("Held")
+
+
+class HoldingsScreen(Screen[None], Generic[Held]):
+    """A list that is asked for when it is opened, when something in it was changed, and by ``r``."""
+
+    DEFAULT_CSS = """
+    HoldingsScreen { background: $background; }
+    HoldingsScreen > #holdings-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    HoldingsScreen > .note { height: auto; max-height: 8; padding: 0 1; color: $text-muted; display: none; }
+    HoldingsScreen > .note.-on { display: block; }
+    HoldingsScreen > #holdings-empty { padding: 1 2; }
+    HoldingsScreen > #holdings-progress { background: $surface; }
+    HoldingsScreen Footer { height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "reload", "Ask again", show=False),
+        Binding("Y", "copy_command", "Copy as command", show=False),
+        Binding("escape,q", "dismiss", "Back"),
+        Binding("question_mark", "app.help", "Help"),
+    ]
+    TITLE_WORDS: ClassVar[str]
+    EMPTY: ClassVar[str]
+    NEXT: ClassVar[tuple[str, str]]
+    """The action that makes the first one, and what its key does."""
+    CAPABILITY: ClassVar[Capability]
+    COLUMNS: ClassVar[Sequence[Column]]
+    holdings = True
+    """By this the flow knows the screens that list what it changed, without importing them."""
+
+    def __init__(self, console: Console, flow: HostFlow, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._service = console
+        self._flow = flow
+        self._clock = clock
+        self._found: dict[Place, Sequence[Held]] = {}
+        self._waiting: set[Place] = set()
+        self._reasons: dict[Place, Content] = {}
+
+    # --- what a subclass says
+
+    async def fetch(self, place: Place) -> Sequence[Held]:
+        """What a backend holds. Raises ConsoleError."""
+        raise NotImplementedError
+
+    def rows(self, one: Held, now: float) -> list[Row]:
+        """Its rows; the key of each finds it again."""
+        raise NotImplementedError
+
+    def summary(self, held: Sequence[Held]) -> str:
+        """All of them in a few words."""
+        raise NotImplementedError
+
+    def commands(self) -> list[Choice]:
+        """What can be copied for what is selected."""
+        raise NotImplementedError
+
+    # --- what is on it
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="holdings-title", markup=False)
+        yield FleetTable(self.COLUMNS, id="holdings")
+        yield Static(id="holdings-empty", classes="note", markup=False)
+        yield Static(id="holdings-progress", classes="note", markup=False)
+        yield Static(id="holdings-reasons", classes="note", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.query_one(FleetTable).focus()
+        self.reload()
+
+    @property
+    def console_app(self) -> ConsoleApp:
+        """The app."""
+        app: ConsoleApp = self.app  # type: ignore[assignment]
+        return app
+
+    @property
+    def able(self) -> list[Place]:
+        """The backends that have such things and answered, that of the row under the cursor first."""
+        under = self.place_of(self.query_one(FleetTable).cursor_key)
+        return sorted(self._found, key=lambda place: place != under)
+
+    @property
+    def key(self) -> Any:
+        """The key of the row under the cursor."""
+        return self.query_one(FleetTable).cursor_key
+
+    def place_of(self, key: Any) -> Place | None:
+        """The backend of a row."""
+        return key[0] if key is not None else None
+
+    def held(self, place: Place) -> Sequence[Held]:
+        """What a backend answered."""
+        return self._found.get(place, ())
+
+    # --- asking
+
+    def reload(self) -> None:
+        """Ask every backend again; the rows stay until it has answered."""
+        self.run_worker(self._ask_all(), group="holdings", exclusive=True)
+
+    async def _ask_all(self) -> None:
+        places = list(self.console_app.fleet.health)
+        if not places:  # opened before any of them said a word
+            places = [(one.backend, one.host) for one in await self._service.health()]
+        self._waiting = set(places)
+        for gone in set(self._found) - self._waiting:
+            del self._found[gone]
+        self._reasons = {}
+        self.draw()
+        await asyncio.gather(*(self._ask(place) for place in places))
+
+    async def _ask(self, place: Place) -> None:
+        try:
+            can = await self._service.capabilities(*place)
+            if can.has(self.CAPABILITY):
+                self._found[place] = await self.fetch(place)
+            else:
+                health = self.console_app.fleet.health.get(place)
+                why = can.reason(self.CAPABILITY) if health is None or health.ok else health.reason
+                self._lacks(place, why or can.reason(self.CAPABILITY), "–", "$dim")
+        except ConsoleError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            self._lacks(place, f"{error.message}{hint}", "✕", "$text-error")
+        self._waiting.discard(place)
+        self.draw()
+
+    def _lacks(self, place: Place, why: str, sign: str, style: str) -> None:
+        self._found.pop(place, None)
+        self._reasons[place] = Content.assemble((f"{sign} {place_words(place)}: {clean(why, cap=300)}", style))
+
+    # --- drawing
+
+    def draw(self) -> None:
+        """Show what was answered so far."""
+        if not self.is_attached:
+            return
+        now = self._clock()
+        held = [one for found in self._found.values() for one in found]
+        for table in self.query(FleetTable):
+            table.set_rows([row for one in held for row in self.rows(one, now)])
+            table.display = bool(held)
+        waiting = ", ".join(map(place_words, sorted(self._waiting)))
+        told = self.summary(held) if self._found else ""
+        put(self, "#holdings-title", Content.assemble(
+            (self.TITLE_WORDS, "bold $primary"), (f"  {told}", "$dim"),
+            (f"  asking {waiting}…" if waiting else "", "$text-accent"),
+        ))  # fmt: skip
+        put_note(self, "#holdings-empty", Content("" if held else self._empty()))
+        put_note(self, "#holdings-reasons", Content("\n").join(self._reasons.values()))
+
+    def _empty(self) -> str:
+        if self._waiting:
+            return "Asking the backends…"
+        if not self._found:
+            return f"No backend here has {self.TITLE_WORDS.lower()}; each says why below."
+        how = hint(self, *self.NEXT)
+        return f"{self.EMPTY} {how}." if how else self.EMPTY
+
+    # --- keys
+
+    def action_reload(self) -> None:
+        """Ask again."""
+        self.reload()
+
+    def action_copy_command(self) -> None:
+        """Show the commands that do the same, and copy the one chosen."""
+        self.app.run_worker(self._copy_command())
+
+    async def _copy_command(self) -> None:
+        found = MenuScreen(f"Copy a command for {self.TITLE_WORDS.lower()}", self.commands())
+        if command := await self.app.push_screen_wait(found):
+            self.app.copy_to_clipboard(command)
+            self.notify(f"Copied: {command}")

@@ -1,0 +1,116 @@
+"""Saved states of sandboxes, of every backend that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from sandbox_console.model.action import RemoveSnapshot, RestoreSnapshot
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.text import clean
+from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.dialogs.action_menu import Choice
+from sandbox_console.tui.images.image_flow import place_words
+from sandbox_console.tui.images.pull_progress import Place
+from sandbox_console.tui.images.resource_screen import HoldingsScreen
+from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.main import dispatch as asking
+from sandbox_console.tui.state.verbs import NAMINGS
+from sandbox_console.tui.text.formatting import DASH, shown_name, size, span
+from sandbox_console.tui.widgets.table.table import FleetTable
+from sandbox_console.tui.widgets.table.table_layout import Column
+from sandbox_console.tui.widgets.table.table_rows import Row
+
+
+class SnapshotsScreen(HoldingsScreen[Snapshot]):
+    """Enter makes a sandbox of one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "snapshots",
+        [
+            Binding("n", "take", "Take of the selected sandbox"),
+            Binding("enter", "restore", "Restore"),
+            Binding("ctrl+d,delete", "remove", "Remove"),
+        ],
+    )
+    TITLE_WORDS = "Snapshots"
+    EMPTY = "No snapshots yet."
+    NEXT = ("snapshots-take-of-the-selected-sandbox", "takes one of the sandbox selected in the list")
+    CAPABILITY = Capability.SNAPSHOT
+    COLUMNS = (
+        Column("name", "NAME", 16, 60, priority=0),
+        Column("of", "OF", 8, 40, priority=1),
+        Column("kind", "KIND", 4, 6, priority=3),
+        Column("size", "SIZE", 5, 8, "right", priority=1, largest=True),
+        Column("age", "AGE", 6, 8, "right", priority=2),
+        Column("backend", "BACKEND", 8, 24, priority=4),
+    )
+
+    async def fetch(self, place: Place) -> Sequence[Snapshot]:
+        return sorted(await self._service.inside.snapshots(*place), key=lambda one: one.name)
+
+    def rows(self, one: Snapshot, now: float) -> list[Row]:
+        place = one.backend, one.host
+        age = None if one.created_at is None else now - one.created_at
+        kind = "memory" if one.full else "disk"
+        shown = DASH if age is None else span(age)
+        cells = (
+            clean(one.name, cap=200), clean(one.of, cap=200) or DASH, kind, size(one.size_bytes), shown,
+            place_words(place),
+        )  # fmt: skip
+        order = (one.name, one.of, kind, one.size_bytes, age, place)
+        return [Row((place, one.name), cells, ("", "", "dim", "", "", "dim"), order)]
+
+    def summary(self, held: Sequence[Snapshot]) -> str:
+        return f"{len(held)} snapshots, {size(sum(one.size_bytes or 0 for one in held))}"
+
+    @property
+    def selected(self) -> Snapshot | None:
+        """The one under the cursor."""
+        if (key := self.key) is None:
+            return None
+        place, name = key
+        return next((one for one in self.held(place) if one.name == name), None)
+
+    def commands(self) -> list[Choice]:
+        lines = []
+        if (box := self.console_app.main.selected) is not None:
+            lines.append(("Take", command_line(NAMINGS["snapshot"].make(box, ""))))
+        if (one := self.selected) is not None:
+            lines.append(("Restore", command_line(RestoreSnapshot(one.backend, one.host, one.name, ""))))
+            lines.append(("Remove", command_line(RemoveSnapshot(one.backend, one.host, one.name))))
+        lines.append(("List", "sandbox-console snapshot ls"))
+        return [Choice(line, label, "", told=line) for label, line in lines]
+
+    # --- keys
+
+    def action_take(self) -> None:
+        """Save the sandbox selected in the list."""
+        box = self.console_app.main.selected
+        if box is None:
+            self.notify("No sandbox is selected in the list.", severity="warning")
+        elif why := self._reasons.get((box.ref.backend, box.ref.host)):
+            self.notify(f"{shown_name(box)}: {why.plain}", title="snapshot", severity="warning")
+        else:
+            asking.ask_name(self.console_app.main, NAMINGS["snapshot"])
+
+    def action_restore(self) -> None:
+        """Make a sandbox of the one under the cursor."""
+        if (one := self.selected) is None:
+            self.notify("No snapshot is selected.", severity="warning")
+        else:
+            self.app.run_worker(self._flow.restore(one))
+
+    def action_remove(self) -> None:
+        """Remove the one under the cursor."""
+        if (one := self.selected) is None:
+            self.notify("No snapshot is selected.", severity="warning")
+        else:
+            self.app.run_worker(self._flow.remove_snapshot(one))
+
+    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
+        event.stop()
+        self.action_restore()

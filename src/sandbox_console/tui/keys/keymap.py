@@ -1,0 +1,187 @@
+"""Which key does what: the defaults, another program's habits, and what the config sets; conflicts are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from msgspec import Struct
+from textual.app import App
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.keys import Keys, _character_to_key
+from textual.screen import Screen
+
+from sandbox_console.errors import ConfigError
+from sandbox_console.service import TuiOptions
+from sandbox_console.tui.keys import page_keys as scopes
+from sandbox_console.tui.keys.key_names import long_key
+from sandbox_console.tui.keys.main_keys import MAIN_KEYS
+from sandbox_console.tui.text.nearest import nearest
+from sandbox_console.tui.widgets.table.marked_table import MarkedTable
+from sandbox_console.tui.widgets.table.table import FleetTable
+
+KEYMAPS: Mapping[str, Mapping[str, str]] = {
+    "default": {},
+    "lazydocker": {"stop": "s", "remove": "d,delete", "menu": "x", "logs": "m,l", "shell": "E"},
+}
+"""Where each differs from the defaults; a key that it uses is taken from the action that has it by default."""
+_FIXED = {"ctrl+p": "the palette", "ctrl+q": "quit", "ctrl+c": "copy", "ctrl+right_square_bracket": "leave the shell",
+          "tab": "the next widget", "shift+tab": "the widget before"}  # fmt: skip
+_MODIFIERS = {"ctrl", "shift", "alt"}
+_NAMED = {key.value for key in Keys}
+NO_KEY = "no-key"
+"""What an action without a key has in its place."""
+
+
+class Keymap(Struct, frozen=True):
+    """The keys of every action of the list, by its id; ``changed`` holds those that are not the defaults.
+
+    Of the actions inside logs, tabs and pages (`scopes`) only the changed ones are here.
+    """
+
+    keys: Mapping[str, tuple[str, ...]]
+    changed: Mapping[str, str]
+
+    def of(self, action: str) -> tuple[str, ...]:
+        """The keys of an action, that which menus name first; none where it has none."""
+        return self.keys[action] if action in self.keys else _usual(action)
+
+    def first(self, action: str) -> str:
+        """The key that menus name; empty where the action has none."""
+        return next(iter(self.of(action)), "")
+
+
+@cache
+def _usual(action: str) -> tuple[str, ...]:
+    """The keys that an action has by default."""
+    scope = scopes.scope_of(action)
+    known = scopes.named(scope) if scope else bindings()
+    return next((tuple(one.key.split(",")) for one in known if one.id == action), ()) if action else ()
+
+
+def key_of(node: DOMNode | None, action: str) -> str:
+    """The key of an action as a text on a widget names it, ``Ctrl+E``: its first that the widget does not take itself.
+
+    Empty where it has none. Without a widget the default.
+    """
+    keymap = getattr(node.app, "keymap", None) if node is not None else None
+    if node is None or not isinstance(keymap, Keymap):
+        return long_key(next(iter(_usual(action)), ""))
+    taken = _taken_by(node, action, keymap)
+    return long_key(next((key for key in keymap.of(action) if key not in taken), ""))
+
+
+def _taken_by(node: DOMNode, action: str, keymap: Keymap) -> set[str]:
+    """The keys that a widget and those it is in have for something else: in a tab they do not reach the list."""
+    found: set[str] = set()
+    for one in node.ancestors_with_self:
+        if isinstance(one, Screen | App):
+            break
+        if one._bindings.key_to_bindings:  # noqa: SLF001 - the bindings of one widget have no other name
+            own = one._bindings.copy()  # noqa: SLF001
+            own.apply_keymap(dict(keymap.changed))
+            found.update(key for key, known in own if known.id != action)
+    return found
+
+
+def hint(node: DOMNode | None, action: str, words: str) -> str:
+    """``KEY words``; empty where no key does it, so that a text never names one that does something else."""
+    key = key_of(node, action)
+    return f"{key} {words}" if key else ""
+
+
+def hints(node: DOMNode | None, *pairs: tuple[str, str]) -> str:
+    """A hint for each action and its words, side by side."""
+    return "  ".join(filter(None, (hint(node, action, words) for action, words in pairs)))
+
+
+def bindings() -> Iterator[Binding]:
+    """Every binding that a config can change."""
+    for binding in (*MAIN_KEYS, *MarkedTable.BINDINGS):
+        if isinstance(binding, Binding) and binding.id:
+            yield binding
+
+
+def actions() -> dict[str, str]:
+    """What the config may name, with what each does."""
+    return {binding.id: binding.description for binding in bindings() if binding.id}
+
+
+def load(options: TuiOptions) -> Keymap:
+    """The keys in force. Raises ConfigError for an unknown action or key, and for a key that is two actions'."""
+    chosen = {action: _parse(action, text) for action, text in options.keys.items()}
+    usual = {binding.id: tuple(binding.key.split(",")) for binding in bindings() if binding.id}
+    inner = {action: keys for action, keys in chosen.items() if action not in usual}
+    keys = _with_preset(usual, KEYMAPS[options.keymap])
+    keys |= {action: found for action, found in chosen.items() if action in usual}
+    _refuse_conflicts(keys)
+    _check_scopes(inner)
+    changed = {action: found for action, found in keys.items() if found != usual[action]} | inner
+    return Keymap(keys | inner, {action: ",".join(found) or NO_KEY for action, found in changed.items()})
+
+
+def _check_scopes(chosen: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise ConfigError for an unknown action, and for a key that is two actions' of one scope."""
+    for scope in dict.fromkeys(map(scopes.scope_of, chosen)):
+        usual = {one.id: tuple(one.key.split(",")) for one in scopes.named(scope) if one.id} if scope else {}
+        ours = {action: found for action, found in chosen.items() if scopes.scope_of(action) == scope}
+        for action in ours:
+            if action not in usual:
+                raise ConfigError(f"tui.keys: there is no action {action!r}", hint=_near(action, scope))
+        others = {key: action for action, found in usual.items() if action not in ours for key in found}
+        taken = _FIXED | scopes.taken(scope) | others
+        for action, found in ours.items():
+            _take(taken, action, found)
+
+
+def _near(action: str, scope: str) -> str:
+    known = [one.id or "" for one in scopes.named(scope)] if scope else []
+    near = nearest(action, [*actions(), *known])
+    return f"did you mean {near}?" if near else f"actions: {', '.join(known or actions())}"
+
+
+def _with_preset(usual: Mapping[str, tuple[str, ...]], preset: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    chosen = {action: _parse(action, text) for action, text in preset.items()}
+    used = {key for keys in chosen.values() for key in keys}
+    return {action: tuple(key for key in keys if key not in used) for action, keys in usual.items()} | chosen
+
+
+def _parse(action: str, text: str) -> tuple[str, ...]:
+    return tuple(_normal(action, word.strip()) for word in ([text] if text == "," else text.split(",")) if word.strip())
+
+
+def _normal(action: str, word: str) -> str:
+    *modifiers, base = ("+",) if word == "+" else word.split("+")
+    if len(base) == 1 and base.isprintable() and base != " ":
+        named = _character_to_key(base)
+        base = named if not modifiers or named.isalnum() else base
+    elif base not in _NAMED and base not in _names():
+        raise ConfigError(f"tui.keys.{action}: {word!r} is no key", hint="as in x, X, ctrl+k, f5, slash, delete, space")
+    if set(modifiers) - _MODIFIERS:
+        raise ConfigError(f"tui.keys.{action}: {word!r} is no key", hint="modifiers are ctrl, shift and alt")
+    return "+".join([*modifiers, base])
+
+
+def _names() -> set[str]:
+    """Names of characters, as in ``question_mark``."""
+    return {_character_to_key(chr(code)) for code in range(33, 127)} | {"space"}
+
+
+def _refuse_conflicts(keys: Mapping[str, tuple[str, ...]]) -> None:
+    taken = dict(_FIXED)
+    for binding in FleetTable.BINDINGS:
+        if isinstance(binding, Binding):
+            taken |= dict.fromkeys(binding.key.split(","), f"moving in the list ({binding.description})")
+    for action, found in keys.items():
+        _take(taken, action, found)
+
+
+def _take(taken: dict[str, str], action: str, found: tuple[str, ...]) -> None:
+    for key in found:
+        if key in taken:
+            raise ConfigError(
+                f"tui.keys: the key {key} is both {taken[key]} and {action}",
+                hint=f'give one of them another key, or none: [tui.keys] {action} = ""',
+            )
+        taken[key] = action

@@ -1,0 +1,68 @@
+"""The keys of the main screen: k9s's meanings where it has one. Each has the id by which the config names it."""
+
+from __future__ import annotations
+
+from textual.binding import Binding, BindingType
+
+from sandbox_console.tui.detail.tab_bar import tab_keys
+from sandbox_console.tui.fleet.columns import SORT_KEYS
+
+
+def _key(id: str, keys: str, action: str, what: str, *, show: bool = False) -> Binding:
+    return Binding(keys, action, what, show=show, id=id)
+
+
+MAIN_KEYS: list[BindingType] = [
+    _key("create", "n", "create", "New", show=True),
+    _key("edit", "e", "edit", "Edit", show=True),
+    _key("menu", "m", "menu", "Actions", show=True),
+    _key("filter", "slash", "filter", "Filter", show=True),
+    _key("command", "colon", "command", "Command"),
+    _key("faults", "z,ctrl+z", "faults", "Faults only"),
+    _key("managed", "Z", "managed", "Ours only, all"),
+    _key("group", "ctrl+g", "group", "Group by"),
+    _key("wide", "w,ctrl+w", "wide", "All columns"),
+    _key("columns", "comma", "columns", "Columns"),
+    _key("logs", "l", "tab('logs')", "Logs", show=True),
+    _key("shell", "s", "shell", "Shell", show=True),
+    _key("spec", "y,d", "tab('spec')", "Spec"),
+    _key("egress", "o", "tab('egress')", "Egress"),
+    _key("egress-inbox", "i", "app.egress", "Egress inbox"),
+    _key("egress-draft", "ctrl+e", "app.draft", "Draft egress rules"),
+    _key("audit-log", "h", "app.audit", "Audit of the fleet"),
+    _key("images", "P", "app.images", "Images"),
+    _key("snapshots", "V", "app.snapshots", "Snapshots"),
+    _key("pulse", "u", "app.pulse", "Pulse"),
+    *(_key(f"tab-{tab.id}", digit, f"tab('{tab.id}')", tab.title) for digit, tab in tab_keys()),
+    _key("next-tab", "right_square_bracket", "step(1)", "Next tab"),
+    _key("previous-tab", "left_square_bracket", "step(-1)", "Tab before"),
+    _key("start", "t", "verb('start')", "Start"),
+    _key("stop", "x", "verb('stop')", "Stop"),
+    _key("restart", "r", "verb('restart')", "Restart"),
+    _key("pause", "p", "pause", "Pause, resume"),
+    _key("changes", "U", "changes", "Changed files"),
+    _key("attach", "a,F", "attach", "Attach"),
+    _key("rename", "ctrl+r", "name('rename')", "Rename"),
+    _key("commit", "O", "name('commit')", "Commit to an image"),
+    _key("snapshot", "D", "name('snapshot')", "Snapshot"),
+    _key("kill", "ctrl+k", "verb('kill')", "Kill"),
+    _key("remove", "ctrl+d,delete", "verb('remove')", "Remove"),
+    _key("fullscreen", "f", "fullscreen", "Detail full size"),
+    _key("copy", "c", "copy", "Copy its ref"),
+    _key("copy-address", "at", "copy_address", "Copy its address"),
+    _key("copy-command", "Y", "copy_command", "Copy as command"),
+    _key("merge-logs", "L", "merge", "Logs of several"),
+    _key("compare", "equals_sign", "compare", "Compare two"),
+    _key("bulk-results", "J", "app.bulk", "Last bulk results"),
+    _key("side", "vertical_line", "side", "Detail beside, under"),
+    _key("more-detail", "plus", "share(1)", "More detail"),
+    _key("less-detail", "minus", "share(-1)", "Less detail"),
+    _key("backends", "b", "app.backends", "Backends"),
+    _key("messages", "v", "app.messages", "Messages"),
+    _key("theme", "f2", "app.next_theme", "Next theme"),
+    _key("back", "escape", "back", "Back"),
+    Binding("ctrl+right_square_bracket", "leave_terminal", "Leave the shell; it stays open"),
+    *(_key(f"sort-{column}", key, f"sort('{column}')", f"Sort: {column}") for key, column in SORT_KEYS.items()),
+    _key("help", "question_mark", "app.help", "Help", show=True),
+    _key("quit", "q", "app.quit", "Quit", show=True),
+]

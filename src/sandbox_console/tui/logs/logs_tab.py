@@ -1,0 +1,314 @@
+"""The output of the selected sandbox, of several, or of one that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.timer import Timer
+from textual.widgets import Static
+from textual.worker import Worker
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.logs.pattern import compile_pattern
+from sandbox_console.logs.shelf import Kept, Shelf
+from sandbox_console.logs.store import LineStore
+from sandbox_console.model.log import LogItem
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.text import clean
+from sandbox_console.service import Config, Console
+from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.base.static_text import put_note
+from sandbox_console.tui.keys.keymap import hint
+from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, Stand, older
+from sandbox_console.tui.logs.merged_logs import Group, Merged
+from sandbox_console.tui.logs.removed_logs import GoneScreen, gone_logs
+from sandbox_console.tui.text.formatting import shown_name, size, span
+from sandbox_console.tui.widgets.log.log_line import Rule
+from sandbox_console.tui.widgets.log.log_pane import LogPane
+from sandbox_console.tui.widgets.log.log_view import LogView
+
+DEBOUNCE_S = 0.15
+"""Running the cursor over the list must not open a stream for each row."""
+TAIL = 10_000
+_NOTHING = "It wrote nothing."
+_BEGINS = "the log begins here"
+_FULL = "memory is full: tui.log_memory_mib"
+
+
+class LogsPane(Vertical):
+    """Follows one sandbox, or some merged; streams are cancelled when others are shown or the pane is hidden."""
+
+    DEFAULT_CSS = """
+    LogsPane { height: 1fr; }
+    LogsPane > #log-note { height: auto; padding: 0 1; color: $text-muted; display: none; }
+    LogsPane > #log-note.-on { display: block; }
+    """
+
+    def __init__(self, console: Console, *, id: str | None = None, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(id=id)
+        self._service = console
+        self._clock = clock
+        self._sandbox: Sandbox | None = None
+        self._active = False
+        self._worker: Worker[None] | None = None
+        self._timer: Timer | None = None
+        self._feed: Feed | None = None
+        self._merged: Merged | None = None
+        self._gone: Kept | None = None
+        self._live: Callable[[SandboxRef], bool] = lambda _: True
+        self._noted = ""
+        self._cap = console.config.tui.log_memory_mib << 20
+        self._shelf = Shelf(self._cap)
+        self.view = LogView(cap_bytes=self._cap, rules=rules_of(console.config))
+        self.view.look.json = console.config.logs.json
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="log-note")
+        yield LogPane(self.view)
+
+    @property
+    def following(self) -> bool:
+        """Whether a stream is open."""
+        stream = self._merged or self._feed
+        return self._worker is not None and not self._worker.is_finished and stream is not None and stream.stand.open
+
+    # --- one sandbox
+
+    def show(self, sandbox: Sandbox | None, *, active: bool) -> None:
+        """Look at a sandbox's output, or at none; ``active`` is whether the pane is on screen."""
+        before, was_active = self._sandbox, self._active
+        self._sandbox, self._active = sandbox, active
+        changed = (before.ref if before else None) != (sandbox.ref if sandbox else None)
+        if self._feed is not None and sandbox is not None and not changed:
+            self._feed.renew(sandbox)
+            self._tell_stand()
+        # Where the selected one went away nobody chose another: what is shown of others stays.
+        if changed and before is not None and not (self.of_others and not self._live(before.ref)):
+            self._leave(before)
+        if sandbox is None or not active:
+            self._stop()
+        elif self._merged is not None or self._gone is not None:
+            if not was_active and self._merged is not None:
+                self._begin()
+        elif changed or self._feed is None:
+            self._enter(sandbox)
+        elif not was_active:
+            self._begin()
+
+    def renew(self, now: Mapping[SandboxRef, Sandbox]) -> None:
+        """Learn how those that are shown together are now."""
+        if self._merged is not None:
+            self._merged.renew(now)
+
+    def note_live(self, live: Callable[[SandboxRef], bool]) -> None:
+        """Learn which of the sandboxes that were looked at are gone."""
+        self._live = live
+        for ref in self._shelf.refs():
+            if not live(ref):
+                self._shelf.note_gone(ref, self._clock())
+
+    def _leave(self, sandbox: Sandbox) -> None:
+        self._stop()
+        self._keep_gone()
+        if self._feed is not None and self._merged is None and self._gone is None:  # else the view shows another's
+            self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), self.view.store, self._feed.places))
+        self._merged = self._gone = self._feed = None
+
+    def _enter(self, sandbox: Sandbox) -> None:
+        self._stop()
+        kept = self._shelf.take(sandbox.ref)
+        store = kept.store if kept else LineStore(self._cap)
+        self._feed = Feed(self._service, sandbox, self._take, self._note, store.take_partials)
+        if kept:
+            self._feed.places = kept.places
+        self.view.show_store(store)
+        self.view.action_tail()
+        self._note("")
+        self._timer = self.set_timer(DEBOUNCE_S, self._begin)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        if self._worker is not None:
+            self._worker.cancel()
+            self._worker = None
+            self.workers.cancel_group(self, "older")
+            self.view.older = ""
+
+    def _begin(self) -> None:
+        self._stop()
+        if self._merged is not None:
+            self._worker = self.run_worker(self._merged.follow, group="logs")
+        elif self._feed is not None and self._sandbox is not None and self._gone is None:
+            self._worker = self.run_worker(partial(self._feed.follow, TAIL), group="logs")
+
+    def _take(self, items: Sequence[LogItem]) -> None:
+        if self._noted == _NOTHING:
+            self._note("")
+        self.view.append(items)
+        if (problem := self._service.retained.problem) and not self._noted:
+            self._note(f"⚠ {problem}")
+
+    def _note(self, text: str) -> None:
+        if not text and self._feed is not None and self._feed.ended and not self.view.total:
+            text = _NOTHING
+        self._noted = text
+        put_note(self, "#log-note", plain(text))
+        self._tell_stand()
+
+    def _tell_stand(self) -> None:
+        if self._gone is not None:
+            stand = Stand("GONE", open=False)
+        else:
+            stream = self._merged or self._feed
+            stand = FOLLOWED if stream is None else stream.stand
+        self.view.note_stream(stand.words, open=stand.open)
+
+    # --- several
+
+    @property
+    def merged(self) -> bool:
+        """Whether several sandboxes are shown together."""
+        return self._merged is not None
+
+    @property
+    def of_others(self) -> bool:
+        """Whether what is shown does not go by what is selected: several, or one that is gone."""
+        return self._merged is not None or self._gone is not None
+
+    def merge(self, group: Group) -> None:
+        """Show several sandboxes' output by time until `unmerge` or until another one is selected."""
+        if self._sandbox is not None:
+            self._leave(self._sandbox)
+        self._merged = Merged(self._service, group, self.view, self._note)
+        self.view.show_store(LineStore(self._cap), self._merged.names)
+        self.view.action_tail()
+        self._begin()
+
+    def unmerge(self) -> None:
+        """Back to the selected sandbox alone."""
+        self._stop()
+        self._keep_gone()
+        self._merged = self._gone = None
+        if self._sandbox is not None:
+            self._enter(self._sandbox)
+
+    # --- what is gone
+
+    def _keep_gone(self) -> None:
+        """What was read of a sandbox among others stays, too, where it is the last of it."""
+        for sandbox, store in self._merged.gone(self._live) if self._merged is not None else ():
+            if (store.newest_ns or -1) > self._shelf.newest_ns(sandbox.ref):
+                self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), store, gone_at=self._clock()))
+
+    def on_log_view_gone_asked(self, event: LogView.GoneAsked) -> None:
+        event.stop()
+        if self._gone is not None:
+            self.unmerge()
+        else:
+            self.run_worker(self._choose_gone(), group="gone", exclusive=True)
+
+    async def _choose_gone(self) -> None:
+        found = await gone_logs(self._service, self._shelf)
+        if not found:
+            none = "No sandbox that was looked at is gone. Their logs stay here for the session."
+            self.notify("\n".join(filter(None, (none, self._service.retained.problem))))
+            return
+        self.app.push_screen(GoneScreen(found, self._clock()), self._show_gone)
+
+    def _show_gone(self, kept: Kept | None) -> None:
+        if kept is not None:
+            self.run_worker(self._open_gone(kept), group="gone", exclusive=True)
+
+    async def _open_gone(self, kept: Kept) -> None:
+        if not len(kept.store):
+            kept.store.append(await self._service.retained.read(kept.ref))
+        if self._sandbox is not None:
+            self._leave(self._sandbox)
+        self._gone = kept
+        self.view.show_store(kept.store)
+        self.view.action_tail()
+        ago = span(self._clock() - (kept.gone_at or self._clock()))
+        back = hint(self, "logs-logs-of-removed-ones", "goes back.")
+        self._note(f"{kept.name} is gone since {ago}: what was read of its log. {back}".rstrip())
+
+    # --- older lines
+
+    def on_log_view_older_asked(self, event: LogView.OlderAsked) -> None:
+        event.stop()
+        if self._merged is not None:
+            self._older("older lines come in a sandbox's own log")
+        elif self._gone is not None:
+            self._older("nothing older was read")
+        elif self._sandbox is not None and not self.view.store.room_bytes:
+            self._older(_FULL)
+        elif self._sandbox is not None:
+            self._older("older lines come…")
+            self.run_worker(self._more(self._sandbox, event.since_ns), group="older", exclusive=True)
+
+    async def _more(self, sandbox: Sandbox, since_ns: int | None) -> None:
+        store, first = self.view.store, self.view.store.first
+        try:
+            found = await older(self._service, sandbox.ref, store, sandbox.created_at, since_ns)
+            lines = await asyncio.to_thread(LineStore.of, found.items)  # a second for a million of them
+        except ConsoleError as error:
+            self._older(f"older lines did not come: {error.message}")
+            return
+        if self.view.store is not store:
+            return
+        if store.first != first:  # its oldest lines were dropped meanwhile: these would leave a hole
+            self._older("")
+            return
+        self.view.put_older(lines)
+        self._older(_FULL if found.full else _BEGINS if found.at_start else "")
+        if since_ns is not None and not self.view.follow:
+            self.view.go_to_time(since_ns)
+
+    def _older(self, text: str) -> None:
+        self.view.older = text
+        self.view.refresh()
+
+    # --- saving
+
+    def on_log_view_save_asked(self, event: LogView.SaveAsked) -> None:
+        event.stop()
+        name = self._gone.name if self._gone else "merged" if self._merged else self._sandbox and self._sandbox.name
+        if name:
+            self.run_worker(self._save(name), group="save", exclusive=True)
+
+    async def _save(self, name: str) -> None:
+        # The name is made of characters that no file system or shell reads anything into.
+        safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in name)[:40]
+        ref = self._sandbox.ref.id[:12] if self._sandbox and not self._merged and not self._gone else "logs"
+        ref = "".join(char if char.isascii() and char.isalnum() else "-" for char in ref)
+        path = Path.cwd() / f"{safe}-{ref}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
+        lines, rest = self.view.shown, self._not_held(name)
+        try:
+            written = await self.view.save(path)
+        except OSError as error:
+            self.notify(f"{path} cannot be written: {error.strerror}", title="save", severity="error")
+        else:
+            self.notify(f"{lines:,} lines, {size(written)}, saved to {path}{rest}")
+
+    def _not_held(self, name: str) -> str:
+        """What a saved log must not be taken to have."""
+        store = self.view.store
+        if self.view.older == _BEGINS or (len(store) < TAIL and not store.dropped):
+            return ""
+        if self._merged is not None or self._gone is not None:
+            return f"\n{store.dropped:,} older lines are not in it." if store.dropped else ""
+        return f"\nOlder lines are not in it; all: sandbox-console logs {shlex.quote(clean(name, cap=100))} > FILE"
+
+
+def rules_of(config: Config) -> list[Rule]:
+    """The config's highlight rules, compiled."""
+    return [Rule(compile_pattern(rule.pattern).shown, rule.style) for rule in config.logs.highlight.values()]

@@ -1,0 +1,69 @@
+"""A list of logs whose sandboxes are gone: those of this session, and those kept on disk."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList
+
+from sandbox_console.logs.shelf import Kept, Shelf
+from sandbox_console.logs.store import LineStore
+from sandbox_console.model.text import ascii_id, clean
+from sandbox_console.service import Console
+from sandbox_console.tui.text.formatting import SHORT_ID, size, span
+from sandbox_console.tui.widgets.table.table_layout import fit_cell
+
+
+async def gone_logs(console: Console, shelf: Shelf) -> list[Kept]:
+    """Logs of sandboxes that are not there any more, those read last first."""
+    found = shelf.gone
+    refs = {kept.ref for kept in found}
+    for one in await console.retained.listing():
+        if one.ref not in refs and one.ref not in console.hub.sandboxes:
+            found.append(Kept(one.ref, one.name, LineStore(one.size_bytes * 2), gone_at=one.at))
+    return found
+
+
+class GoneScreen(ModalScreen[Kept | None]):
+    """Choose one of the logs, or none."""
+
+    DEFAULT_CSS = """
+    GoneScreen { align: center middle; background: $background 60%; }
+    GoneScreen > Vertical {
+        width: 90; max-width: 94%; height: auto; max-height: 80%; background: $surface; border: round $primary;
+        border-title-color: $primary;
+    }
+    GoneScreen OptionList { height: auto; max-height: 100%; border: none; background: $surface; padding: 0 1; }
+    GoneScreen OptionList:focus { background-tint: $foreground 0%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,p", "close", "Close")]
+
+    def __init__(self, found: list[Kept], now: float) -> None:
+        super().__init__()
+        self._found = found
+        self._now = now
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title = Content("Logs of sandboxes that are gone")
+            yield OptionList(*[self._line(kept) for kept in self._found], compact=True)
+
+    def _line(self, kept: Kept) -> Content:
+        held = f"{len(kept.store):,} lines" if len(kept.store) else f"{size(kept.store.cap_bytes // 2)} on disk"
+        return Content.assemble(
+            (fit_cell(clean(kept.name, cap=200), 30, "left"), "bold"),
+            (f"  {ascii_id(kept.ref.id)[:SHORT_ID]}  {clean(kept.ref.backend, cap=40)}", "$dim"),
+            (f"  {held}  gone {span(self._now - (kept.gone_at or self._now))} ago", ""),
+        )
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._found[event.option_index])
+
+    def action_close(self) -> None:
+        """Choose none."""
+        self.dismiss(None)

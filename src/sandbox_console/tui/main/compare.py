@@ -1,0 +1,149 @@
+"""Several sandboxes at once: their logs in one, or two of them beside each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.model.text import ascii_id, clean
+from sandbox_console.service import Console
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.keys.keymap import key_of
+from sandbox_console.tui.logs.logs_tab import LogsPane
+from sandbox_console.tui.logs.merged_logs import Group
+from sandbox_console.tui.text.form_values import shown_value
+from sandbox_console.tui.text.formatting import DASH, place, shown_name, why
+from sandbox_console.tui.widgets.table.table_layout import fit_cell
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.main.main_screen import MainScreen
+
+Part = tuple[str, str]
+_LABEL, _SIDE, _LEAST_SIDE = 14, 40, 16
+
+
+async def merge_logs(screen: MainScreen, fleet: Sequence[Sandbox], marked: Sequence[Sandbox]) -> None:
+    """Show the marked sandboxes' logs by time; without marks ask for a label; where they are shown, go back."""
+    pane = screen.query_one(LogsPane)
+    if pane.merged:
+        pane.unmerge()
+        return
+    group = Group(marked, f"{len(marked)} marked")
+    if len(marked) < 2:
+        text = await screen.app.push_screen_wait(
+            AskScreen("Logs of several sandboxes by time", "label as key=value, key, or * for all that run")
+        )
+        if not text:
+            return
+        group = labelled(fleet, text)
+    if not group.sandboxes:
+        screen.notify(f"No sandbox has the label {text}.", severity="warning")
+        return
+    screen.action_tab("logs")
+    pane.merge(group)
+
+
+def labelled(fleet: Sequence[Sandbox], text: str) -> Group:
+    """The sandboxes with a label (``key`` or ``key=value``), now and later; ``*``: all that run."""
+    key, equals, value = text.strip().partition("=")
+
+    def wanted(one: Sandbox) -> bool:
+        if key == "*":
+            return one.status is Status.RUNNING
+        return key in one.labels and (not equals or one.labels[key] == value)
+
+    what = "all that run" if key == "*" else f"-l {clean(text, cap=80)}"
+    return Group([one for one in fleet if wanted(one)], what, wanted)
+
+
+def compare(screen: MainScreen, marked: Sequence[Sandbox], selected: Sandbox | None) -> None:
+    """Compare the two marked; else this one with the one that was chosen by the same key before."""
+    pair = list(marked)[:2]
+    if len(pair) < 2:
+        first = screen.compared
+        if selected is None:
+            screen.notify("No sandbox is selected.", severity="warning")
+            return
+        if first is None or first.ref == selected.ref:
+            screen.compared = selected
+            again = key_of(screen, "compare") or "do this"
+            screen.notify(f"{shown_name(selected)} is one side. Choose another and press {again} again.")
+            return
+        pair = [screen.state.sandboxes.get(first.ref, first), selected]  # as it is now, or as it was before it went
+    screen.compared = None
+    screen.run_worker(_compare(screen, *pair), group="compare", exclusive=True)
+
+
+async def _compare(screen: MainScreen, left: Sandbox, right: Sandbox) -> None:
+    left, right = await asyncio.gather(*(_whole(screen.service, one) for one in (left, right)))
+    screen.app.push_screen(TextScreen("Compare", lambda width: compare_words(left, right, width)))
+
+
+async def _whole(console: Console, sandbox: Sandbox) -> Sandbox:
+    """With its effective spec: a list of many does not have it of all. One that is gone is told as it was."""
+    try:
+        return await console.inspect(sandbox.ref)
+    except ConsoleError:
+        return sandbox
+
+
+def compare_words(left: Sandbox, right: Sandbox, width: int = 0) -> Content:
+    """What differs first, then what is the same; the sides share ``width`` cells."""
+    side = max(_LEAST_SIDE, (width - _LABEL - 2) // 2) if width else _SIDE
+    rows = list(_rows(left, right))
+    differ = [row for row in rows if row[1] != row[2]]
+    same = [row for row in rows if row[1] == row[2] and row[1] != DASH]
+    parts: list[Part] = [(fit_cell("", _LABEL, "left"), ""), *_heads(left, right, side)]
+    parts += [(f"\nDiffers ({len(differ)})\n", "bold $text-warning")]
+    parts += [part for row in differ for part in _beside(*row, side)]
+    parts += [(f"\nThe same ({len(same)})\n", "bold $dim")]
+    parts += [(fit_cell(name, _LABEL, "left") + f"{value}\n", "$dim") for name, value, _ in same]
+    return Content.assemble(*parts)
+
+
+def _heads(left: Sandbox, right: Sandbox, side: int) -> list[Part]:
+    names = [f"{shown_name(one)} {ascii_id(one.ref.id)[:8]}" for one in (left, right)]
+    return [
+        (fit_cell(names[0], side, "left") + "  ", "bold $primary"),
+        (f"{fit_cell(names[1], side, 'left')}\n", "bold $primary"),
+    ]
+
+
+def _beside(name: str, left: str, right: str, side: int) -> Iterator[Part]:
+    yield fit_cell(name, _LABEL, "left"), "bold"
+    if len(left) <= side and len(right) <= side:
+        yield fit_cell(left, side, "left") + "  ", ""
+        yield f"{right}\n", ""
+    else:
+        yield f"{left}\n{' ' * _LABEL}", ""
+        yield f"{right}\n", "$text-accent"
+
+
+def _rows(left: Sandbox, right: Sandbox) -> Iterator[tuple[str, str, str]]:
+    found = [_facts(one) for one in (left, right)]
+    for name in dict.fromkeys([*found[0], *found[1]]):
+        yield name, found[0].get(name, DASH), found[1].get(name, DASH)
+
+
+def _facts(sandbox: Sandbox) -> dict[str, str]:
+    facts = {
+        "state": str(sandbox.status),
+        "exit": why(sandbox) or DASH,
+        "where": place(sandbox),
+        "image": clean(sandbox.image),
+    }
+    if sandbox.spec is not None:
+        facts |= {
+            f"{key}": clean(shown_value(key, value)) for key, value in sandbox.spec.to_dict().items() if key != "name"
+        }
+    for fact in sandbox.effective:
+        words = clean(fact.value) + ("" if fact.enforced else "  ⚠ not enforced")
+        facts[f"→ {clean(fact.field, cap=40)}"] = words
+    facts |= {f"label {clean(key, cap=40)}": clean(value, cap=200) for key, value in sandbox.labels.items()}
+    return facts

@@ -1,0 +1,202 @@
+"""From a key on the list to what is asked of the app: of the marked sandboxes where there are some, else of one."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sandbox_console.model.action import Create
+from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.model.text import clean
+from sandbox_console.tui.actions.availability import KEY_OF, choices
+from sandbox_console.tui.actions.cli_command import bulk_command, command_line
+from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
+from sandbox_console.tui.keys.keymap import Keymap
+from sandbox_console.tui.state.messages import Asked, BulkAsked, FormAsked
+from sandbox_console.tui.state.verbs import NAMINGS, VERBS, Naming, Verb, bulk_pause, toggled_pause, unfit
+from sandbox_console.tui.text import port_text as ports
+from sandbox_console.tui.text.formatting import LOCAL, many, shown_name
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.main.main_screen import MainScreen
+
+
+def ask(screen: MainScreen, verb: Verb) -> None:
+    """Ask for a verb on the marked sandboxes, or on the selected one."""
+    if marked := screen.marked:
+        shown = {row.key for row in screen.table.rows}
+        screen.post_message(BulkAsked(verb, marked, {one.ref for one in marked if one.ref not in shown}))
+        return
+    sandbox = screen.selected
+    if sandbox is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    elif reason := unfit(verb, sandbox, screen.state.busy.get(sandbox.ref)):
+        screen.notify(f"{shown_name(sandbox)}: {reason}.", title=verb.name, severity="warning")
+    else:
+        screen.post_message(Asked(verb.make(sandbox), sandbox))
+
+
+def ask_name(screen: MainScreen, naming: Naming) -> None:
+    """Ask for a verb that takes a word, on the selected sandbox."""
+    if (sandbox := _fit(screen, naming)) is not None:
+        screen.app.run_worker(screen.console_app.flows.named(naming, sandbox))
+
+
+def ask_attach(screen: MainScreen) -> None:
+    """Ask to watch and feed the selected sandbox's main process."""
+    if (sandbox := _running(screen, "attach")) is not None:
+        screen.app.run_worker(screen.console_app.flows.attach(sandbox))
+
+
+def ask_forward(screen: MainScreen) -> None:
+    """Ask which port of the selected sandbox is forwarded, or which is not any more."""
+    if (sandbox := _running(screen, "forward")) is not None:
+        screen.app.run_worker(screen.console_app.forwards.ask(sandbox))
+
+
+def _running(screen: MainScreen, what: str) -> Sandbox | None:
+    """The selected sandbox where it runs; else it is told why ``what`` cannot be."""
+    sandbox = screen.selected
+    if sandbox is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    elif sandbox.status is not Status.RUNNING:
+        screen.notify(f"{shown_name(sandbox)}: it is {sandbox.status}.", title=what, severity="warning")
+    else:
+        return sandbox
+    return None
+
+
+def ask_changes(screen: MainScreen) -> None:
+    """Ask how the selected sandbox's files differ from its image."""
+    if screen.selected is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    else:
+        screen.app.run_worker(screen.console_app.flows.changes(screen.selected))
+
+
+def ask_edit(screen: MainScreen) -> None:
+    """Ask for the form of the selected sandbox."""
+    if screen.selected is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    else:
+        screen.post_message(FormAsked(screen.selected))
+
+
+def _fit(screen: MainScreen, naming: Naming) -> Sandbox | None:
+    sandbox = screen.selected
+    if sandbox is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+    elif reason := unfit(naming, sandbox, screen.state.busy.get(sandbox.ref)):
+        screen.notify(f"{shown_name(sandbox)}: {reason}.", title=naming.name, severity="warning")
+        return None
+    return sandbox
+
+
+def ask_pause(screen: MainScreen) -> None:
+    """Ask to pause, or to resume what is paused."""
+    if marked := screen.marked:
+        ask(screen, bulk_pause(marked))
+    elif screen.selected is not None:
+        ask(screen, toggled_pause(screen.selected))
+    else:
+        screen.notify("No sandbox is selected.", severity="warning")
+
+
+async def menu(screen: MainScreen) -> None:
+    """Show all that can be done to the marked sandboxes or the selected one, and do what is chosen."""
+    sandbox = screen.selected
+    if marked := screen.marked:
+        title, found = f"{many(len(marked))} marked", bulk_choices(marked, screen.console_app.keymap)
+    elif sandbox is not None:
+        title = shown_name(sandbox)
+        found = await choices(screen.service, sandbox, screen.state.busy.get(sandbox.ref), screen.console_app.keymap)
+    else:
+        screen.notify("No sandbox is selected.", severity="warning")
+        return
+    action = await screen.app.push_screen_wait(MenuScreen(title, found))
+    if action:
+        await screen.run_action(action)
+
+
+def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
+    """Each verb with how many of the marked it fits."""
+    found = []
+    for verb in VERBS.values():
+        reasons = Counter(unfit(verb, one) for one in marked)
+        fits = reasons.pop("", 0)
+        why = ", ".join(f"{count}: {text}" for text, count in reasons.items())
+        label = f"{verb.label} {fits}"
+        found.append(
+            Choice(f"bulk('{verb.name}')", label, keys.first(KEY_OF.get(verb.name, verb.name)), "" if fits else why)
+        )
+    return [
+        *found,
+        Choice("merge", "Merge logs", keys.first("merge-logs")),
+        Choice("compare", "Compare", keys.first("compare"), "" if len(marked) == 2 else "it takes two"),
+        Choice("unmark", "Unmark", keys.first("unmark")),
+    ]
+
+
+async def copy_address(screen: MainScreen) -> None:
+    """Copy ``http://ADDRESS:PORT`` of the selected sandbox's first port, or say why there is none."""
+    sandbox = screen.selected
+    if sandbox is None:
+        screen.notify("No sandbox is selected.", severity="warning")
+        return
+    from sandbox_console.tui.detail.spec_tab import whole
+
+    sandbox = await whole(screen.service, sandbox)
+    name, url = shown_name(sandbox), ports.address(sandbox)
+    if not url:
+        free = "its place is told once it runs" if ports.openings(sandbox) else "it publishes no port"
+        screen.notify(f"{name}: {free}.", title="address", severity="warning")
+        return
+    screen.app.copy_to_clipboard(url)
+    there = "" if sandbox.ref.host in LOCAL else f" (at {clean(sandbox.ref.host, cap=60)})"
+    still = "" if sandbox.status.live else f"; nothing answers there while it is {sandbox.status}"
+    screen.notify(f"Copied {url}{there}{still}")
+
+
+async def copy_command(screen: MainScreen) -> None:
+    """Show the commands that do the same as the keys, and copy the one chosen."""
+    marked, sandbox = screen.marked, screen.selected
+    several = marked or ([sandbox] if sandbox else [])
+    if not several:
+        screen.notify("No sandbox is selected.", severity="warning")
+        return
+    what = many(len(marked)) if marked else shown_name(several[0])
+    command = await screen.app.push_screen_wait(MenuScreen(f"Copy a command for {what}", list(commands_of(several))))
+    if command:
+        screen.app.copy_to_clipboard(command)
+        screen.notify(f"Copied: {command}")
+
+
+def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
+    """Each action as a command line."""
+    for verb in VERBS.values():
+        command = bulk_command([verb.make(one) for one in sandboxes])
+        yield Choice(command, verb.label, "", told=command)
+    refs = [str(one.ref) for one in sandboxes]
+    yield from (_read(label, words, refs) for label, words in (("Logs", ["logs", "-f"]), ("Stats", ["stats"])))
+    if len(refs) == 1:
+        for label, words in _OF_ONE:
+            yield _read(label, words, refs)
+        for naming in NAMINGS.values():
+            command = command_line(naming.make(sandboxes[0], ""))
+            yield Choice(command, naming.label, "", told=command)
+        if (spec := sandboxes[0].spec) is not None:
+            command = command_line(Create(spec, sandboxes[0].ref.backend, sandboxes[0].ref.host))
+            yield Choice(command, "Create", "", told=command)
+
+
+_OF_ONE = (
+    ("Show", ["show"]), ("Shell", ["shell"]), ("Attach", ["attach"]), ("Changes", ["diff"]),
+    ("Egress", ["egress", "show"]),
+)  # fmt: skip
+
+
+def _read(label: str, words: Sequence[str], refs: Sequence[str]) -> Choice:
+    command = shlex.join(["sandbox-console", *words, *refs])
+    return Choice(command, label, "", told=command)

@@ -1,0 +1,294 @@
+"""The main screen: header, list, and the selected sandbox from near."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.css.query import NoMatches
+from textual.geometry import Size
+from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
+from textual.widgets import Input
+
+from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.service import Console, find_paths
+from sandbox_console.tui.detail.audit_tab import AuditPane, entry_words
+from sandbox_console.tui.detail.detail_pane import Detail
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.fleet.denials import DenialWatch
+from sandbox_console.tui.fleet.empty_state import empty_words
+from sandbox_console.tui.fleet.fleet_pane import FleetList
+from sandbox_console.tui.fleet.groups import GroupKey
+from sandbox_console.tui.fleet.header import HeaderBar
+from sandbox_console.tui.fleet.mark_bar import MarkBar
+from sandbox_console.tui.keys.keymap import key_of
+from sandbox_console.tui.keys.main_keys import MAIN_KEYS
+from sandbox_console.tui.main.cursor import CursorPlaces
+from sandbox_console.tui.main.detail_actions import DetailActions
+from sandbox_console.tui.main.list_actions import ListActions
+from sandbox_console.tui.main.sandbox_actions import AskActions
+from sandbox_console.tui.main.split import Split
+from sandbox_console.tui.state.fleet_state import FleetState, News
+from sandbox_console.tui.state.messages import Arrived
+from sandbox_console.tui.widgets.key_bar import KeyBar
+from sandbox_console.tui.widgets.table.marked_table import MarkedTable
+from sandbox_console.tui.widgets.table.table import HEADER_ROWS, FleetTable
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.app import ConsoleApp
+
+WIDE = (100, 30)
+"""From this size on the list and the detail are both in view."""
+AGE_S = 1.0
+YOUNG_S = 60.0
+SELDOM = 10
+"""Ages are told anew every second while a sandbox is younger than YOUNG_S, else every SELDOM seconds: telling those of
+1,000 costs 30 ms."""
+STATS_DELAY_S = 0.2
+LOOK_S = 0.1
+"""To show another sandbox from near takes 20 ms: not for each that the cursor passes."""
+
+
+class MainScreen(CursorPlaces, ListActions, AskActions, DetailActions, Screen[None]):
+    """Shows the state that the app gives it, and posts what a person asks."""
+
+    DEFAULT_CSS = """
+    MainScreen { layout: vertical; background: $background; }
+    MainScreen Detail { display: none; }
+    MainScreen.-wide Detail { display: block; height: 1fr; border-top: solid $border-blurred; }
+    MainScreen.-wide Detail:focus-within { border-top: solid $primary; }
+    MainScreen.-wide.-side { layout: grid; grid-size: 2; grid-rows: auto 1fr 1; }
+    MainScreen.-wide.-side HeaderBar { column-span: 2; }
+    MainScreen.-wide.-side Detail { border-top: none; border-left: solid $border-blurred; }
+    MainScreen.-wide.-side KeyBar { column-span: 2; }
+    MainScreen.-detail #list { display: none; }
+    MainScreen.-detail Detail { display: block; height: 1fr; border-top: none; }
+    MainScreen FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
+    MainScreen KeyBar { height: 1; }
+    """
+    AUTO_FOCUS: ClassVar[str] = "#fleet"
+    BINDINGS: ClassVar[list[BindingType]] = MAIN_KEYS
+
+    def __init__(self, console: Console, publish: Callable[[News], None], clock: Callable[[], float]) -> None:
+        super().__init__()
+        self.service = console
+        self._publish = publish
+        self._clock = clock
+        self.state = FleetState()
+        self._stats_asked = False
+        self._look: Timer | None = None
+        self._looked_at: Hashable | None = None
+        self._alone = self._late = self._resumed = False
+        self.compared: Sandbox | None = None
+        folder = find_paths().state
+        self.split = Split(folder)
+        self.fleet = FleetList(console.config.tui, folder, lambda: self.state)
+        self._denials = DenialWatch(console, lambda news: self.app.post_message(Arrived(news)))
+        self.ticks = 0
+
+    def compose(self) -> ComposeResult:
+        yield HeaderBar()
+        yield self.fleet
+        yield Detail(self.service, self._publish)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        self.set_interval(AGE_S, self._tick)
+        self.watch(self.table, "scroll_y", self._ask_stats, init=False)
+
+    async def on_unmount(self) -> None:
+        await self._denials.close()
+
+    @property
+    def table(self) -> MarkedTable:
+        """The list."""
+        return self.fleet.table
+
+    @property
+    def detail(self) -> Detail:
+        """The selected sandbox from near."""
+        return self.query_one(Detail)
+
+    @property
+    def selected(self) -> Sandbox | None:
+        """The sandbox under the cursor."""
+        key = self.table.cursor_key
+        return self.state.sandboxes.get(key) if isinstance(key, SandboxRef) else None
+
+    @property
+    def console_app(self) -> ConsoleApp:
+        """The app."""
+        app: ConsoleApp = self.app  # type: ignore[assignment]
+        return app
+
+    @property
+    def marked(self) -> list[Sandbox]:
+        """The marked sandboxes, in the order they were marked."""
+        return [self.state.sandboxes[ref] for ref in self.table.marked if ref in self.state.sandboxes]
+
+    # --- what is shown
+
+    def show(self, state: FleetState) -> None:
+        """Show another state."""
+        self.state = state
+        with contextlib.suppress(NoMatches):  # the screen is being taken down, child by child
+            self.draw()
+
+    def _tick(self) -> None:
+        self.ticks += 1
+        if self._clock() - self.fleet.newest_at < YOUNG_S or self.ticks % SELDOM == 0:
+            self.draw()
+
+    def draw(self) -> None:
+        """Show what there is now, in the way that was chosen."""
+        if not self.is_mounted or not self.children:  # news may come while the app is ending
+            return
+        self._late = self._covered
+        if self._late:
+            return
+        state = self.state
+        found = self.fleet.show(state, self._clock())
+        shown, wanted = found.sandboxes, self.fleet.wanted
+        typing = self.fleet.typing
+        self._stand_alone(not shown and not typing)
+        self.table.keep_marks(state.sandboxes)
+        self._show_marks()
+        self.place_cursor(state)
+        header = self.query_one(HeaderBar)
+        header.show(state, read_only=self.service.read_only, width=self.size.width)
+        header.show_view(wanted, found.hidden, len(state.sandboxes), self.fleet.view_name, typing=typing)
+        if not shown:
+            self.table.say(empty_words(state, wanted, read_only=self.service.read_only, key=partial(key_of, self)))
+        self.split.apply(self, max(len(found.rows), len(state.sandboxes)) if shown or typing else 0)
+        self._look_soon()
+        self._ask_stats()
+
+    @property
+    def _covered(self) -> bool:
+        """Whether another screen hides this one: to draw thousands of rows unseen took most of a bulk action's time."""
+        stack = self.app.screen_stack
+        above = stack[stack.index(self) + 1 :] if self in stack else ()
+        return any(not isinstance(screen, ModalScreen) for screen in above)
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        event.refresh_styles = self._resumed  # the first time it was styled a moment ago, when it was mounted
+        self._resumed = True
+        if self._late:
+            self.draw()
+
+    @on(MarkedTable.MarksChanged)
+    def _show_marks(self) -> None:
+        marked, table = self.marked, self.table
+        every = not self.fleet.hidden.total and not self.fleet.wanted.group
+        shown = set() if every or not marked else {row.key for row in table.rows}
+        self.query_one(MarkBar).show(marked, 0 if every else sum(one.ref not in shown for one in marked))
+
+    def _stand_alone(self, alone: bool) -> None:
+        """An empty list has the room of the detail, but while a filter is typed: it would come and go with the letters.
+
+        By hand: a class on the screen has all its widgets styled anew, which takes 60 ms.
+        """
+        if alone == self._alone:
+            return
+        self._alone = alone
+        if alone:
+            self.detail.styles.display = "none"
+        else:
+            self.detail.styles.clear_rule("display")
+            self.detail.refresh(layout=True)
+
+    def _look_soon(self) -> None:
+        """The detail goes along at once with news of its sandbox; to another when the cursor rests on it.
+
+        While a filter is typed it also waits with going to none and back: either takes 40 ms of a key.
+        """
+        on_screen = self.has_class("-wide") or self.has_class("-detail")
+        at_once = not self.fleet.typing and (self._looked_at is None or self.selected is None)
+        if not on_screen or at_once or self._looked_at == self.table.cursor_key:
+            self.show_detail()
+        elif self._look is None:
+            self._look = self.set_timer(LOOK_S, self.show_detail)
+        else:
+            self._look.reset()
+
+    def show_detail(self) -> None:
+        """Show the selected sandbox from near."""
+        if self._look is not None:
+            self._look.stop()
+            self._look = None
+        self._looked_at = self.table.cursor_key
+        on_screen = self.has_class("-wide") or self.has_class("-detail")
+        self.detail.show(self.selected, self.state, on_screen=on_screen)
+
+    def _ask_stats(self) -> None:
+        if not self._stats_asked:
+            self._stats_asked = True
+            self.set_timer(STATS_DELAY_S, self._show_stats)
+
+    def _show_stats(self) -> None:
+        self._stats_asked = False
+        top = self.table.scroll_offset.y
+        page = self.table.rows[top : top + max(0, self.table.size.height - HEADER_ROWS)]
+        found = [self.state.sandboxes.get(row.key) for row in page if isinstance(row.key, SandboxRef)]
+        there = [one for one in found if one is not None]
+        running = [one.ref for one in there if one.status is Status.RUNNING]
+        self.service.show_stats(running, rest_soon=self.fleet.by_samples)
+        self._denials.show(there)
+
+    def fit(self, size: Size) -> None:
+        """The classes of a size, before the screen is styled for the first time."""
+        self.set_class(_wide(size), "-wide")
+
+    def on_resize(self, event: events.Resize) -> None:
+        wide = _wide(event.size)
+        if not wide and self.has_class("-wide") and self.detail.has_focus_within and not self.has_class("-detail"):
+            self.add_class("-detail", "-for-lack-of-room")  # what is looked at stays in view
+        elif wide and self.has_class("-for-lack-of-room"):
+            self.remove_class("-detail", "-for-lack-of-room")
+        self.set_class(wide, "-wide")
+        self.draw()
+
+    # --- the list and the filter
+
+    @on(FleetTable.Moved, "#fleet")
+    def _moved(self) -> None:
+        self._look_soon()
+
+    @on(FleetTable.Sorted, "#fleet")
+    def _sorted(self) -> None:
+        self._ask_stats()  # other rows are in view
+
+    @on(FleetTable.Chosen, "#fleet")
+    def _chosen(self, event: FleetTable.Chosen) -> None:
+        if isinstance(event.key, GroupKey):
+            self.fleet.fold(event.key)
+        else:
+            self.open_detail()
+
+    @on(FleetList.Rearranged)
+    def _rearranged(self) -> None:
+        self.draw()
+
+    def action_unmark(self) -> None:
+        """Take all marks away."""
+        self.table.action_unmark()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        if action == "filter":
+            return not isinstance(self.focused, Input)  # which takes the key: it is no hint there
+        return action != "leave_terminal" or self.detail.shells.in_terminal
+
+    @on(AuditPane.Opened)
+    def _show_entry(self, event: AuditPane.Opened) -> None:
+        self.app.push_screen(TextScreen(f"Audit row {event.entry.attempt.seq}", partial(entry_words, event.entry)))
+
+
+def _wide(size: Size) -> bool:
+    return size.width >= WIDE[0] and size.height >= WIDE[1]

@@ -1,0 +1,54 @@
+"""How the list and the detail share the screen: one under the other or side by side, with sizes that are kept."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from textual.screen import Screen
+
+from sandbox_console.tui.base.saved_json import keep, read_kept
+
+STEP, LEAST, MOST = 5, 20, 80
+_BESIDE = 50
+_HEADING = 3
+_LEAST_ROWS = 8
+
+
+class Split:
+    """``share`` is what the list has, in percent; None until it was moved: a short list then leaves room."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "layout.json"
+        kept = read_kept(self._file)
+        share = kept.get("share")
+        self.side = bool(kept.get("side"))
+        self.share: int | None = min(MOST, max(LEAST, int(share))) if isinstance(share, int) else None
+
+    def turn(self) -> None:
+        """Beside, or under."""
+        self.side = not self.side
+        self._keep()
+
+    def move(self, step: int, now: int) -> None:
+        """Give the detail ``step`` times 5 % more; ``now`` is the list's share as it is drawn."""
+        self.share = min(MOST, max(LEAST, (self.share if self.share is not None else now) - step * STEP))
+        self._keep()
+
+    def _keep(self) -> None:
+        """A disk that fails costs the memory of the layout alone."""
+        with contextlib.suppress(OSError):
+            keep(self._file, {"side": self.side, "share": self.share})
+
+    def apply(self, screen: Screen[None], rows: int) -> None:
+        """Lay the screen out for a list of so many rows."""
+        both = screen.has_class("-wide") and rows > 0
+        screen.set_class(both and self.side, "-side")
+        place = screen.query_one("#list")
+        share = self.share if self.share is not None else _BESIDE
+        if both and self.side:
+            screen.styles.grid_columns = f"{share}fr {100 - share}fr"
+        height = screen.size.height
+        most = height * (self.share if self.share is not None else 45) // 100
+        wanted = most if self.share is not None else min(rows + _HEADING, most)
+        place.styles.height = max(_LEAST_ROWS, wanted) if both and not self.side else "1fr"

@@ -1,0 +1,138 @@
+"""The palette: every action by name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.widget import Widget
+from textual.widgets import Input
+
+from sandbox_console.tui.actions.availability import choices
+from sandbox_console.tui.base.safety import escaped, plain
+from sandbox_console.tui.base.themes import THEMES
+from sandbox_console.tui.help import HIDDEN, key_words, place_of
+from sandbox_console.tui.keys.key_names import short_key
+from sandbox_console.tui.keys.keymap import NO_KEY, bindings
+from sandbox_console.tui.state.verbs import NAMINGS, VERBS
+from sandbox_console.tui.text.formatting import shown_name
+from sandbox_console.tui.widgets.table.marked_table import MarkedTable
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.app import ConsoleApp
+
+_TOLD = {
+    "create": ("New sandbox", "Make a sandbox by a form"),
+    "filter": ("Filter", "Show only some sandboxes"),
+    "logs": ("Logs", "What the selected sandbox writes"),
+    "spec": ("Spec", "What was asked of it, and what holds"),
+    "tab-audit": ("Audit", "What was done to it"),
+    "audit-log": ("Audit of the fleet", "Everything that was done, and whether the log holds"),
+    "egress": ("Egress", "What it may reach and what it tried"),
+    "egress-inbox": ("Egress inbox", "What was denied in the whole fleet"),
+    "images": ("Images", "What sandboxes are made of: pull, remove, prune"),
+    "snapshots": ("Snapshots", "Saved states: take, restore, remove"),
+    "egress-draft": ("Draft of egress rules", "Try rules on what it asked for, then apply them"),
+    "pulse": ("Pulse", "The whole fleet on one page"),
+    "bulk-results": ("Last bulk results", "What became of the last action on several"),
+    "fullscreen": ("Detail full size", "The whole screen for the detail, or half of it"),
+    "copy": ("Copy its ref", "What the command line calls it"),
+    "copy-address": ("Copy its address", "http://ADDRESS:PORT of the first port that it publishes"),
+    "copy-command": ("Copy as command", "The command line that does the same"),
+    "backends": ("Backends", "Each one's health, with its reason"),
+    "messages": ("Messages", "Everything that was told"),
+    "help": ("Help", "The keys that work here"),
+    "quit": ("Quit", "Leave; sandboxes live on"),
+}
+_ELSEWHERE = {"shell", "attach", "changes", "edit", *VERBS, *NAMINGS, "back"}
+"""Actions that are offered with the selected sandbox's name, or that mean nothing in a palette."""
+
+
+_MOVES = (
+    "choose", "line(", "page(", "page_", "side(", "scroll", "cursor_", "go(", "move(", "sideways(", "step(", "shift(",
+    "delete_",
+)  # fmt: skip
+"""Beginnings of actions that are keys only: nobody looks for them by name."""
+
+
+class _Command(NamedTuple):
+    title: str
+    action: str
+    help: str
+    node: Widget | None = None
+    """Whose action it is; None: the list's screen."""
+
+
+class ConsoleCommands(Provider):
+    """On the list the actions on the selected sandbox first, then the rest; on another page its own and the app's.
+
+    Those of the list would act unseen behind another page.
+    """
+
+    @property
+    def _shown_app(self) -> ConsoleApp:
+        app: ConsoleApp = self.app  # type: ignore[assignment]
+        return app
+
+    async def _commands(self) -> AsyncIterator[_Command]:
+        app = self._shown_app
+        sandbox = app.main.selected if self.screen is app.main else None
+        if sandbox is not None:
+            for choice in await choices(app.service, sandbox, app.fleet.busy.get(sandbox.ref), app.keymap):
+                key = f"key {short_key(choice.key)}" if choice.key else ""
+                text = f"unavailable: {choice.unfit}" if choice.unfit else key
+                yield _Command(f"{choice.label} {shown_name(sandbox)}", choice.action, text)
+        for command in (*self._here(), *self._general()):
+            yield command
+
+    def _here(self) -> Iterator[_Command]:
+        """What the focused widget, the tab and the page around it can do."""
+        app, general = self._shown_app, {binding.id for binding in bindings()}
+        told: set[tuple[str, str]] = set()
+        for node, binding, enabled, _ in self.screen.active_bindings.values():
+            plain_move = binding.action.removeprefix("screen.").startswith(_MOVES) or binding.action in HIDDEN
+            if not binding.description or not enabled or plain_move or binding.id in general:
+                continue
+            where = place_of(node)
+            if not isinstance(node, Widget) or isinstance(node, Input) or binding.action.startswith("app."):
+                continue
+            if (where, binding.description) not in told:  # not once more for each of its keys
+                told.add((where, binding.description))
+                key = "" if binding.key == NO_KEY else f" (key {key_words(app.get_key_display(binding))})"
+                yield _Command(binding.description, binding.action, f"{where}{key}", node)
+
+    def _general(self) -> Iterator[_Command]:
+        app = self._shown_app
+        on_table = {one.id for one in MarkedTable.BINDINGS if not isinstance(one, tuple)}
+        for binding in bindings():
+            if binding.id is None or binding.id in _ELSEWHERE:
+                continue
+            if self.screen is not app.main and not binding.action.startswith("app."):
+                continue
+            title, told = _TOLD.get(binding.id, (binding.description, ""))
+            key = short_key(app.keymap.first(binding.id)) if self.screen is app.main else ""
+            text = " ".join(filter(None, [told, f"(key {key})" if key else ""]))
+            yield _Command(title, binding.action, text, app.main.table if binding.id in on_table else None)
+        for theme in THEMES:
+            yield _Command(f"Theme {theme.name}", f"app.use_theme('{theme.name}')", "Change the colours")
+
+    async def discover(self) -> Hits:
+        async for command in self._commands():
+            run = partial(self._run, command)
+            yield DiscoveryHit(plain(command.title), run, text=escaped(command.title), help=escaped(command.help))
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        async for command in self._commands():
+            if score := matcher.match(command.title):
+                yield Hit(
+                    score=score, match_display=plain(command.title), command=partial(self._run, command),
+                    text=escaped(command.title), help=escaped(command.help),
+                )  # fmt: skip
+
+    async def _run(self, command: _Command) -> None:
+        node = command.node or self._shown_app.main
+        if node.is_attached:  # its page may have closed meanwhile
+            await node.run_action(command.action)

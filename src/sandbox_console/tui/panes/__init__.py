@@ -1,1 +1,0 @@
-"""The parts of the main screen, one a file."""

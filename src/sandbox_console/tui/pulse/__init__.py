@@ -1,0 +1,1 @@
+"""The whole fleet in figures on one page."""

@@ -1,0 +1,152 @@
+"""The fleet in figures: totals now, and what they were over time. Pure."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+from textual.content import Content
+
+from sandbox_console.model.sandbox import Sandbox, Stats, Status
+from sandbox_console.model.text import clean
+from sandbox_console.service import Feed
+from sandbox_console.tui.fleet.header import backend_name
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.text.formatting import DASH, HEALTH, STATUS, STYLES, shown_name, span
+
+KEPT = 1800
+"""Totals that are kept: an hour of one every two seconds."""
+_BAR = 20
+Part = tuple[str, str]
+
+
+class Total(Struct, frozen=True):
+    """Sums over the running sandboxes that were measured; None where none was."""
+
+    cpu_percent: float | None
+    memory_bytes: float | None
+    measured: int
+    running: int
+
+
+def total(state: FleetState) -> Total:
+    """The sums now. A sandbox that is not on screen is measured every half a minute."""
+    stats = [one for ref, one in state.stats.items() if ref in state.sandboxes]
+    running = sum(one.status is Status.RUNNING for one in state.sandboxes.values())
+    return Total(
+        _sum(stats, lambda one: one.cpu_percent), _sum(stats, lambda one: one.memory_bytes), len(stats), running
+    )  # fmt: skip
+
+
+def _sum(stats: Iterable[Stats], value: Callable[[Stats], float | None]) -> float | None:
+    known = [found for one in stats if (found := value(one)) is not None]
+    return float(sum(known)) if known else None
+
+
+class History:
+    """Totals over time."""
+
+    def __init__(self) -> None:
+        self.totals: deque[Total] = deque(maxlen=KEPT)
+
+    def note(self, state: FleetState) -> None:
+        """Remember the totals now."""
+        self.totals.append(total(state))
+
+
+def state_words(state: FleetState, width: int, makes: str = "") -> Content:
+    """How many are in each state, with bars; ``makes`` is the key that makes one."""
+    found = Counter(one.status for one in state.sandboxes.values())
+    everything = len(state.sandboxes)
+    parts: list[Part] = [("States", "bold"), (f"  {everything} sandboxes\n", "$dim")]
+    if not everything:
+        none = f"There are none. Press {makes} on the list to make one." if makes else "There are none."
+        words = "Waiting for the backends …" if state.connecting else none
+        return Content.assemble(*parts, (words, "$dim"))
+    room = max(1, min(_BAR, width - 22))
+    for status, (glyph, style) in STATUS.items():
+        if count := found[status]:
+            bar = "█" * max(1, round(count / everything * room))
+            parts += [(f"{glyph} {status:<9}", STYLES[style]), (f"{count:>6} ", "bold"), (f"{bar}\n", STYLES[style])]
+    if stale := sum(state.stale(ref) for ref in state.sandboxes):
+        parts.append((f"? {stale} as last heard of: their backend does not answer\n", "$text-warning"))
+    return Content.assemble(*parts)
+
+
+def backend_words(state: FleetState) -> Content:
+    """Each backend: does it answer, how many sandboxes, and if not why."""
+    found = Counter((ref.backend, ref.host) for ref in state.sandboxes)
+    parts: list[Part] = [("Backends\n", "bold")]
+    for key, health in state.health.items():
+        glyph, style = HEALTH[health.state]
+        parts += [(f"{glyph} {health.state} ", STYLES[style]), (backend_name(health), "bold")]
+        parts.append((f"  {found[key]} sandboxes\n", "$dim"))
+        if health.reason:
+            parts.append((f"  {clean(health.reason, cap=200)}\n", STYLES[style]))
+    return Content.assemble(*parts)
+
+
+def trouble_words(state: FleetState, feed: Feed, now: float, unread: int = 0) -> Content:
+    """Restarts, ends for want of memory, bad ends, refused connections and actions: what to look at first.
+
+    ``unread``: of how many sandboxes it cannot be read what they were refused.
+    """
+    sandboxes, denials = list(state.sandboxes.values()), _denials(feed, now, unread)
+    lines = [_restarts(sandboxes), _ooms(sandboxes, now), _bad_ends(sandboxes), denials, _actions(state)]
+    parts: list[Part] = []
+    for title, count, more in lines:
+        style = "bold $text-warning" if count else "$dim"
+        parts += [("\n" if parts else "", ""), (f"{title:<15}", ""), (f"{count:>5}", style), (f"  {more}", "$dim")]
+    return Content.assemble(*parts)
+
+
+Line = tuple[str, int, str]
+
+
+def _restarts(sandboxes: list[Sandbox]) -> Line:
+    told = [one for one in sandboxes if one.restarts]
+    if not told:
+        return "Restarts", 0, ""
+    most = max(told, key=lambda one: one.restarts or 0)
+    return "Restarts", sum(one.restarts or 0 for one in told), f"most: {shown_name(most)} {most.restarts}"
+
+
+def _ooms(sandboxes: list[Sandbox], now: float) -> Line:
+    killed = [one for one in sandboxes if one.exit is not None and one.exit.oom]
+    return "Out of memory", len(killed), _last(killed, now)
+
+
+def _bad_ends(sandboxes: list[Sandbox]) -> Line:
+    ended = [one.exit for one in sandboxes if one.status is Status.EXITED and one.exit is not None]
+    codes = [end for end in ended if end.code and end.signal != signal.SIGTERM]  # which is how a person's stop ends it
+    found = Counter(str(one.status) for one in sandboxes if one.status in (Status.FAILED, Status.LOST))
+    words = [f"{count} {status}" for status, count in found.items()]
+    words += [f"{len(codes)} with an exit code"] if codes else []
+    return "Ended badly", len(codes) + found.total(), ", ".join(words)
+
+
+def _last(sandboxes: list[Sandbox], now: float) -> str:
+    timed = [one for one in sandboxes if one.finished_at is not None]
+    if not timed:
+        return ", ".join(shown_name(one) for one in sandboxes[:3])
+    last = max(timed, key=lambda one: one.finished_at or 0)
+    return f"last: {shown_name(last)} {span(now - (last.finished_at or 0))} ago"
+
+
+def _denials(feed: Feed, now: float, unread: int) -> Line:
+    denied = feed.hosts(denied_only=True)
+    more = [f"that of {unread} cannot be read"] if unread else []
+    if denied:
+        last = denied[0]
+        who = clean(next(iter(last.refs.values()), DASH), cap=40)
+        ago = span(now - last.last)
+        more.insert(0, f"{len(denied)} hosts, last: {clean(last.host, cap=60)} from {who} {ago} ago")
+    return "Egress denied", sum(seen.denied for seen in denied), "; ".join(more)
+
+
+def _actions(state: FleetState) -> Line:
+    found = Counter(acted.outcome for acted in state.acted)
+    bad = found.total() - found["ok"]
+    return "Actions failed", bad, ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())

@@ -1,0 +1,134 @@
+"""The whole fleet on one page: states, load over time, trouble, backends, and whether the audit log holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Grid, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.audit import Verification
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Console, Feed
+from sandbox_console.tui.audit.chain_status import chain_words
+from sandbox_console.tui.base.safety import plain
+from sandbox_console.tui.base.static_text import put
+from sandbox_console.tui.detail.stats_tab import CPU, MEMORY
+from sandbox_console.tui.keys.keymap import key_of
+from sandbox_console.tui.keys.page_keys import scoped
+from sandbox_console.tui.pulse import history as pulse
+from sandbox_console.tui.state.fleet_state import FleetState
+from sandbox_console.tui.widgets.graph import Graph
+from sandbox_console.tui.widgets.key_bar import KeyBar
+
+DRAW_S = 1.0
+PAST_S = 3600.0
+"""How far back denials are counted."""
+
+
+class PulseScreen(Screen[None]):
+    """Drawn anew each second from the state; it asks the backends for nothing but denials."""
+
+    DEFAULT_CSS = """
+    PulseScreen { background: $background; }
+    PulseScreen > #pulse-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    PulseScreen > #pulse-top { height: auto; max-height: 40%; scrollbar-size-vertical: 1; }
+    PulseScreen #pulse-facts { grid-size: 2; grid-gutter: 0 2; height: auto; grid-rows: auto; }
+    PulseScreen #pulse-facts Static { height: auto; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    PulseScreen > #pulse-graphs { grid-size: 2; grid-gutter: 0 2; height: 1fr; min-height: 5; }
+    PulseScreen Graph { height: 100%; }
+    PulseScreen > #pulse-trouble {
+        height: auto; padding: 0 1; border-top: solid $border-blurred; text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    PulseScreen > #pulse-audit { height: auto; max-height: 3; padding: 0 1; }
+    PulseScreen Footer { height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = scoped(
+        "pulse",
+        [
+            Binding("b", "app.backends", "Backends"),
+            Binding("i", "app.egress", "Egress inbox"),
+            Binding("h", "app.audit", "Audit"),
+            Binding("escape,q,u", "dismiss", "Back"),
+            Binding("question_mark", "app.help", "Help"),
+        ],
+    )
+
+    def __init__(
+        self, console: Console, history: pulse.History, state: Callable[[], FleetState], clock: Callable[[], float]
+    ) -> None:
+        super().__init__()
+        self._service = console
+        self._history = history
+        self._state = state
+        self._clock = clock
+        self._feed = Feed()
+        self._unread: set[SandboxRef] = set()
+        self._verified: tuple[float, Verification] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="pulse-title", markup=False)
+        with VerticalScroll(id="pulse-top"), Grid(id="pulse-facts"):
+            yield Static(id="pulse-states", markup=False)
+            yield Static(id="pulse-backends", markup=False)
+        with Grid(id="pulse-graphs"):
+            yield Graph(CPU, id="pulse-cpu")
+            yield Graph(MEMORY, id="pulse-memory")
+        yield Static(id="pulse-trouble", markup=False)
+        yield Static(id="pulse-audit", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.set_interval(DRAW_S, self._draw)
+        self.run_worker(self._follow(), group="pulse-feed", exclusive=True)
+        self.run_worker(self._verify(), group="pulse-verify")
+        self.call_after_refresh(self._draw)
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    async def _follow(self) -> None:
+        try:
+            feed = self._service.egress.feed(since=self._clock() - PAST_S, follow=True, refused=self._refused)
+            async with aclosing(feed) as records:  # type: ignore[type-var]
+                async for sandbox, record in records:
+                    self._feed.add(sandbox.ref, sandbox.name, record)
+        except ConsoleError as error:
+            self.notify(error.message, title="egress", severity="warning")
+
+    def _refused(self, sandbox: Sandbox, error: ConsoleError | None) -> None:
+        (self._unread.discard if error is None else self._unread.add)(sandbox.ref)
+
+    async def _verify(self) -> None:
+        try:
+            self._verified = (self._clock(), await self._service.verify())
+        except ConsoleError as error:
+            self.notify(error.message, title="audit", severity="error")
+        self._draw()
+
+    def _draw(self) -> None:
+        state, now = self._state(), self._clock()
+        totals = list(self._history.totals)
+        latest = totals[-1] if totals else pulse.total(state)
+        put(self, "#pulse-title", _title(latest, state.missed))
+        put(self, "#pulse-states", pulse.state_words(state, self.size.width // 2 - 2, key_of(self, "create")))
+        put(self, "#pulse-backends", pulse.backend_words(state))
+        put(self, "#pulse-trouble", pulse.trouble_words(state, self._feed, now, len(self._unread)))
+        chain = chain_words(state.audit_problem, self._verified, verifying=self._verified is None)
+        put(self, "#pulse-audit", Content.assemble(f"{'Audit log':<18}", chain))
+        for graph in self.query("#pulse-cpu").results(Graph):
+            graph.show([one.cpu_percent for one in totals], None)
+        for graph in self.query("#pulse-memory").results(Graph):
+            graph.show([one.memory_bytes for one in totals], None)
+
+
+def _title(latest: pulse.Total, missed: int) -> Content:
+    words = [("Pulse", "bold $primary"), (f"  {latest.measured} of {latest.running} running are measured", "$dim")]
+    return Content.assemble(*words, plain(f"  {missed} events missed" if missed else "", "$text-warning"))

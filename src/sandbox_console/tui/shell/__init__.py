@@ -1,0 +1,1 @@
+"""Shells in sandboxes, and the main process's own streams."""

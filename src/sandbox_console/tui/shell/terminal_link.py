@@ -1,0 +1,75 @@
+"""A shell's session tied to a terminal on screen: bytes both ways, in order, its size, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.sandbox import Exit
+
+if TYPE_CHECKING:
+    from sandbox_console.tui.widgets.terminal.terminal import TerminalView
+
+
+class Session(Protocol):
+    """What a terminal on screen is tied to: a shell, or a main process."""
+
+    async def read(self) -> bytes: ...
+    async def write(self, data: bytes) -> None: ...
+    async def resize(self, cols: int, rows: int) -> None: ...
+    async def wait(self) -> Exit: ...
+    async def close(self) -> None: ...
+    @property
+    def recorded(self) -> bool: ...
+
+
+OnEnd = Callable[[Exit | None, str], None]
+Job = bytes | tuple[int, int]
+
+
+class ShellLink:
+    """Carries a session until it ends. The session stays the console's: leaving the view ends nothing."""
+
+    def __init__(self, session: Session, view: TerminalView, on_end: OnEnd) -> None:
+        self.session = session
+        self.view = view
+        self.ended = False
+        self._on_end = on_end
+        self._jobs: asyncio.Queue[Job] = asyncio.Queue()
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+        view.attach(self._jobs.put_nowait, lambda cols, rows: self._jobs.put_nowait((cols, rows)))
+
+    async def leave(self) -> None:
+        """Carry nothing any more; the shell goes on until the console ends it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _write(self) -> None:
+        while True:
+            job = await self._jobs.get()
+            try:
+                if isinstance(job, bytes):
+                    await self.session.write(job)
+                else:
+                    await self.session.resize(*job)
+            except (ConsoleError, OSError):
+                return  # it ended: the reading side tells that
+
+    async def _read(self) -> None:
+        end, problem = None, ""
+        try:
+            await self.view.pump(self.session.read)
+            end = await self.session.wait()
+            await self.session.close()
+        except (ConsoleError, OSError) as error:
+            problem = error.message if isinstance(error, ConsoleError) else str(error)
+            with contextlib.suppress(ConsoleError, OSError):  # nobody sees it any more, so nobody may type into it
+                await self.session.close()
+        self.ended = True
+        self._tasks[1].cancel()
+        self.view.detach()
+        self._on_end(end, problem)

@@ -1,0 +1,114 @@
+"""What the screens show, as frozen data: made by :func:`~sandbox_console.tui.state.reducer.reduce` and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct, field
+
+from sandbox_console.model.event import Acted, Event
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
+
+ACTED_KEPT = 200
+"""Ended actions that the state remembers; the audit log has them all."""
+SAMPLES_KEPT = 12
+"""Samples of a sandbox that the small graphs of the list show."""
+
+_SILENT = (HealthState.UNREACHABLE, HealthState.UNAVAILABLE)
+
+
+class Began(Struct, frozen=True):
+    """An action on a sandbox is in flight."""
+
+    ref: SandboxRef
+    verb: str
+
+
+class Ended(Struct, frozen=True):
+    """It is not any more."""
+
+    ref: SandboxRef
+
+
+class ShellOpened(Struct, frozen=True):
+    """A shell in a sandbox is open."""
+
+    ref: SandboxRef
+
+
+class ShellClosed(Struct, frozen=True):
+    """It has ended."""
+
+    ref: SandboxRef
+
+
+class Forwarded(Struct, frozen=True):
+    """These ports of a sandbox are forwarded by this app, as ``8080→80``; none any more where it is empty."""
+
+    ref: SandboxRef
+    ports: tuple[str, ...]
+
+
+class Refused(Struct, frozen=True):
+    """A sandbox asked for hosts and did not get them; the last was ``host``, ``at`` seconds since the epoch."""
+
+    ref: SandboxRef
+    host: str
+    at: float
+    count: int = 1
+
+
+News = Event | Began | Ended | ShellOpened | ShellClosed | Forwarded | Refused
+
+
+class Denial(Struct, frozen=True):
+    """How often a sandbox was refused a host, and the last time."""
+
+    count: int
+    host: str
+    at: float
+
+
+class FleetState(Struct, frozen=True):
+    """Every sandbox, sample and backend as last heard of.
+
+    ``history`` holds the last samples of each, the newest last; ``denied`` who was refused a host since the console
+    began to look. ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why nothing can be
+    changed now, ``missed`` how many events this viewer was too slow for.
+    """
+
+    sandboxes: Mapping[SandboxRef, Sandbox] = field(default_factory=dict)
+    stats: Mapping[SandboxRef, Stats] = field(default_factory=dict)
+    history: Mapping[SandboxRef, tuple[Stats, ...]] = field(default_factory=dict)
+    denied: Mapping[SandboxRef, Denial] = field(default_factory=dict)
+    health: Mapping[tuple[str, str], BackendHealth] = field(default_factory=dict)
+    busy: Mapping[SandboxRef, str] = field(default_factory=dict)
+    shells: frozenset[SandboxRef] = frozenset()
+    forwards: Mapping[SandboxRef, tuple[str, ...]] = field(default_factory=dict)
+    acted: tuple[Acted, ...] = ()
+    audit_problem: str = ""
+    missed: int = 0
+
+    def stale(self, ref: SandboxRef) -> bool:
+        """Whether its backend does not answer, so that what is shown may be old."""
+        health = self.health.get((ref.backend, ref.host))
+        return health is not None and health.state in _SILENT
+
+    @property
+    def heard_of(self) -> tuple[Sequence[Sandbox], int]:
+        """The sandboxes whose backend answers, and how many others there are."""
+        every = list(self.sandboxes.values())
+        if not self.dead:  # to ask each of 10,000 takes 5 ms
+            return every, 0
+        heard = [one for one in every if not self.stale(one.ref)]
+        return heard, len(every) - len(heard)
+
+    @property
+    def connecting(self) -> bool:
+        """Whether a backend has not answered yet."""
+        return not self.health or any(one.state is HealthState.CONNECTING for one in self.health.values())
+
+    @property
+    def dead(self) -> list[BackendHealth]:
+        """The backends that should answer and do not."""
+        return [one for one in self.health.values() if one.state is HealthState.UNREACHABLE]

@@ -1,0 +1,96 @@
+"""Actions in flight as the app follows them. The console owns each: no screen's end cancels one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Action, ref_of
+from sandbox_console.service import ActionResult, Consent, Console, Operation
+from sandbox_console.tui.state.fleet_state import Began, Ended, News
+
+
+class OnEnd(Protocol):
+    """Told how an action ended: with its result, or with its error."""
+
+    def __call__(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None: ...
+
+
+class Publish(Protocol):
+    """Takes news; several at once are drawn once."""
+
+    def __call__(self, *news: News) -> None: ...
+
+
+GATHER_S = 0.05
+"""News of actions on many come together: drawing a list of thousands for each would take longer than they do."""
+
+
+class Work:
+    """Starts actions, makes their beginning and end known, and counts those in flight."""
+
+    def __init__(self, console: Console, publish: Publish, on_end: OnEnd) -> None:
+        self._console = console
+        self._publish = publish
+        self._on_end = on_end
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._carried = 0
+        self._gathered: list[News] = []
+
+    @property
+    def in_flight(self) -> int:
+        """How many actions have not ended."""
+        return len(self._tasks) + self._carried
+
+    async def carry(self, action: Action, consent: Consent) -> ActionResult:
+        """Hand an action to the console and wait for its end, of which only the caller is told. Raises its error."""
+        operation = self._console.perform(action, consent=consent)
+        ref = ref_of(action)
+        self._carried += 1
+        if ref is not None:
+            self._gather(Began(ref, action.verb))
+        try:
+            return await operation.result()
+        finally:
+            self._carried -= 1
+            if ref is not None:
+                self._gather(Ended(ref))
+
+    def _gather(self, news: News) -> None:
+        if not self._gathered:
+            asyncio.get_running_loop().call_later(GATHER_S, self._tell)
+        self._gathered.append(news)
+
+    def _tell(self) -> None:
+        news, self._gathered = self._gathered, []
+        self._publish(*news)
+
+    def start(self, action: Action, consent: Consent, name: str) -> Operation:
+        """Hand an action to the console. ``name`` is what to call its sandbox when it has ended."""
+        operation = self._console.perform(action, consent=consent)
+        ref = ref_of(action)
+        if ref is not None:
+            self._publish(Began(ref, action.verb))
+        task = asyncio.create_task(self._follow(operation, name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return operation
+
+    async def _follow(self, operation: Operation, name: str) -> None:
+        result: ActionResult | None = None
+        problem: ConsoleError | None = None
+        try:
+            result = await operation.result()
+        except ConsoleError as error:
+            problem = error
+        finally:
+            if (ref := ref_of(operation.action)) is not None:
+                self._publish(Ended(ref))
+        self._on_end(operation.action, name, result, problem)
+
+    async def close(self) -> None:
+        """Stop following; the actions are the console's to end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,168 @@
+"""From one state to the next: pure, and without Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar, assert_never
+
+from msgspec import structs
+
+from sandbox_console.model.event import (
+    Acted,
+    AuditChanged,
+    Changed,
+    Gap,
+    HealthChanged,
+    Listed,
+    Removed,
+    Sampled,
+)
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats, Status
+from sandbox_console.tui.state.fleet_state import (
+    ACTED_KEPT,
+    SAMPLES_KEPT,
+    Began,
+    Denial,
+    Ended,
+    FleetState,
+    Forwarded,
+    News,
+    Refused,
+    ShellClosed,
+    ShellOpened,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def reduce(state: FleetState, events: Iterable[News]) -> FleetState:
+    """The state after these events. A map that nothing changed in is the same object, so that views can tell."""
+    draft = _Draft(state)
+    for event in events:
+        draft.take(event)
+    return draft.done()
+
+
+class _Map(Generic[K, V]):
+    """A map that is copied at its first change: 0.1 ms for 10,000 entries."""
+
+    def __init__(self, before: Mapping[K, V]) -> None:
+        self.now = before
+        self._own: dict[K, V] | None = None
+
+    def change(self) -> dict[K, V]:
+        """The copy, to change."""
+        if self._own is None:
+            self.now = self._own = dict(self.now)
+        return self._own
+
+    def put(self, key: K, value: V) -> None:
+        if self.now.get(key) is not value:
+            (self._own or self.change())[key] = value
+
+    def drop(self, key: K) -> None:
+        if key in self.now:
+            del (self._own or self.change())[key]
+
+
+class _Draft:
+    """The parts of a state while a batch is applied."""
+
+    def __init__(self, state: FleetState) -> None:
+        self.before = state
+        self.sandboxes: _Map[SandboxRef, Sandbox] = _Map(state.sandboxes)
+        self.stats: _Map[SandboxRef, Stats] = _Map(state.stats)
+        self.history: _Map[SandboxRef, tuple[Stats, ...]] = _Map(state.history)
+        self.denied: _Map[SandboxRef, Denial] = _Map(state.denied)
+        self.health: _Map[tuple[str, str], BackendHealth] = _Map(state.health)
+        self.busy: _Map[SandboxRef, str] = _Map(state.busy)
+        self.shells = set(state.shells)
+        self.forwards: _Map[SandboxRef, tuple[str, ...]] = _Map(state.forwards)
+        self.acted = list(state.acted)
+        self.audit_problem = state.audit_problem
+        self.missed = state.missed
+
+    def take(self, event: News) -> None:  # noqa: C901, PLR0912 - one case an event
+        match event:  # the most frequent first: they are tried one after the other
+            case Sampled():
+                self._sample(event.ref, event.stats)
+            case Changed():
+                self._put(event.sandbox)
+            case Listed(backend, host, sandboxes):
+                self._list(backend, host, sandboxes)
+            case Removed(ref):
+                self._drop(ref)
+            case HealthChanged(health):
+                self.health.put((health.backend, health.host), health)
+            case Refused():
+                self._refuse(event)
+            case Acted():
+                self.acted.append(event)
+            case AuditChanged(reason):
+                self.audit_problem = reason
+            case Gap(count):
+                self.missed += count
+            case Began(ref, verb):
+                self.busy.put(ref, verb)
+            case Ended(ref):
+                self.busy.drop(ref)
+            case ShellOpened(ref):
+                self.shells.add(ref)
+            case ShellClosed(ref):
+                self.shells.discard(ref)
+            case Forwarded(ref, ports):
+                self.forwards.put(ref, ports)
+            case _:
+                assert_never(event)
+
+    def _list(self, backend: str, host: str, sandboxes: Iterable[Sandbox]) -> None:
+        found = {sandbox.ref for sandbox in sandboxes}
+        here = (backend, host)
+        for ref in [ref for ref in self.sandboxes.now if (ref.backend, ref.host) == here and ref not in found]:
+            self._drop(ref)
+        for sandbox in sandboxes:
+            self._put(sandbox)
+
+    def _put(self, sandbox: Sandbox) -> None:
+        ref = sandbox.ref
+        self.sandboxes.put(ref, sandbox)
+        if sandbox.status is not Status.RUNNING and ref in self.stats.now:
+            self.stats.drop(ref)
+            self.history.drop(ref)
+
+    def _drop(self, ref: SandboxRef) -> None:
+        self.sandboxes.drop(ref)
+        self.stats.drop(ref)
+        self.history.drop(ref)
+        self.denied.drop(ref)
+
+    def _sample(self, ref: SandboxRef, stats: Stats) -> None:
+        sandbox = self.sandboxes.now.get(ref)
+        if sandbox is not None and sandbox.status is Status.RUNNING:  # a late sample of one that ended tells nothing
+            self.stats.change()[ref] = stats
+            history = self.history.change()
+            kept = history.get(ref, ())
+            if not kept or kept[-1].at != stats.at:  # a row that came back into view may be told its last one again
+                history[ref] = (*kept[1 - SAMPLES_KEPT :], stats)
+
+    def _refuse(self, news: Refused) -> None:
+        if news.ref in self.sandboxes.now:
+            before = self.denied.now.get(news.ref)
+            self.denied.put(news.ref, Denial((before.count if before else 0) + news.count, news.host, news.at))
+
+    def done(self) -> FleetState:
+        return structs.replace(
+            self.before,
+            sandboxes=self.sandboxes.now,
+            stats=self.stats.now,
+            history=self.history.now,
+            denied=self.denied.now,
+            health=self.health.now,
+            busy=self.busy.now,
+            shells=frozenset(self.shells),
+            forwards=self.forwards.now,
+            acted=tuple(self.acted[-ACTED_KEPT:]),
+            audit_problem=self.audit_problem,
+            missed=self.missed,
+        )

@@ -1,0 +1,146 @@
+"""How values read on the screen: states, sizes, times, ends. Pure; everything it gives is clean."""
+
+from __future__ import annotations
+
+from sandbox_console.model.sandbox import Exit, HealthState, Sandbox, Status
+from sandbox_console.model.text import ascii_id, clean
+from sandbox_console.tui.text.lookalikes import mixes_scripts
+
+LEAVE_KEY = "ctrl+right_square_bracket"
+"""The one key that a guest's terminal does not get."""
+DASH = "–"
+STATUS = {
+    Status.CREATED: ("○", "dim"),
+    Status.STARTING: ("◌", "accent"),
+    Status.RUNNING: ("●", "ok"),
+    Status.PAUSED: ("‖", "warn"),
+    Status.STOPPING: ("◌", "warn"),
+    Status.EXITED: ("■", "dim"),
+    Status.FAILED: ("✕", "error"),
+    Status.LOST: ("?", "error"),
+    Status.UNKNOWN: ("?", "warn"),
+}
+"""A glyph and a style for each state; the word stands beside them: colour alone tells nothing to some people."""
+HEALTH = {
+    HealthState.CONNECTING: ("◌", "accent"),
+    HealthState.OK: ("●", "ok"),
+    HealthState.UNREACHABLE: ("✕", "error"),
+    HealthState.UNAVAILABLE: ("○", "dim"),
+}
+STYLES = {
+    "": "",
+    "ok": "$text-success",
+    "warn": "$text-warning",
+    "error": "$text-error",
+    "dim": "$dim",
+    "accent": "$text-accent",
+}
+"""The styles of table cells as Textual styles, for other widgets."""
+DOING = {
+    "create": "creating",
+    "start": "starting",
+    "stop": "stopping",
+    "kill": "killing",
+    "restart": "restarting",
+    "pause": "pausing",
+    "resume": "resuming",
+    "remove": "removing",
+    "update": "updating",
+    "rename": "renaming",
+    "commit": "committing",
+    "snapshot": "saving",
+    "fork": "copying",
+}
+SHORT_ID = 12
+LOCAL = ("local", "default", "")
+"""What backends call this machine."""
+
+
+def short_id(sandbox: Sandbox) -> str:
+    """The beginning of the id as ASCII, which no look-alike letters can imitate."""
+    return ascii_id(sandbox.ref.id)[:SHORT_ID]
+
+
+def place(sandbox: Sandbox) -> str:
+    """The backend, with its host where that is not this machine's own."""
+    ref = sandbox.ref
+    return clean(ref.backend if ref.host in LOCAL else f"{ref.backend}@{ref.host}")
+
+
+def shown_name(sandbox: Sandbox) -> str:
+    """The name; where it is not plain ASCII, the id beside it tells look-alikes apart, ⚠ warns of mixed alphabets."""
+    return "".join(name_and_id(sandbox))
+
+
+def name_and_id(sandbox: Sandbox) -> tuple[str, str]:
+    """The same in two parts, for where there may be no room for all of it: the id is empty where none is needed."""
+    name = clean(sandbox.name, cap=200)
+    if sandbox.name.isascii() and sandbox.name.isprintable():
+        return name, ""
+    return f"{'⚠ ' if mixes_scripts(sandbox.name) else ''}{name}", f" ({short_id(sandbox)})"
+
+
+def size(count: float | None) -> str:
+    """Bytes in binary units: ``512M``, ``1.5G``."""
+    if count is None:
+        return DASH
+    amount = float(count)
+    for unit in "BKMGT":
+        if amount < 1000 or unit == "T":
+            return f"{amount:.1f}{unit}" if amount < 10 and unit in "GT" else f"{amount:.0f}{unit}"
+        amount /= 1024
+    return DASH
+
+
+def span(seconds: float) -> str:
+    """A length of time in at most two units: ``42s``, ``3m10s``, ``5h``, ``12d``."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 3600:
+        return f"{whole // 60}m"
+    if whole < 36000:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 3600}h" if whole < 172800 else f"{whole // 86400}d"
+
+
+def exit_words(end: Exit | None) -> str:
+    """How it ended: ``exit 3``, ``signal 9 out of memory``; empty while nothing is known."""
+    if end is None:
+        return ""
+    words = []
+    if end.oom:
+        words.append("out of memory")
+    if end.signal:
+        words.append(f"signal {end.signal}")
+    elif end.code is not None:
+        words.append(f"exit {end.code}")
+    if end.reason and end.reason not in words:
+        words.append(clean(end.reason, cap=200))
+    return ", ".join(words)
+
+
+def why(sandbox: Sandbox) -> str:
+    """What a person asks first: how it ended, or what is wrong with it."""
+    ended = exit_words(sandbox.exit) if not sandbox.status.live else ""
+    detail = clean(sandbox.detail, cap=400)
+    return ended if not detail or detail in ended else f"{ended}: {detail}" if ended else detail
+
+
+def why_style(sandbox: Sandbox) -> str:
+    """Bad ends stand out."""
+    if sandbox.status in (Status.FAILED, Status.LOST) or (sandbox.exit and sandbox.exit.oom):
+        return "error"
+    return "warn" if sandbox.exit and sandbox.exit.code and not sandbox.status.live else "dim"
+
+
+def many(count: int) -> str:
+    """``1 sandbox``, ``5 sandboxes``."""
+    return f"{count} sandbox" if count == 1 else f"{count} sandboxes"
+
+
+def maker(sandbox: Sandbox) -> str:
+    """Who made it, not cleaned: ``ours`` for what this console manages; empty where that is not known."""
+    return "ours" if sandbox.managed else sandbox.maker

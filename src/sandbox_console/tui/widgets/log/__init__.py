@@ -1,0 +1,1 @@
+"""A log that draws only the lines in view."""

@@ -1,0 +1,336 @@
+"""The surface of a log: its lines, the place in them, time passing, drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from time import time
+from typing import ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.geometry import Size
+from textual.strip import Strip
+
+from sandbox_console.logs.store import DEFAULT_CAP, LineStore
+from sandbox_console.model.log import LogItem
+from sandbox_console.tui.widgets.log.log_line import Rule
+from sandbox_console.tui.widgets.log.log_lines import ShownLines
+from sandbox_console.tui.widgets.log.log_page import COLOURS, LogPage, Look
+from sandbox_console.tui.widgets.log.log_status import status_segments
+from sandbox_console.tui.widgets.scrolling import LineScroll
+
+TICK_S = 0.05
+SCAN_S = 0.01
+STATUS_ROWS = 1
+_PARTS = (
+    *("status", "following", "paused", "over", "prefix", "gap", "mark", "key"),
+    *("error", "fatal", "warn", "quiet", "info", "ok", "accent"),
+)
+
+
+class LogCanvas(LineScroll):
+    """Draws lines of a store. Scrolling up pauses; `LogView` adds the keys."""
+
+    DEFAULT_CSS = """
+    LogCanvas { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    LogCanvas > .log--status { background: $panel; color: $text-muted; }
+    LogCanvas > .log--following { color: $text-success; text-style: bold; }
+    LogCanvas > .log--paused { color: $text-warning; text-style: bold; }
+    LogCanvas > .log--over { color: $text; text-style: bold; }
+    LogCanvas > .log--error { color: $text-error; }
+    LogCanvas > .log--fatal { color: $text-error; text-style: bold reverse; }
+    LogCanvas > .log--warn { color: $text-warning; }
+    LogCanvas > .log--quiet { color: $text-muted; }
+    LogCanvas > .log--info { color: $text-success; }
+    LogCanvas > .log--ok { color: $text-success; }
+    LogCanvas > .log--accent { color: $text-accent; text-style: bold; }
+    LogCanvas > .log--key { color: $text-accent; }
+    LogCanvas > .log--gap { color: $text-warning; text-style: italic; }
+    LogCanvas > .log--mark { color: $text-primary; text-style: bold; }
+    LogCanvas > .log--prefix { color: $text-muted; }
+    LogCanvas > .log--name-0 { color: $text-primary; }
+    LogCanvas > .log--name-1 { color: $text-success; }
+    LogCanvas > .log--name-2 { color: $text-warning; }
+    LogCanvas > .log--name-3 { color: $text-accent; }
+    LogCanvas > .log--name-4 { color: $text-error; }
+    LogCanvas > .log--name-5 { color: $text-secondary; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"log--{name}" for name in (*_PARTS, *(f"name-{at}" for at in range(COLOURS)))
+    }
+
+    def __init__(
+        self,
+        *,
+        cap_bytes: int = DEFAULT_CAP,
+        rules: Sequence[Rule] = (),
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.lines = ShownLines(LineStore(cap_bytes))
+        self.look = Look(rules=rules)
+        self.follow = True
+        self._stream, self._open = "FOLLOWING", True
+        self.older = ""
+        self._page = LogPage(self.lines, self.look)
+        self._match: int | None = None
+        self._seek = False
+        self._anchor: int | None = None
+        self._skip = 0
+        self._moving = False
+        self._ticking = False
+        self._drawn: list[tuple[int, Strip]] | None = None
+
+    # --- what is shown
+
+    @property
+    def store(self) -> LineStore:
+        """The lines held."""
+        return self.lines.store
+
+    @property
+    def total(self) -> int:
+        """How many lines there are, filtered or not."""
+        return self.lines.total
+
+    @property
+    def shown(self) -> int:
+        """How many lines there are to scroll through."""
+        return self.lines.shown
+
+    def append(self, items: Sequence[LogItem], source: int = 0) -> None:
+        """Add output; it is drawn within 50 ms."""
+        self.store.append(items, source)
+        self.lines.forget()
+        self._schedule(TICK_S)
+
+    def put_older(self, older: LineStore) -> int:
+        """Put older output before the oldest line; what is in view stays in view. Gives how many lines that were."""
+        if self._anchor is None and self.shown:
+            self._anchor = self.lines.line_at(self._top).number
+        count = self.store.prepend(older)
+        self._schedule(0)
+        return count
+
+    def show_store(self, store: LineStore, names: Sequence[str] = ()) -> None:
+        """Show other lines, by the same filter and search; ``names`` are those of several sources."""
+        self.lines.use(store)
+        self.look.names = names
+        self.look.expanded.clear()
+        self.look.selected = self._match = self._anchor = None
+        self.older = ""
+        store.holding = not self.follow
+        self._look_anew()
+
+    def note_stream(self, words: str, *, open: bool) -> None:
+        """How the stream that fills it stands: the last row tells that, and of a pause only while it is ``open``."""
+        if (words, open) != (self._stream, self._open):
+            self._stream, self._open = words, open
+            self.refresh()
+
+    def clear(self) -> None:
+        """Forget all lines; the filter and the search stay."""
+        self.store.clear()
+        self.show_store(self.store, self.look.names)
+
+    def set_filter(self, pattern: str | None) -> None:
+        """Show only lines that match a regular expression; case counts once it has a capital. Raises UsageError."""
+        self.lines.set_filter(pattern)
+        self._schedule(0)
+
+    def search(self, pattern: str | None) -> None:
+        """Mark what matches and go to the nearest match in view or above. Raises UsageError."""
+        self.lines.set_search(pattern)
+        self._match = None
+        self._seek = True
+        self._look_anew()
+
+    # --- time passes
+
+    def _look_anew(self) -> None:
+        """Draw with another look."""
+        self._page.forget()
+        self._schedule(0)
+
+    def _schedule(self, delay_s: float) -> None:
+        if not self._ticking and self.is_attached:
+            self._ticking = True
+            self.set_timer(max(delay_s, 0.001), self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        done = self.lines.scan(SCAN_S)
+        self._measure()
+        if self.follow:
+            self._move(self.shown - (1 if self.look.tall else self._height))
+        elif self._anchor is not None:
+            self._move(self.lines.row_of(self._anchor), self._skip)
+        self._redraw()
+        if not done:
+            self._schedule(0)
+        elif self.lines.search is not None and self._seek:
+            self._seek = False
+            above = self.lines.search.before(self._bottom_line + 1)
+            self._go_to_match(self.lines.search.after(self.store.first - 1) if above is None else above)
+
+    def _measure(self) -> None:
+        extra = self._height - 1 if self.look.tall else 0
+        self.virtual_size = Size(self.scrollable_size.width, self.shown + STATUS_ROWS + extra)
+
+    def _redraw(self) -> None:
+        self._drawn = None
+        self.refresh()
+
+    # --- moving
+
+    def _move(self, row: int, skip: int = 0) -> None:
+        """Go to a row, ``skip`` strips of its line above the view, without taking that for the reader's scrolling."""
+        if self.look.tall:
+            self._measure()
+        self._moving = True
+        self.scroll_to(y=max(0, row), animate=False, force=True, immediate=True)
+        self._moving = False
+        if skip != self._skip:
+            self._skip = skip if self.look.tall else 0
+            self._drawn = None
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._drawn = None
+        # A view that grew is moved up to the new end by Textual; whoever scrolls up is above the end.
+        if not self._moving:
+            self._skip = 0
+            if round(new_value) < min(round(old_value), self.max_scroll_y):
+                self._hold()
+        if self.shown:
+            self._anchor = self.lines.line_at(self._top).number
+
+    def _pause(self) -> None:
+        """Hold still what is in view."""
+        if self.follow and self.look.tall and self.shown:
+            self._move(*self._ready.end(self._height))
+        self._hold()
+
+    def _hold(self) -> None:
+        self.follow = False
+        self.store.holding = True
+        if self.shown:
+            self._anchor = self.lines.line_at(self._top).number
+        self._redraw()
+
+    def _resume(self) -> None:
+        self.follow = True
+        self.store.holding = False
+        self._schedule(0)
+
+    def _scroll_rows(self, rows: int) -> None:
+        if self.follow and rows < 0:
+            self._pause()
+        if not self.look.tall:
+            self._move(min(self._top + rows, max(0, self.shown - self._height)))
+        elif self.shown and not self.follow:
+            page = self._ready
+            self._move(*min(page.moved((self._top, self._skip), rows), page.end(self._height)))
+        self._redraw()
+
+    @property
+    def _at_top(self) -> bool:
+        """Whether the oldest line's beginning is in view."""
+        return not self.follow and self._top == 0 and self._skip == 0
+
+    @property
+    def _bottom_line(self) -> int:
+        if self.look.tall:
+            return drawn[-1][0] if (drawn := self.drawn()) else self.store.first - 1
+        row = min(self._top + self._height, self.shown) - 1
+        return self.lines.line_at(row).number if row >= 0 else self.store.first - 1
+
+    def _go_to_match(self, number: int | None) -> None:
+        self._match = number
+        if number is not None:
+            self.look.selected = number
+            self._go_to(number, self._ready.match_in(self.lines.row_of(number)) if self.look.tall else 0)
+
+    def _go_to(self, number: int, strip: int = 0) -> None:
+        """Bring a line into view, or the strip of it that matters."""
+        self._pause()
+        row = self.lines.row_of(number)
+        if not self.look.tall:
+            if not self._top <= row < self._top + self._height:
+                self._move(max(0, row - self._height // 2))
+        elif self.shown and not self._in_view(row, number, strip):
+            page = self._ready
+            self._move(*min(page.moved((row, strip), -(self._height // 2)), page.end(self._height)))
+        self._redraw()
+
+    def _in_view(self, row: int, number: int, strip: int) -> bool:
+        first = self._skip if row == self._top else 0
+        return first <= strip < first + [shown for shown, _ in self.drawn()].count(number)
+
+    def _bring_whole(self, number: int) -> None:
+        """Bring all strips of a line into view, or as many as there is room for."""
+        page, row = self._ready, self.lines.row_of(number)
+        self._drawn = None
+        if not self.look.tall or [shown for shown, _ in self.drawn()].count(number) == page.count(row):
+            return
+        room = self._height - page.count(row)
+        self._move(*(page.moved((row, 0), -room) if room > 0 else (row, 0)))
+
+    # --- drawing
+
+    @property
+    def _height(self) -> int:
+        return max(1, self.size.height - STATUS_ROWS)
+
+    @property
+    def _top(self) -> int:
+        return min(self.scroll_offset.y, max(0, self.shown - 1))
+
+    def on_resize(self, _: events.Resize) -> None:
+        self._schedule(0)
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._page.forget()
+        self._drawn = None
+
+    def render_line(self, y: int) -> Strip:
+        if y == self.size.height - 1:
+            return self._status()
+        drawn = self.drawn()
+        return drawn[y][1] if y < len(drawn) else Strip.blank(self.scrollable_size.width, self.rich_style)
+
+    def drawn(self) -> list[tuple[int, Strip]]:
+        """The rows in view, each with the number of its line."""
+        if self._drawn is None:
+            page, at_end = self._ready, self.follow and self.look.tall
+            self._drawn = page.up(self._height) if at_end else list(page.down(self._top, self._height, self._skip))
+        return self._drawn
+
+    @property
+    def _ready(self) -> LogPage:
+        """The page at the size and in the colours of now."""
+        page = self._page
+        page.width, page.base, page.style_of = self.scrollable_size.width, self.rich_style, self._part
+        oldest = self.store.oldest_ns if self.look.timestamps else None
+        page.dated = oldest is not None and _day(oldest / 1e9) != _day(time())
+        return page
+
+    def _part(self, name: str) -> Style:
+        return self.get_component_rich_style(f"log--{name}")
+
+    def _status(self) -> Strip:
+        last = self.shown if self.follow or not self.shown else self.lines.row_of(self._bottom_line) + 1
+        base = self.get_component_rich_style("log--status")
+        found = status_segments(
+            self.lines, stream=self._stream, is_open=self._open, follow=self.follow, last=last, match=self._match,
+            older=self.older,
+            style_of=lambda name: base if name == "status" else self._part(name),
+        )  # fmt: skip
+        return Strip(found).adjust_cell_length(self.scrollable_size.width, base)
+
+
+def _day(at: float) -> date:
+    return datetime.fromtimestamp(at).astimezone().date()

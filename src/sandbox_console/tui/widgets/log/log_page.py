@@ -1,0 +1,173 @@
+"""Draws a page of log lines; parses only the lines in view and keeps the last ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct, field
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.strip import Strip
+
+from sandbox_console.logs.store import Line
+from sandbox_console.model.text import clean
+from sandbox_console.tui.widgets.log.log_line import (
+    NAME_WIDTH,
+    Rule,
+    StyleOf,
+    body_text,
+    highlight,
+    is_match,
+    prefix,
+    segments,
+    spread_texts,
+    wrapped,
+)
+from sandbox_console.tui.widgets.log.log_lines import ShownLines
+from sandbox_console.tui.widgets.table.table_layout import fit_cell
+
+Place = tuple[int, int]
+"""What is on top: a row, and how many strips of its line are above the view."""
+
+_KEPT = 1024
+COLOURS = 6
+
+
+class Look(Struct):
+    """How the reader wants lines drawn. ``names`` are the sources' where there are several, by their numbers."""
+
+    timestamps: bool = False
+    wrap: bool = False
+    json: bool = True
+    side: int = 0
+    selected: int | None = None
+    expanded: set[int] = field(default_factory=set)
+    names: Sequence[str] = ()
+    rules: Sequence[Rule] = ()
+
+    @property
+    def tall(self) -> bool:
+        """Whether a line may take several rows."""
+        return self.wrap or bool(self.expanded)
+
+
+class LogPage:
+    """Strips of lines. ``width``, ``base`` and ``style_of`` are the widget's: set them before drawing.
+
+    ``dated``: a time tells its day too.
+    """
+
+    def __init__(self, lines: ShownLines, look: Look) -> None:
+        self.lines = lines
+        self.look = look
+        self.width = 80
+        self.dated = False
+        self.base = Style.null()
+        self.style_of: StyleOf = lambda _: Style.null()
+        self._bodies: dict[int, list[list[Segment]]] = {}
+
+    def forget(self) -> None:
+        """Parse anew: what is drawn looks different now."""
+        self._bodies.clear()
+
+    def down(self, top: int, height: int, skip: int = 0) -> Iterator[tuple[int, Strip]]:
+        """At most ``height`` strips from a row on, but its first ``skip``, each with its line's number."""
+        left = height
+        for row in range(top, self.lines.shown):
+            line = self.lines.line_at(row)
+            strips = self._strips(line)
+            first = min(skip, len(strips) - 1) if row == top else 0
+            for strip in strips[first : first + left]:
+                yield line.number, strip
+                left -= 1
+            if left <= 0:
+                return
+
+    def up(self, height: int) -> list[tuple[int, Strip]]:
+        """The last ``height`` strips of the newest lines."""
+        row, skip = self.end(height)
+        return list(self.down(row, height, skip))
+
+    def count(self, row: int) -> int:
+        """How many strips a row's line takes."""
+        return len(self._strips(self.lines.line_at(row)))
+
+    def match_in(self, row: int) -> int:
+        """Which strip of a line has the first match of the search; 0 where none shows it."""
+        line = self.lines.line_at(row)
+        found = (at for at, runs in enumerate(self._body_rows(line, self._head(line))) if any(map(is_match, runs)))
+        return next(found, 0)
+
+    def end(self, height: int) -> Place:
+        """What is on top when the newest strip is the last in view."""
+        used = 0
+        for row in range(self.lines.shown - 1, -1, -1):
+            used += self.count(row)
+            if used >= height:
+                return row, used - height
+        return 0, 0
+
+    def moved(self, place: Place, by: int) -> Place:
+        """What is ``by`` strips below a place, or above it, as far as there are lines."""
+        row, skip = place
+        skip = min(skip, self.count(row) - 1) + by
+        while skip < 0 < row:
+            row -= 1
+            skip += self.count(row)
+        while row < self.lines.shown - 1 and skip >= (count := self.count(row)):
+            row, skip = row + 1, skip - count
+        return row, max(0, skip)
+
+    def _strips(self, line: Line) -> list[Strip]:
+        head = self._head(line)
+        blank = [Segment(" " * _cells(head), self.base)]
+        found = []
+        for at, runs in enumerate(self._body_rows(line, head)):
+            strip = Strip([*(head if at == 0 else blank), *runs])
+            found.append(strip.adjust_cell_length(self.width, self.base))
+        return found
+
+    def _body_rows(self, line: Line, head: list[Segment]) -> list[list[Segment]]:
+        room = max(1, self.width - _cells(head))
+        bodies = self._body(line)
+        if self.look.wrap:
+            return [row for body in bodies for row in wrapped(body, room)]
+        return [list(Strip(body).crop(self.look.side)) for body in bodies] if self.look.side else bodies
+
+    def _head(self, line: Line) -> list[Segment]:
+        style = self.style_of("prefix")
+        chosen = line.number == self.look.selected
+        text = prefix(line, timestamps=self.look.timestamps, dated=self.dated)
+        found = [
+            Segment(text[:-1] + "▸" if chosen else text, style + Style(bold=True, reverse=True) if chosen else style)
+        ]
+        if self.look.names:
+            name = clean(self.look.names[line.source], cap=200) if line.source < len(self.look.names) else "?"
+            width = min(NAME_WIDTH, max(map(cell_len, self.look.names)))
+            found.append(Segment(fit_cell(name, width, "left") + " ", self.style_of(f"name-{line.source % COLOURS}")))
+        return found
+
+    def _body(self, line: Line) -> list[list[Segment]]:
+        kept = self._bodies.get(line.number)
+        if kept is not None and not line.partial:
+            return kept
+        texts = [body_text(line, folded=self.look.json, style_of=self.style_of)]
+        if line.number in self.look.expanded:
+            texts = spread_texts(line, self.style_of) or texts
+        bodies = [self._marked(text) for text in texts]
+        if len(self._bodies) >= _KEPT:
+            self._bodies.clear()
+        if not line.partial:
+            self._bodies[line.number] = bodies
+        return bodies
+
+    def _marked(self, text: Text) -> list[Segment]:
+        search = self.lines.search
+        highlight(text, search.pattern.shown if search is not None else None, self.look.rules, self.style_of)
+        return segments(text, self.base)
+
+
+def _cells(segments: list[Segment]) -> int:
+    return sum(segment.cell_length for segment in segments)

@@ -1,0 +1,44 @@
+"""The last row of a log: whether it follows, how much of what is shown, what memory it takes."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from rich.style import Style
+
+from sandbox_console.tui.text.formatting import size
+from sandbox_console.tui.widgets.log.log_line import StyleOf
+from sandbox_console.tui.widgets.log.log_lines import ShownLines
+
+
+def status_segments(
+    lines: ShownLines,
+    *,
+    stream: str,
+    is_open: bool,
+    follow: bool,
+    last: int,
+    match: int | None,
+    older: str,
+    style_of: StyleOf,
+) -> list[Segment]:
+    """``FOLLOWING [n/shown]``, or how else the stream stands; what else a reader must know follows."""
+    base: Style = style_of("status")
+    word, style = (stream, "following") if follow else ("PAUSED", "paused")
+    if not is_open:
+        word, style = stream, "over"
+    store = lines.store
+    parts = [f" [{last:,}/{lines.shown:,}]"]
+    if (share := lines.looked_through) < 1:
+        parts.append(f"looking {share:.0%}…")
+    if lines.filter is not None:
+        parts.append(f"filtered from {lines.total:,}")
+    if lines.search is not None:
+        at = lines.search.row_of(match) + 1 if match is not None else 0
+        parts.append(f"match {at:,}/{len(lines.search):,}")
+    if older:
+        parts.append(older)
+    if store.dropped:
+        parts.append(f"{store.dropped:,} older dropped")
+    parts.append(f"{size(store.size_bytes)} of {size(store.cap_bytes)}")
+    parts.append("E = stderr")
+    return [Segment(word, base + style_of(style)), Segment("  ".join(parts), base)]

@@ -1,0 +1,282 @@
+"""Logs: follows what comes, holds still when read, searches, filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from time import time_ns
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.message import Message
+
+from sandbox_console.logs.store import Line
+from sandbox_console.model.text import strip_colours
+from sandbox_console.tui.keys.keymap import hint, key_of
+from sandbox_console.tui.widgets.log.log_canvas import LogCanvas
+from sandbox_console.tui.widgets.log.log_keys import LOG_KEYS
+from sandbox_console.tui.widgets.log.log_line import is_json
+from sandbox_console.tui.widgets.log.log_save import save_new
+
+_SIDE_STEP = 8
+_WHEEL = 3
+
+
+class LogView(LogCanvas, can_focus=True):
+    """The log of a sandbox, or of several.
+
+    ::
+
+        view = LogView()
+        view.append(items)             # Sequence[LogItem], as the console's logs() yields them; batches are cheap
+        view.set_filter("error|warn")  # only lines that match, !... those that do not; None shows all
+        view.search("timeout")         # then n and N; both raise UsageError
+        await view.save(Path("x.log")) # the raw bytes, to a file that must not exist
+
+    Scrolling up pauses, ``G`` follows again; the last row says which, and how many lines of how many. stderr lines
+    begin with ``E``, lost output with ``~``, the reader's marks with ``=``. Posts `SearchAsked` and `FilterAsked`,
+    which `LogPane` answers with an input line; `SaveAsked`, `OlderAsked` and `GoneAsked`, which the pane around it
+    answers.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = LOG_KEYS
+
+    class _Asked(Message):
+        def __init__(self, view: LogView) -> None:
+            super().__init__()
+            self.view = view
+
+        @property
+        def control(self) -> LogView:
+            return self.view
+
+    class SearchAsked(_Asked):
+        """The key of the search was pressed."""
+
+    class FilterAsked(_Asked):
+        """The key of the filter was pressed."""
+
+    class SaveAsked(_Asked):
+        """The key that saves was pressed."""
+
+    class GoneAsked(_Asked):
+        """The key of removed sandboxes' logs was pressed."""
+
+    class OlderAsked(_Asked):
+        """The reader came to the oldest line, or asked for a time before it (``since_ns``)."""
+
+        def __init__(self, view: LogView, since_ns: int | None = None) -> None:
+            super().__init__(view)
+            self.since_ns = since_ns
+
+    async def save(self, path: Path) -> int:
+        """Write the lines, or those the filter shows, as raw bytes to a new file (0600); returns the bytes written.
+
+        Raises OSError, FileExistsError among them. Lost output is written as its ``[... lost: ...]`` line.
+        """
+        return await save_new(path, self.lines.raw())
+
+    # --- moving
+
+    def action_line(self, step: int) -> None:
+        """Scroll by lines."""
+        self._scroll(step)
+
+    def action_page(self, step: int) -> None:
+        """Scroll by pages."""
+        self._scroll(step * max(1, self._height - 1))
+
+    def _scroll(self, rows: int) -> None:
+        at_top = rows < 0 and self._at_top
+        self._scroll_rows(rows)
+        if at_top:
+            self.post_message(self.OlderAsked(self))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        if self.look.tall:
+            self._wheel(event, -_WHEEL)
+        elif self._at_top:
+            self.post_message(self.OlderAsked(self))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        if self.look.tall:
+            self._wheel(event, _WHEEL)
+
+    def _wheel(self, event: events.MouseEvent, rows: int) -> None:
+        """By strips, where Textual would scroll by lines, past what is below in a tall one."""
+        event.prevent_default()
+        event.stop()
+        self._scroll(rows)
+
+    def action_side(self, step: int) -> None:
+        """Scroll sideways."""
+        self.look.side = max(0, self.look.side + step * _SIDE_STEP)
+        self._redraw()
+
+    def action_head(self) -> None:
+        """Go to the oldest line; there, ask for older ones."""
+        was_there = self._at_top
+        self._pause()
+        self._move(0)
+        if was_there:
+            self.post_message(self.OlderAsked(self))
+
+    def action_tail(self) -> None:
+        """Follow."""
+        self._resume()
+
+    def action_ago(self, minutes: int) -> None:
+        """Go to the first line of the last minutes."""
+        since = time_ns() - minutes * 60 * 10**9
+        self._pause()
+        oldest = self.store.oldest_ns
+        if oldest is not None and oldest > since:
+            self.post_message(self.OlderAsked(self, since))
+        self.go_to_time(since)
+
+    def go_to_time(self, at_ns: int) -> None:
+        """Put the first line at or after a time on top."""
+        self._anchor = self.store.since(at_ns)
+        self._move(self.lines.row_of(self._anchor))
+        self._redraw()
+
+    def action_autoscroll(self) -> None:
+        """Follow or hold still."""
+        if self.follow:
+            self._pause()
+        else:
+            self._resume()
+
+    def action_next(self, step: int) -> None:
+        """Go to the next match below, or above; round the end to the other side."""
+        found = self.lines.search
+        if found:
+            at = self._match if self._match is not None else self._bottom_line
+            number = found.after(at) if step > 0 else found.before(at)
+            self._go_to_match(found.number_at(0 if step > 0 else -1) if number is None else number)
+
+    # --- looks
+
+    def action_timestamps(self) -> None:
+        """Show or hide the time of each line."""
+        self.look.timestamps = not self.look.timestamps
+        self._redraw()
+
+    def action_wrap(self) -> None:
+        """Fold long lines, or cut them."""
+        self.look.wrap = not self.look.wrap
+        self.look.side = 0
+        self._schedule(0)
+
+    def action_json(self) -> None:
+        """Tell JSON lines in short, or show them as they are."""
+        self.look.json = not self.look.json
+        self._look_anew()
+
+    # --- one line
+
+    def action_select(self, step: int) -> None:
+        """Choose the line above or below; the first time the last one in view."""
+        drawn = self.drawn()
+        if not drawn:
+            return
+        chosen = self.look.selected
+        if chosen is None or not drawn[0][0] <= chosen <= drawn[-1][0]:
+            self.look.selected = drawn[-1][0]
+        else:
+            row = self.lines.row_of(chosen) + step
+            self.look.selected = self.lines.line_at(min(max(row, 0), self.shown - 1)).number
+        self._go_to(self.look.selected)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose a line; a second click spreads JSON, or folds it."""
+        drawn = self.drawn()
+        if event.y < len(drawn):
+            again = self.look.selected == drawn[event.y][0]
+            self.look.selected = drawn[event.y][0]
+            self._pause()
+            if again:
+                self.action_expand()
+
+    @property
+    def _chosen(self) -> Line | None:
+        """The chosen line; without one the last in view."""
+        drawn = self.drawn()
+        numbers = [number for number, _ in drawn]
+        number = self.look.selected if self.look.selected in numbers else numbers[-1] if numbers else None
+        return None if number is None else self.lines.line_at(self.lines.row_of(number))
+
+    def action_expand(self) -> None:
+        """Spread the chosen JSON line over rows, or fold it again."""
+        line = self._chosen
+        if line is None:
+            return
+        if line.number not in self.look.expanded and not is_json(line):
+            keys = [key_of(self, f"logs-select-line-{where}") for where in ("above", "below")]
+            more = f" {' and '.join(keys)} choose another." if all(keys) else ""
+            self.notify(f"This line is not JSON.{more}", severity="warning")
+            return
+        self._pause()
+        self.look.selected = line.number
+        self.look.expanded ^= {line.number}
+        self._look_anew()
+        self._bring_whole(line.number)
+
+    def action_copy_line(self) -> None:
+        """Copy the chosen line as the sandbox wrote it, without colours and controls."""
+        if (line := self._chosen) is not None:
+            self.app.copy_to_clipboard(_text(line))
+            self.notify("Copied a line.")
+
+    def action_copy_page(self) -> None:
+        """Copy the lines in view."""
+        lines = list(self._lines_in_view())
+        self.app.copy_to_clipboard("\n".join(map(_text, lines)))
+        self.notify(f"Copied {len(lines)} lines.")
+
+    def _lines_in_view(self) -> Iterator[Line]:
+        for number in dict.fromkeys(number for number, _ in self.drawn()):
+            yield self.lines.line_at(self.lines.row_of(number))
+
+    def action_mark(self) -> None:
+        """Draw a line under what has come so far."""
+        self.store.mark(time_ns(), f"──── marked {datetime.now().astimezone():%H:%M:%S} ────────────────")
+        self._schedule(0)
+
+    def action_next_mark(self) -> None:
+        """Go to the mark above, round the top to the last one."""
+        if not self.store.marks:
+            makes = hint(self, "logs-put-a-mark", "makes one")
+            self.notify("; ".join(filter(None, ("There is no mark", makes))) + ".", severity="warning")
+            return
+        top = self.lines.line_at(self._top).number if self.shown else 0
+        above = [number for number in self.store.marks if number < top]
+        self._pause()
+        self._anchor = above[-1] if above else self.store.marks[-1]
+        self.look.selected = self._anchor
+        self._move(self.lines.row_of(self._anchor))
+        self._redraw()
+
+    # --- asking
+
+    def action_ask_search(self) -> None:
+        """Ask for a pattern to search."""
+        self.post_message(self.SearchAsked(self))
+
+    def action_ask_filter(self) -> None:
+        """Ask for a pattern to filter by."""
+        self.post_message(self.FilterAsked(self))
+
+    def action_ask_save(self) -> None:
+        """Ask for a file to save to."""
+        self.post_message(self.SaveAsked(self))
+
+    def action_ask_gone(self) -> None:
+        """Ask for the logs of sandboxes that are gone."""
+        self.post_message(self.GoneAsked(self))
+
+
+def _text(line: Line) -> str:
+    return strip_colours(line.data.rstrip(b"\r\n").decode("utf-8", "replace"))

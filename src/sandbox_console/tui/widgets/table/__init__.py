@@ -1,0 +1,1 @@
+"""A table that draws only the rows in view."""

@@ -1,0 +1,132 @@
+"""The list with marks: rows chosen for one action on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Iterable
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.tui.widgets.table.row_marks import Marks
+from sandbox_console.tui.widgets.table.table import HEADER_ROWS, FleetTable
+
+MARK = "✓"
+
+
+class MarkedTable(FleetTable):
+    """Rows of sandboxes can be marked: by keys, Ctrl+click, Shift+click. A marked row has a sign before its state.
+
+    Posts `MarksChanged` when other rows are marked, `MenuAsked` on a right click.
+    """
+
+    DEFAULT_CSS = """
+    MarkedTable > .table--mark { color: $text-warning; }
+    MarkedTable > .table--marked { background: $warning 12%; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"table--mark", "table--marked"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "mark", "Mark; fold a group", show=False, id="mark"),
+        Binding("ctrl+@,ctrl+space", "mark_range", "Mark up to here", show=False, id="mark-range"),
+        Binding("asterisk,ctrl+a", "mark_all", "Mark all shown", show=False, id="mark-all"),
+        Binding("shift+down", "mark_step(1)", "Mark, next", show=False, id="mark-down"),
+        Binding("shift+up", "mark_step(-1)", "Mark, before", show=False, id="mark-up"),
+        Binding("ctrl+backslash", "unmark", "No marks", show=False, id="unmark"),
+    ]
+
+    class MarksChanged(Message):
+        """Other rows are marked."""
+
+    class MenuAsked(Message):
+        """A row was clicked with the right button; the cursor is on it."""
+
+    marks: Marks
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        self.marks = Marks()
+
+    @property
+    def marked(self) -> tuple[SandboxRef, ...]:
+        """The marked sandboxes, shown or hidden by a filter, in the order they were marked."""
+        return tuple(key for key in self.marks.keys if isinstance(key, SandboxRef))
+
+    def keep_marks(self, there: Container[Hashable]) -> None:
+        """Forget the marks of what is not there any more."""
+        if self.marks.keep(there):
+            self._marks_changed()
+
+    def drop_marks(self, keys: Iterable[Hashable]) -> None:
+        """Take these marks away."""
+        self.marks.drop(keys)
+        self._marks_changed()
+
+    def action_mark(self) -> None:
+        """Mark the row under the cursor, or take its mark away; a group's head is closed or opened."""
+        if isinstance(key := self.cursor_key, SandboxRef):
+            self.marks.toggle(key)
+            self._marks_changed()
+        elif key is not None:
+            self.action_choose()
+
+    def action_mark_range(self) -> None:
+        """Mark all from the row marked last to this one."""
+        if isinstance(key := self.cursor_key, SandboxRef):
+            self.marks.range_to(key, self._markable)
+            self._marks_changed()
+
+    def action_mark_step(self, step: int) -> None:
+        """Mark the row under the cursor and the one it goes to."""
+        self.marks.add(key for key in (self.cursor_key,) if isinstance(key, SandboxRef))
+        self.action_move(step)
+        self.action_mark_range()
+
+    def action_mark_all(self) -> None:
+        """Mark every row that is shown."""
+        self.marks.add(self._markable)
+        self._marks_changed()
+
+    def action_unmark(self) -> None:
+        """Take all marks away."""
+        self.marks.clear()
+        self._marks_changed()
+
+    @property
+    def _markable(self) -> list[Hashable]:
+        return [row.key for row in self.rows if isinstance(row.key, SandboxRef)]
+
+    def _marks_changed(self) -> None:
+        self.refresh()
+        self.post_message(self.MarksChanged())
+
+    def render_line(self, y: int) -> Strip:
+        strip = super().render_line(y)
+        at = self.scroll_offset.y + y - HEADER_ROWS
+        if not self.marks or y < HEADER_ROWS or at >= len(self.rows) or self.rows[at].key not in self.marks:
+            return strip
+        if self.rows[at].key != self.cursor_key:  # whose own ground says more
+            tint = Style(bgcolor=self.get_component_rich_style("table--marked").bgcolor)
+            strip = Strip(Segment.apply_style(strip, post_style=tint), strip.cell_length)
+        ink = Style(color=self.get_component_rich_style("table--mark").color, bold=True)
+        sign = Strip([Segment(MARK, (under.style or Style.null()) + ink) for under in strip.crop(1, 2)])
+        return Strip.join([strip.crop(0, 1), sign, strip.crop(2)])
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        at = -1 if offset is None else self.scroll_offset.y + offset.y - HEADER_ROWS
+        if offset is None or offset.y < HEADER_ROWS or at >= len(self.rows):
+            return
+        if event.ctrl or event.shift or event.button == 3:
+            event.prevent_default()  # the list's own handler comes after this one
+            self.move_to(self.rows[at].key)
+        if event.button == 3:
+            self.post_message(self.MenuAsked())
+        elif event.ctrl:
+            self.action_mark()
+        elif event.shift:
+            self.action_mark_range()

@@ -1,0 +1,255 @@
+"""The list of sandboxes: a table that draws only the rows in view."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from sandbox_console.tui.widgets.table.table_canvas import HEADER_ROWS, TableCanvas
+from sandbox_console.tui.widgets.table.table_layout import Column, natural_widths
+from sandbox_console.tui.widgets.table.table_lines import column_at
+from sandbox_console.tui.widgets.table.table_rows import Line, Paint, Row, ordered
+
+__all__ = ["HEADER_ROWS", "FleetTable", "Line", "Paint", "Row"]
+
+
+class FleetTable(TableCanvas, can_focus=True):
+    """A table of rows with keys, a cursor that stays on its key, and a sort order.
+
+    ::
+
+        table = FleetTable([Column("state", "STATE", 9, priority=0), Column("name", "NAME", 12, flex=True, priority=0)])
+        table.set_rows([Row("id-1", ("● running", "web"), ("ok", ""))])
+        table.sort_by("name")     # the same again turns it round
+
+    Posts `Chosen(key)` on Enter and double click, `Moved(key)` when the cursor goes to another row, and
+    `Turned(key, opened)` when Left or Right is pressed on a head, `Sorted` when the order is another one. Sorting keeps
+    rows under their head.
+
+    Give states a glyph and a word: colour alone tells nothing to some people and terminals.
+    """
+
+    DEFAULT_CSS = """
+    FleetTable {
+        height: 1fr; overflow: hidden scroll; scrollbar-size-vertical: 1; scrollbar-background: $background;
+        content-align: center middle; text-align: center;
+    }
+    FleetTable > .table--header { text-style: bold; color: $text-muted; }
+    FleetTable > .table--cursor { background: $panel; text-style: bold; }
+    FleetTable:focus > .table--cursor { background: $block-cursor-background; color: $foreground; }
+    FleetTable > .table--ok { color: $text-success; }
+    FleetTable > .table--warn { color: $text-warning; }
+    FleetTable > .table--error { color: $text-error; }
+    FleetTable > .table--dim { color: $text-muted; }
+    FleetTable > .table--accent { color: $text-accent; }
+    FleetTable > .table--head { text-style: bold; background: $surface; }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"table--{name}" for name in ("header", "cursor", "ok", "warn", "error", "dim", "accent", "head")
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
+        Binding("home,g", "go(0)", "First", show=False),
+        Binding("end,G", "go(-1)", "Last", show=False),
+        Binding("enter", "choose", "Open; fold a group", show=False),
+        Binding("left", "sideways(-1)", "Close, left", show=False),
+        Binding("right", "sideways(1)", "Open, right", show=False),
+    ]
+
+    class Chosen(Message):
+        """A row was opened."""
+
+        def __init__(self, table: FleetTable, key: Hashable) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+
+        @property
+        def control(self) -> FleetTable:
+            return self.table
+
+    class Moved(Message):
+        """The cursor is on another row; ``key`` is None when the table is empty."""
+
+        def __init__(self, table: FleetTable, key: Hashable | None) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+
+        @property
+        def control(self) -> FleetTable:
+            return self.table
+
+    class Turned(Message):
+        """A group is to be opened or closed; from a row in it, ``open`` is False."""
+
+        def __init__(self, table: FleetTable, key: Hashable, *, opened: bool) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+            self.opened = opened
+
+        @property
+        def control(self) -> FleetTable:
+            return self.table
+
+    class Sorted(Message):
+        """The order is another one."""
+
+        def __init__(self, table: FleetTable) -> None:
+            super().__init__()
+            self.table = table
+
+        @property
+        def control(self) -> FleetTable:
+            return self.table
+
+    def set_columns(self, columns: Sequence[Column], *, sideways: bool = False) -> None:
+        """Show other columns, of rows that are set right after. ``sideways``: none is dropped, keys go along them."""
+        self.columns = tuple(columns)
+        self.skipped = min(self.skipped or 0, len(self.columns) - 1) if sideways else None
+        if self.sort_column not in {column.key for column in self.columns}:
+            self.sort_column = None
+        self._natural = natural_widths(self.columns, [])
+        self._drawn, self._widths, self._laid_out_for = {}, {}, -1
+
+    def set_rows(self, rows: Sequence[Line], natural: Sequence[int] | None = None) -> None:
+        """Show other rows; the cursor stays on its key, or its place where that key is gone. Keys must be unique.
+
+        ``natural`` is how wide each column would like to be; without it all cells are measured.
+        """
+        before, key = len(self._rows), self.cursor_key
+        self._given = rows
+        self._rows = self._sorted(rows)
+        self._indexed = None
+        self._natural = (
+            natural_widths(self.columns, [row.paint()[0] for row in rows]) if natural is None else [*natural]
+        )
+        self._place_cursor(key)
+        anew = self._lay_out()
+        if anew or before != len(self._rows):
+            self._measure()
+        if anew or not before or not self._rows:
+            self._drawn = {}
+            self.refresh()
+        else:
+            self._refresh_changed()
+        if self.cursor_key != key:
+            self.post_message(self.Moved(self, self.cursor_key))
+
+    @property
+    def _index(self) -> dict[Hashable, int]:
+        """Made when it is asked for: hashing 10,000 keys takes 4 ms, and a cursor that stays needs none."""
+        if self._indexed is None:
+            self._indexed = {row.key: at for at, row in enumerate(self._rows)}
+        return self._indexed
+
+    def _place_cursor(self, key: Hashable | None) -> None:
+        if self._cursor < len(self._rows) and self._rows[self._cursor].key == key:
+            return
+        top = self.scroll_offset.y
+        offset = self._cursor - top
+        self._cursor = self._index.get(key, min(self._cursor, max(0, len(self._rows) - 1)))
+        if self._cursor - top != offset and 0 <= offset < self._page:
+            self._show_cursor()
+
+    def sort_by(self, key: str, *, reverse: bool | None = None) -> None:
+        """Sort by a column; the one it is sorted by already is turned round. Raises KeyError for an unknown column."""
+        column = next((column for column in self.columns if column.key == key), None)
+        if column is None:
+            raise KeyError(key)
+        turned = not self.sort_reverse if key == self.sort_column else column.largest
+        # Turned round, equal ones stay as they are; by another column they are as given, not as they were sorted last.
+        rows, given = (self._rows if key == self.sort_column else self._given), self._given
+        self.sort_reverse = turned if reverse is None else reverse
+        self.sort_column = key
+        self.set_rows(rows, self._natural)
+        self._given = given
+        self.refresh()
+        self.post_message(self.Sorted(self))
+
+    def unsort(self) -> None:
+        """The rows that are set next stay in their order."""
+        self.sort_column, self.sort_reverse = None, False
+        self.refresh()
+
+    def _sorted(self, rows: Sequence[Line]) -> list[Line]:
+        at = next((i for i, column in enumerate(self.columns) if column.key == self.sort_column), None)
+        return list(rows) if at is None else ordered(rows, at, self.columns[at].key, reverse=self.sort_reverse)
+
+    def move_to(self, key: Hashable) -> bool:
+        """Put the cursor on a key; False where it is not there."""
+        if key not in self._index:
+            return False
+        self._go(self._index[key])
+        return True
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor by rows."""
+        self._go(self._cursor + step)
+
+    def action_page(self, step: int) -> None:
+        """Move the cursor by pages."""
+        self._go(self._cursor + step * max(1, self._page - 1))
+
+    def action_go(self, to: int) -> None:
+        """Move the cursor to the first row (0) or the last (-1)."""
+        self._go(to if to >= 0 else len(self._rows) + to)
+
+    def action_choose(self) -> None:
+        """Open the row under the cursor."""
+        if (key := self.cursor_key) is not None:
+            self.post_message(self.Chosen(self, key))
+
+    def action_sideways(self, step: int) -> None:
+        """Open or close a group, or look at the columns further on."""
+        row = self._rows[self._cursor] if self._rows else None
+        if row is not None and row.head:
+            self.post_message(self.Turned(self, row.key, opened=step > 0))
+        elif self.skipped is not None and 0 <= self.skipped + step < len(self.columns) and self._goes(step):
+            self.skipped += step
+            self._laid_out_for = -1
+            self.refresh()
+        elif row is not None and step < 0:
+            self._go(next((at for at in range(self._cursor, -1, -1) if self._rows[at].head), self._cursor))
+
+    def _go(self, to: int) -> None:
+        to = max(0, min(to, len(self._rows) - 1))
+        if to == self._cursor or not self._rows:
+            return
+        old, self._cursor = self._cursor, to
+        self._show_cursor()
+        for row in (old, to):
+            self.refresh_lines(row + HEADER_ROWS)  # counted from the first row, in view or not
+        self.post_message(self.Moved(self, self.cursor_key))
+
+    def _show_cursor(self) -> None:
+        top = self.scroll_offset.y
+        if self._cursor < top:
+            self.scroll_to(y=self._cursor, animate=False, force=True, immediate=True)
+        elif self._cursor >= top + self._page:
+            self.scroll_to(y=self._cursor - self._page + 1, animate=False, force=True, immediate=True)
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        if offset.y < HEADER_ROWS:
+            self._click_header(offset.x)
+            return
+        at = self.scroll_offset.y + offset.y - HEADER_ROWS
+        if at < len(self._rows):
+            self._go(at)
+            if event.chain == 2:
+                self.action_choose()
+
+    def _click_header(self, x: int) -> None:
+        if (at := column_at(x, self._widths)) is not None:
+            self.sort_by(self.columns[at].key)

@@ -1,0 +1,160 @@
+"""What a table shows and how: its rows, its columns where they fit, and the words where no row is."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from msgspec import structs
+from rich.style import Style
+from textual.content import Content
+from textual.geometry import Size
+from textual.reactive import Reactive
+from textual.strip import Strip
+from textual.visual import Visual
+
+from sandbox_console.tui.widgets.scrolling import LineScroll
+from sandbox_console.tui.widgets.table.table_layout import GAP, Column, fit_columns, fit_sideways, natural_widths
+from sandbox_console.tui.widgets.table.table_lines import LEFT, Inks, draw_head, draw_header, draw_row
+from sandbox_console.tui.widgets.table.table_rows import Line, Paint
+
+HEADER_ROWS = 1
+Drawn = tuple[Hashable, Paint, bool, bool]
+"""What a line tells: a row's key and cells, whether it is a head, whether the cursor is on it."""
+
+
+class TableCanvas(LineScroll):
+    """Draws the rows in view; only those lines that say something else are drawn anew."""
+
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
+    """Other rows are drawn by :meth:`set_rows`: only those lines that change."""
+    show_vertical_scrollbar: Reactive[bool] = Reactive(True, layout=True)
+    """It has its room always: one that comes and goes has the whole screen laid out, 12 ms of a filter's key."""
+
+    def __init__(self, columns: Sequence[Column], *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.columns = tuple(columns)
+        self.sort_column: str | None = None
+        self.sort_reverse = False
+        self.skipped: int | None = None
+        self._rows: list[Line] = []
+        self._given: Sequence[Line] = ()
+        self._indexed: dict[Hashable, int] | None = None
+        self._drawn: dict[int, Drawn | None] = {}
+        self._cursor = 0
+        self._natural = natural_widths(self.columns, [])
+        self._widths: dict[int, int] = {}
+        self._laid_out_for = -1
+        self._words = Content("")
+        self._said: tuple[Size, Sequence[Strip]] | None = None
+
+    @property
+    def rows(self) -> Sequence[Line]:
+        """The rows in the order shown."""
+        return self._rows
+
+    @property
+    def cursor_key(self) -> Hashable | None:
+        """The key of the row under the cursor."""
+        return self._rows[self._cursor].key if self._rows else None
+
+    @property
+    def shown_columns(self) -> list[str]:
+        """The keys of the columns that fit."""
+        return [self.columns[i].key for i in self._widths]
+
+    def say(self, words: Content) -> None:
+        """What stands in the middle while there is no row."""
+        if not self._words.is_same(words):
+            self._words, self._said = words, None
+            if not self._rows:
+                self.refresh()
+
+    def _measure(self) -> None:
+        self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_ROWS)
+
+    def _refresh_changed(self) -> None:
+        """Have only those lines drawn that say something else than they do: as a filter is typed, often none do."""
+        before = self._drawn
+        lines = range(HEADER_ROWS, HEADER_ROWS + self._page)
+        self._drawn = {y: self._to_draw(y) for y in lines}
+        changed = [y for y in lines if y not in before or before[y] != self._drawn[y]]
+        if changed:  # in one piece: each piece costs as much as eight rows
+            self.refresh_lines(changed[0] + self.scroll_offset.y, changed[-1] - changed[0] + 1)
+
+    def _goes(self, step: int) -> bool:
+        return step < 0 or len(self.columns) - 1 not in self._widths
+
+    @property
+    def _page(self) -> int:
+        return max(0, self.size.height - HEADER_ROWS)
+
+    def on_resize(self) -> None:
+        self._lay_out()
+        self._measure()
+        self.refresh()
+
+    def _lay_out(self) -> bool:
+        self._laid_out_for = self.scrollable_size.width
+        room = max(0, self.scrollable_size.width - LEFT)
+        if self.skipped is None:
+            widths = fit_columns([self._important(column) for column in self.columns], self._natural, room)
+        else:
+            widths = fit_sideways(self.columns, self._natural, room, self.skipped)
+        changed = widths != self._widths
+        self._widths = widths
+        return changed
+
+    def _important(self, column: Column) -> Column:
+        """The column that is sorted by is the last to be left out, and has room for its arrow."""
+        if column.key != self.sort_column:
+            return column
+        least = max(column.min_width, len(column.title) + GAP)
+        return structs.replace(column, priority=min(column.priority, 1), min_width=least)
+
+    def render_line(self, y: int) -> Strip:
+        if self._laid_out_for != self.scrollable_size.width:  # before its first Resize, or with other columns
+            self._lay_out()
+        if y < HEADER_ROWS:
+            return self._header()
+        drawn = self._drawn[y] = self._to_draw(y)
+        if drawn is None:
+            return self._blank(y - HEADER_ROWS)
+        _, paint, head, selected = drawn
+        inks = Inks(self.rich_style, self._part, selected=selected)
+        if head:
+            return draw_head(paint, inks, self.scrollable_size.width)
+        return draw_row(paint, self.columns, self._widths, inks, self.scrollable_size.width)
+
+    def _blank(self, line: int) -> Strip:
+        size = Size(self.scrollable_size.width, self._page)
+        if self._rows or not self._words:
+            return Strip.blank(size.width, self.rich_style)
+        if self._said is None or self._said[0] != size:
+            self._said = (size, Visual.to_strips(self, self._words, *size, self.visual_style, pad=True))
+        return self._said[1][line]
+
+    def notify_style_update(self) -> None:
+        self._said = None  # its colours
+        super().notify_style_update()
+
+    def _to_draw(self, y: int) -> Drawn | None:
+        at = self.scroll_offset.y + y - HEADER_ROWS
+        if at >= len(self._rows):
+            return None
+        row = self._rows[at]
+        return row.key, row.paint(), row.head, at == self._cursor
+
+    def _part(self, name: str) -> Style:
+        return self.get_component_rich_style(f"table--{name}", partial=name in ("cursor", "head"))
+
+    def _header(self) -> Strip:
+        after = self.skipped is not None and self._goes(1)
+        return draw_header(
+            self.columns, self._widths, self._sort_mark, self._part("header"), self.scrollable_size.width,
+            before=bool(self.skipped), after=after,
+        )  # fmt: skip
+
+    def _sort_mark(self, i: int) -> str:
+        if self.columns[i].key != self.sort_column:
+            return ""
+        return " ▼" if self.sort_reverse else " ▲"

@@ -1,0 +1,1 @@
+"""A terminal emulator as a widget."""

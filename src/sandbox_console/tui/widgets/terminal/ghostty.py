@@ -1,0 +1,256 @@
+"""The terminal emulator of libghostty-vt (pyghostty 0.1.3), read through its render state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+from pyghostty import Terminal, ffi, lib
+from pyghostty._ffi import check, union_fn  # private: pyghostty is pinned; the scroll call takes a union by value
+from pyghostty.core import init_sized
+from rich.color import Color
+from rich.segment import Segment
+from rich.style import Style
+
+from sandbox_console.tui.widgets.terminal.emulator import Cursor, MouseAction, paste_bytes, refit
+from sandbox_console.tui.widgets.terminal.ghostty_cells import LAYOUT
+from sandbox_console.tui.widgets.terminal.ghostty_keys import MODS, translate
+
+SCROLLBACK_LINES = 10_000
+"""About 1.1 MB a terminal."""
+
+_BRACKETED_PASTE = 2004  # DEC private mode, xterm's ctlseqs
+_MOUSE_ACTIONS = {
+    "press": lib.GHOSTTY_MOUSE_ACTION_PRESS,
+    "release": lib.GHOSTTY_MOUSE_ACTION_RELEASE,
+    "motion": lib.GHOSTTY_MOUSE_ACTION_MOTION,
+}
+_ATTRIBUTES = (
+    ("bold", "bold"),
+    ("italic", "italic"),
+    ("faint", "dim"),
+    ("inverse", "reverse"),
+    ("invisible", "conceal"),
+    ("strikethrough", "strike"),
+    ("overline", "overline"),
+    ("underline", "underline"),
+)
+_BUTTONS = {1: 1, 2: 3, 3: 2, 4: 4, 5: 5}  # libghostty counts right before middle
+
+# cffi cannot pass a union by value; a struct of the same layout is called the same way.
+ffi.cdef("""
+typedef struct {
+    GhosttyTerminalScrollViewportTag tag;
+    struct { intptr_t delta; uint64_t pad; } value;
+} SandboxConsoleScroll;
+""")
+_scroll_viewport = union_fn("ghostty_terminal_scroll_viewport", "void(*)(GhosttyTerminal, SandboxConsoleScroll)")
+
+
+class GhosttyEmulator:
+    """An `Emulator`. Images are off, titles, notifications and clipboard writes have no handler and go nowhere."""
+
+    def __init__(self, cols: int = 80, rows: int = 24, scrollback: int = SCROLLBACK_LINES) -> None:
+        self.cols, self.rows = cols, rows
+        self._replies: list[bytes] = []
+        self._terminal: Any = Terminal(cols, rows, scrollback)
+        self._handle = self._terminal._t[0]  # noqa: SLF001 - pyghostty's layer 0 is its only way to the render state
+        self._terminal.on_reply(self._replies.append)
+        self._set(lib.GHOSTTY_TERMINAL_OPT_KITTY_IMAGE_STORAGE_LIMIT, ffi.new("uint64_t*", 0))
+        self._set(lib.GHOSTTY_TERMINAL_OPT_TITLE_REPORT, ffi.new("bool*", False))
+        self._state = _new("GhosttyRenderState", lib.ghostty_render_state_new, lib.ghostty_render_state_free)
+        self._rows = _new(
+            "GhosttyRenderStateRowIterator",
+            lib.ghostty_render_state_row_iterator_new,
+            lib.ghostty_render_state_row_iterator_free,
+        )
+        self._cells = _new(
+            "GhosttyRenderStateRowCells",
+            lib.ghostty_render_state_row_cells_new,
+            lib.ghostty_render_state_row_cells_free,
+        )
+        self._style_slot, self._rgb_slot = init_sized("GhosttyStyle"), ffi.new("GhosttyColorRgb*")
+        self._lines: list[list[Segment]] = []
+        self._blank()
+
+    def _set(self, option: int, value: Any) -> None:
+        check(lib.ghostty_terminal_set(self._handle, option, value), "terminal_set")
+
+    def _blank(self) -> None:
+        self._lines = [[Segment(" " * self.cols)] for _ in range(self.rows)]
+
+    def feed(self, data: bytes) -> bytes:
+        self._terminal.feed(data)
+        replies = b"".join(self._replies)
+        self._replies.clear()
+        return replies
+
+    def resize(self, cols: int, rows: int) -> None:
+        if (cols, rows) == (self.cols, self.rows):  # nothing would be read again
+            return
+        self._terminal.resize(cols, rows)
+        self.cols, self.rows = cols, rows
+        self._blank()
+
+    def refresh(self) -> Sequence[int]:
+        state = self._state[0]
+        check(lib.ghostty_render_state_update(state, self._handle), "render_state_update")
+        check(lib.ghostty_render_state_get(state, lib.GHOSTTY_RENDER_STATE_DATA_ROW_ITERATOR, self._rows), "rows")
+        changed: list[int] = []
+        at = ffi.new("uint16_t*")
+        while lib.ghostty_render_state_row_iterator_next_dirty(self._rows[0], at):
+            if at[0] < self.rows:
+                self._lines[at[0]] = self._read_row()
+                changed.append(at[0])
+        check(lib.ghostty_render_state_clean(state), "render_state_clean")
+        return changed
+
+    def _read_row(self) -> list[Segment]:
+        view = ffi.new("GhosttyCellsView*")
+        row = self._rows[0]
+        check(lib.ghostty_render_state_row_get(row, lib.GHOSTTY_RENDER_STATE_ROW_DATA_CELLS_RAW, view), "cells_raw")
+        check(lib.ghostty_render_state_row_get(row, lib.GHOSTTY_RENDER_STATE_ROW_DATA_CELLS, self._cells), "cells")
+        raw = memoryview(ffi.buffer(view.ptr, view.len * 8)).cast("Q").tolist()
+        segments: list[Segment] = []
+        styles: dict[int, Style | None] = {0: None}  # a row's only: other pages of the screen count styles anew
+        at = 0
+        for look, cells in groupby(raw, LAYOUT.look):
+            run = list(cells)
+            if look not in styles:
+                styles[look] = self._style(at)
+            segments.append(Segment(self._text(run, at), styles[look]))
+            at += len(run)
+        return segments
+
+    def _text(self, run: list[int], at: int) -> str:
+        parts: list[str] = []
+        for offset, cell in enumerate(run):
+            code = LAYOUT.codepoint(cell)
+            if code < 0x7F and not LAYOUT.is_cluster(cell):
+                parts.append(chr(code) if code >= 0x20 else "" if LAYOUT.is_tail(cell) else " ")
+                continue
+            cluster = self._cluster(at + offset) if LAYOUT.is_cluster(cell) else chr(code)
+            parts.append(refit(cluster, 2 if LAYOUT.is_wide(cell) else 1))
+        return "".join(parts)
+
+    def _cell(self, x: int, data: int, out: Any) -> bool:
+        check(lib.ghostty_render_state_row_cells_select(self._cells[0], x), "select")
+        return bool(lib.ghostty_render_state_row_cells_get(self._cells[0], data, out) == lib.GHOSTTY_SUCCESS)
+
+    def _cluster(self, x: int) -> str:
+        length = ffi.new("uint32_t*")
+        self._cell(x, lib.GHOSTTY_RENDER_STATE_ROW_CELLS_DATA_GRAPHEMES_LEN, length)
+        buffer = ffi.new("uint32_t[]", max(length[0], 1))
+        self._cell(x, lib.GHOSTTY_RENDER_STATE_ROW_CELLS_DATA_GRAPHEMES_BUF, buffer)
+        return "".join(chr(code) for code in buffer[0 : min(length[0], 16)])
+
+    def _style(self, x: int) -> Style:
+        style = self._style_slot
+        self._cell(x, lib.GHOSTTY_RENDER_STATE_ROW_CELLS_DATA_STYLE, style)
+        attributes = tuple(name for ghostty, name in _ATTRIBUTES if getattr(style, ghostty))
+        return _rich_style(
+            self._color(x, lib.GHOSTTY_RENDER_STATE_ROW_CELLS_DATA_FG_COLOR),
+            self._color(x, lib.GHOSTTY_RENDER_STATE_ROW_CELLS_DATA_BG_COLOR),
+            attributes,
+        )
+
+    def _color(self, x: int, data: int) -> tuple[int, int, int] | None:
+        rgb = self._rgb_slot
+        return (rgb.r, rgb.g, rgb.b) if self._cell(x, data, rgb) else None
+
+    def line(self, y: int) -> Sequence[Segment]:
+        return self._lines[y]
+
+    def text(self) -> str:
+        return "\n".join("".join(segment.text for segment in line).rstrip() for line in self._lines)
+
+    @property
+    def cursor(self) -> Cursor | None:
+        cursor = init_sized("GhosttyRenderStateCursor")
+        check(lib.ghostty_render_state_get(self._state[0], lib.GHOSTTY_RENDER_STATE_DATA_CURSOR, cursor), "cursor")
+        if not (cursor.visible and cursor.viewport_has_value):
+            return None
+        return Cursor(cursor.viewport_x - cursor.wide_tail, cursor.viewport_y, 1 + cursor.wide_tail)
+
+    @property
+    def mouse_wanted(self) -> bool:
+        return bool(self._terminal.get("mouse_tracking", "bool"))
+
+    @property
+    def alternate_screen(self) -> bool:
+        return bool(self._terminal.get("active_screen", "GhosttyTerminalScreen") != lib.GHOSTTY_TERMINAL_SCREEN_PRIMARY)
+
+    @property
+    def scrolled(self) -> int:
+        bar = self._terminal.get("scrollbar", "GhosttyTerminalScrollbar")
+        return int(bar.total - bar.len - bar.offset)
+
+    def scroll(self, lines: int) -> None:
+        self._viewport(lib.GHOSTTY_SCROLL_VIEWPORT_DELTA, lines)
+
+    def scroll_end(self) -> None:
+        self._viewport(lib.GHOSTTY_SCROLL_VIEWPORT_BOTTOM, 0)
+
+    def _viewport(self, tag: int, delta: int) -> None:
+        _scroll_viewport(self._handle, ffi.new("SandboxConsoleScroll*", {"tag": tag, "value": {"delta": delta}})[0])
+
+    def key(self, name: str, character: str | None) -> bytes:
+        press = translate(name, character)
+        event = _new("GhosttyKeyEvent", lib.ghostty_key_event_new, lib.ghostty_key_event_free)
+        encoder = _new("GhosttyKeyEncoder", lib.ghostty_key_encoder_new, lib.ghostty_key_encoder_free)
+        lib.ghostty_key_encoder_setopt_from_terminal(encoder[0], self._handle)
+        lib.ghostty_key_event_set_action(event[0], lib.GHOSTTY_KEY_ACTION_PRESS)
+        lib.ghostty_key_event_set_key(event[0], press.key)
+        lib.ghostty_key_event_set_mods(event[0], press.mods)
+        lib.ghostty_key_event_set_consumed_mods(event[0], press.consumed)
+        lib.ghostty_key_event_set_unshifted_codepoint(event[0], press.unshifted)
+        text = press.text.encode("utf-8", "replace")
+        held = ffi.new("char[]", text)  # the event borrows it until it is encoded
+        lib.ghostty_key_event_set_utf8(event[0], held, len(text))
+        return _encoded(lib.ghostty_key_encoder_encode, encoder[0], event[0]) or press.fallback
+
+    def paste(self, text: str) -> bytes:
+        return paste_bytes(text, bracketed=self._terminal.mode(_BRACKETED_PASTE))
+
+    def mouse(self, action: MouseAction, button: int, x: int, y: int, mods: frozenset[str]) -> bytes:
+        event = _new("GhosttyMouseEvent", lib.ghostty_mouse_event_new, lib.ghostty_mouse_event_free)
+        encoder = _new("GhosttyMouseEncoder", lib.ghostty_mouse_encoder_new, lib.ghostty_mouse_encoder_free)
+        lib.ghostty_mouse_encoder_setopt_from_terminal(encoder[0], self._handle)
+        size = init_sized("GhosttyMouseEncoderSize")
+        size.screen_width, size.screen_height, size.cell_width, size.cell_height = self.cols, self.rows, 1, 1
+        lib.ghostty_mouse_encoder_setopt(encoder[0], lib.GHOSTTY_MOUSE_ENCODER_OPT_SIZE, size)
+        pressed = ffi.new("bool*", button != 0 and action != "release")
+        lib.ghostty_mouse_encoder_setopt(encoder[0], lib.GHOSTTY_MOUSE_ENCODER_OPT_ANY_BUTTON_PRESSED, pressed)
+        lib.ghostty_mouse_event_set_action(event[0], _MOUSE_ACTIONS[action])
+        if button in _BUTTONS:
+            lib.ghostty_mouse_event_set_button(event[0], _BUTTONS[button])
+        lib.ghostty_mouse_event_set_mods(event[0], sum(MODS[mod] for mod in mods))
+        lib.ghostty_mouse_event_set_position(event[0], ffi.new("GhosttyMousePosition*", {"x": x, "y": y})[0])
+        return _encoded(lib.ghostty_mouse_encoder_encode, encoder[0], event[0])
+
+    def close(self) -> None:
+        if self._terminal._t is not None:  # noqa: SLF001 - pyghostty's own mark of a closed terminal
+            for handle in (self._cells, self._rows, self._state):
+                ffi.release(handle)
+            self._terminal.close()
+
+
+@lru_cache(maxsize=8192)
+def _rich_style(fg: tuple[int, int, int] | None, bg: tuple[int, int, int] | None, attributes: tuple[str, ...]) -> Style:
+    flags: dict[str, bool] = dict.fromkeys(attributes, True)
+    color, bgcolor = (rgb and Color.from_rgb(*rgb) for rgb in (fg, bg))
+    return Style(color=color, bgcolor=bgcolor, **flags)  # type: ignore[arg-type]
+
+
+def _new(kind: str, make: Any, free: Any) -> Any:
+    slot = ffi.new(f"{kind}*")
+    check(make(ffi.NULL, slot), kind)
+    return ffi.gc(slot, lambda held: free(held[0]))
+
+
+def _encoded(encode: Any, encoder: Any, event: Any) -> bytes:
+    buffer, length = ffi.new("char[]", 256), ffi.new("size_t*")
+    check(encode(encoder, event, buffer, 256, length), "encode")
+    return bytes(ffi.buffer(buffer, length[0]))
