@@ -105,8 +105,8 @@ def run(engine: DockerEngine, folder: Path, runs: int, count: int, size: int, li
         f"cp of {size} MB out", ["docker", "cp", "box:/big", str(target)], ["cp", "box:/big", str(target)], few, gone
     )
     compare(f"logs of {lines:,}", ["docker", "logs", "talker"], ["logs", "talker"], few, nothing)
-    cycle = "sandbox-console create c --image $0 --backend docker -- sleep 9 && sandbox-console rm c --force --yes"
-    peer = "docker create --network none --name c $0 sleep 9 && docker start c && docker rm -f c"
+    cycle = "sandbox-console create cc --image $0 --backend docker -- sleep 9 && sandbox-console rm cc --force --yes"
+    peer = "docker create --network none --name cc $0 sleep 9 && docker start cc && docker rm -f cc"
     compare_shell("create to rm", peer, cycle, few)
     fill(count)
     compare(f"ls of {count:,}", ["docker", "ps", "-a"], ["ls", "--all"], few, nothing)

@@ -140,9 +140,9 @@ class Context(Struct):
         """Print a line of data for a person, cleaned."""
         self.streams.out.line(clean(text))
 
-    def table(self, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    def table(self, head: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, header: bool = True) -> None:
         """Print a table."""
-        for row in table(head, rows):
+        for row in table(head, rows)[0 if header else 1 :]:
             self.streams.out.line(row)
 
     def say(self, text: str) -> None:

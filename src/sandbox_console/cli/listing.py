@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tomli_w
 
 from sandbox_console.cli import data
 from sandbox_console.cli.context import ID_SHOWN, Context
+from sandbox_console.cli.ls_format import formatter
 from sandbox_console.cli.specs import pairs
 from sandbox_console.cli.text import duration, moment
-from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError
+from sandbox_console.errors import BackendUnreachable, Conflict, ConsoleError, UsageError
 from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.model.secret import shown_env
@@ -23,13 +24,14 @@ _HEAD = ("NAME", "STATE", "BACKEND", "IMAGE", "AGE", "EXIT", "ID", "NOTE")
 async def ls(context: Context) -> int:
     """List sandboxes. A backend that does not answer is named on stderr; asked for by ``--backend``, it is exit 5."""
     labels = pairs(context.args.label, "label")
+    print_all = _printer(context)
     async with context.open() as console:
         if context.args.watch:
             await _watch(context, console, labels)
             return 0
         sandboxes, healths = await console.list(context.backend[0])
         shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
-        _print(context, sorted(shown, key=lambda one: (one.name, one.ref)))
+        print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
         _name_the_dead(context, healths)
     return context.code
 
@@ -41,12 +43,24 @@ def wanted(sandbox: Sandbox, labels: dict[str, str], *, everything: bool) -> boo
     return everything or sandbox.managed or sandbox.status.live
 
 
-def _print(context: Context, sandboxes: Sequence[Sandbox]) -> None:
-    if not context.json:
-        context.table(_HEAD, (row(one, context.now()) for one in sandboxes))
-        return
-    for one in sandboxes:
-        context.record(data.sandbox(one))
+def _printer(context: Context) -> Callable[[Sequence[Sandbox]], None]:
+    """How the list is printed. Raises UsageError for options that contradict each other."""
+    args = context.args
+    if args.watch and (args.quiet or args.format or args.no_header):
+        raise UsageError("--watch prints changes, not a list", hint="leave out -q, --format and --no-header")
+    if (args.quiet and args.format) or (context.json and (args.quiet or args.format)):
+        raise UsageError("-q, --format and --json exclude each other", hint="leave all but one out")
+    if args.quiet or args.format:
+        one_line = formatter("{{.Ref}}" if args.quiet else args.format)
+        return lambda found: _lines(context, [one_line(one, context.now()) for one in found])
+    if context.json:
+        return lambda found: _lines(context, [data.line(data.sandbox(one)) for one in found])
+    return lambda found: context.table(_HEAD, (row(one, context.now()) for one in found), header=not args.no_header)
+
+
+def _lines(context: Context, lines: Sequence[str]) -> None:
+    for one in lines:
+        context.streams.out.line(one)
 
 
 def row(sandbox: Sandbox, now: float) -> tuple[str, ...]:

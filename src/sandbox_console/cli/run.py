@@ -65,6 +65,8 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912 - a case a verb group
             from sandbox_console.cli.listing import ls as found
         case "show":
             from sandbox_console.cli.listing import show as found
+        case "wait":
+            from sandbox_console.cli.wait import wait as found
         case "create":
             from sandbox_console.cli.making import create as found
         case "update":
