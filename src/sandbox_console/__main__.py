@@ -30,6 +30,10 @@ def _of_process(words: list[str]) -> int:
     """What this process was started for. Only its own words go to a server, whose child takes its place."""
     if words[:1] == ["command-server"]:
         return _command_server(words)
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+        from sandbox_console.cli.completion import complete
+
+        complete()
     from sandbox_console.command_server import client
     from sandbox_console.errors import ConsoleError
 
@@ -99,6 +103,10 @@ def _face(args: argparse.Namespace) -> int:
         return _serve(args)
     if args.verb == "share":
         return _share(args)
+    if args.verb == "completion":
+        from sandbox_console.cli.completion import shell_code
+
+        return _printed([], shell_code(args.shell))
     if args.verb == "demo":
         from sandbox_console.cli.demo import demo
 
