@@ -107,6 +107,10 @@ def _face(args: argparse.Namespace) -> int:
         from sandbox_console.cli.completion import shell_code
 
         return _printed([], shell_code(args.shell))
+    if args.verb == "man":
+        from sandbox_console.cli.manual import page
+
+        return _printed([], page())
     if args.verb == "demo":
         from sandbox_console.cli.demo import demo
 

@@ -1,4 +1,4 @@
-"""Completion as a shell asks for it: in the environment, answered on file descriptor 8."""
+"""Completion as a shell asks for it (in the environment, answered on file descriptor 8), and the manual page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_console.cli import completion
+from sandbox_console.cli import completion, parser
 
 
 def offered(line: str, home: Path) -> list[str]:
@@ -53,3 +53,15 @@ def test_the_shells_take_what_is_printed(shell: str, cli) -> None:
     assert b"sandbox-console" in code
     if found := shutil.which(shell):
         subprocess.run([found, "-n"], input=code, check=True)
+
+
+def test_the_manual_has_every_verb_and_no_request_but_its_own(cli) -> None:
+    page = cli.ok("man").decode()
+    for verb in parser.subparsers(parser.build()):
+        assert f"\n.SS {verb}".replace("-", "\\-") in page, verb
+    assert {line.split()[0] for line in page.splitlines() if line.startswith((".", "'"))} == {
+        ".TH", ".SH", ".SS", ".TP", ".B"
+    }  # fmt: skip
+    if found := shutil.which("man"):
+        done = subprocess.run([found, "--warnings", "-l", "-"], input=page, text=True, capture_output=True, check=True)
+        assert done.stderr == ""

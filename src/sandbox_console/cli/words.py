@@ -257,6 +257,7 @@ def _add_console(verbs: Verbs) -> None:
     _verb(verbs, "doctor", "tell what works here, what does not, and what to do about it")
     completion = _verb(verbs, "completion", "print what a shell reads to complete verbs, options, names and labels")
     completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+    _verb(verbs, "man", "print the manual page: sandbox-console man | man -l -")
     demo = _verb(verbs, "demo", "real sandboxes on the best backend here, then the TUI; without a terminal a tour")
     demo.add_argument("--keep", action="store_true", help="do not remove them at the end")
     serve = _verb(verbs, "serve", "the TUI in a browser, behind a login")
