@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 REQUIRE ?=
 PYTEST_ARGS ?=
+# Tests wait for half of their time, so one worker more than there are processors keeps these busy.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 export VENV PYTHON REQUIRE
 export TEXTUAL_ANIMATIONS = none
 
@@ -18,11 +20,11 @@ demo: ## real sandboxes, then the console on them (without a terminal: a printed
 
 test: ## every test; REQUIRE=docker,bubblewrap,... makes a missing engine a failure
 	@scripts/setup test
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-slow: ## the tests that take minutes
 	@scripts/setup test
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-microvm: ## real microVMs: here where KVM works, else in an emulated machine (under 20 minutes)
 	@scripts/setup microvm

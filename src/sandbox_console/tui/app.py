@@ -21,8 +21,8 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Update, ref_of
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui.actions.outcome import ended_words, refresh_holdings
-from sandbox_console.tui.base.safety import SafeApp
 from sandbox_console.tui.base.themes import DARK, LIGHT, THEMES, after
+from sandbox_console.tui.base.type_ahead import TypeAheadApp
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.text_screen import TooSmallScreen, too_small
 from sandbox_console.tui.egress import egress_text as egress_words
@@ -62,7 +62,7 @@ def _commands() -> type[Provider]:
     return ConsoleCommands
 
 
-class ConsoleApp(PageActions, SafeApp[None]):
+class ConsoleApp(PageActions, TypeAheadApp[None]):
     """The console on a terminal, or in a browser by way of textual-serve."""
 
     TITLE = "sandbox-console"
@@ -141,7 +141,7 @@ class ConsoleApp(PageActions, SafeApp[None]):
         self.run_worker(self.bulk.ask(message))
 
     def on_shell_asked(self, message: ShellAsked) -> None:
-        self.run_worker(self.flows.shell(message, self.main.detail.shells))
+        self.run_worker(self.flows.shell(message, self.main.detail.shells), keys_wait=False)
 
     def on_egress_asked(self, message: EgressAsked) -> None:
         self.run_worker(self.egress.ask(message))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_console.service import open_console
 from sandbox_console.tui import Opener
+from sandbox_console.tui.base.end_signals import ended_by_signals
 from sandbox_console.tui.base.gc_pause import settle_soon
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
         app = (await asyncio.to_thread(_app_class))(console)
         settling = settle_soon()
         try:
-            await app.run_async()
+            with ended_by_signals(app):
+                await app.run_async()
         finally:
             settling.cancel()
         return app.return_code or 0

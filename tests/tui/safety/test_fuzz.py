@@ -20,7 +20,6 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.text import strip_unsafe
 from sandbox_console.model.verdict import verdict
 from sandbox_console.service.config import ViewOptions
-from sandbox_console.model.verdict import verdict
 from sandbox_console.tui.base.safety import plain, plain_text
 from sandbox_console.tui.detail import events_tab as events
 from sandbox_console.tui.detail import processes_tab as processes

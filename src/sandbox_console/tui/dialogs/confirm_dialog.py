@@ -40,6 +40,7 @@ class ConfirmScreen(ModalScreen[bool]):
     ConfirmScreen Button { margin-left: 2; min-width: 12; height: 1; border: none; line-pad: 1; }
     ConfirmScreen Button:focus { text-style: bold reverse; }
     """
+    AUTO_FOCUS = "#typed, #cancel"  # the first of them that there is
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "dismiss(False)", "Cancel"),
         Binding("y", "agree", "Confirm"),
@@ -92,9 +93,6 @@ class ConfirmScreen(ModalScreen[bool]):
     @property
     def _variant(self) -> Literal["error", "warning"]:
         return "error" if self.has_class("-danger") else "warning"
-
-    def on_mount(self) -> None:
-        self.query_one("#cancel" if self._accepts is None else "#typed").focus()
 
     @property
     def _agreed(self) -> bool:

@@ -1,0 +1,47 @@
+"""SIGTERM and SIGHUP end the app as quitting does: the terminal is given back, shells are ended and recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from textual.app import App
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def ended_by_signals(app: App[Any]) -> Iterator[None]:
+    """Within it the first of these signals quits the app, with 128 + its number as exit code; the second ends at once.
+
+    A second one is for a console that waits for an engine that does not answer: the terminal is given back all the
+    same, and what was in flight is closed as unknown by the next console.
+    """
+    loop = asyncio.get_running_loop()
+    for signum in SIGNALS:
+        loop.add_signal_handler(signum, partial(_quit, app, signum))
+    try:
+        yield
+    finally:
+        for signum in SIGNALS:
+            loop.remove_signal_handler(signum)
+
+
+def _quit(app: App[Any], signum: signal.Signals) -> None:
+    loop = asyncio.get_running_loop()
+    for again in SIGNALS:
+        loop.add_signal_handler(again, partial(_end_now, app, again))
+    app.exit(return_code=128 + signum, message=f"Ended by {signum.name}.")
+
+
+def _end_now(app: App[Any], signum: signal.Signals) -> None:
+    with suppress(Exception):  # whatever state the driver is in, the process ends
+        if app._driver is not None:  # noqa: SLF001 - Textual has no public way to its driver
+            app._driver.stop_application_mode()  # noqa: SLF001
+            app._driver.close()  # noqa: SLF001
+    os._exit(128 + signum)

@@ -1,0 +1,67 @@
+"""SIGTERM and SIGHUP while a shell is open: the terminal is as it was, the shell has ended, and its end is on record."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from tests.cli.conftest import Cli, cli
+from tests.cli.terminal import Terminal
+from tests.support.require import requires
+
+__all__ = ["cli"]
+
+pytestmark = requires("bubblewrap")
+
+BACK = b"\x1b[?1049l"
+
+
+@pytest.fixture
+def box(cli: Cli):
+    cli.ok("create", "box", "--image", "host", "--backend", "bubblewrap", "--", "sleep", "600")
+    yield "box"
+    cli.ok("rm", "box", "--force")
+
+
+def _with_a_shell(cli: Cli, terminal: Terminal) -> None:
+    terminal.until(b"box")
+    terminal.type(b"s")
+    terminal.until(b"$ ")
+    terminal.type(b"exec sleep 4242\r")
+    _until(lambda: b"sleep 4242" in cli.ok("top", "box"))
+
+
+def _until(check) -> None:
+    deadline = time.monotonic() + 30
+    while not check():
+        assert time.monotonic() < deadline, "it did not become so"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_quits_in_good_order(cli: Cli, box: str, signum: signal.Signals) -> None:
+    with Terminal(cli, "--backend", "bubblewrap") as terminal:
+        _with_a_shell(cli, terminal)
+        terminal.process.send_signal(signum)
+        said = terminal.read_to_end()
+        assert terminal.process.returncode == 128 + signum
+        assert BACK in said
+        assert b"\x1b[?25h" in said.split(BACK)[-1]
+        assert signum.name.encode() in said.split(BACK)[-1]
+        assert terminal.attributes() == terminal.before
+    assert b"sleep 4242" not in cli.ok("top", "box")
+    [shell] = [row for row in cli.json("audit", "ls") if row["action"] == "shell"]
+    assert shell["outcome"] == "ok"
+    assert b"unknown 0" in cli.ok("audit", "verify")
+
+
+def test_a_second_signal_ends_at_once_and_gives_the_terminal_back(cli: Cli, box: str) -> None:
+    with Terminal(cli, "--backend", "bubblewrap") as terminal:
+        _with_a_shell(cli, terminal)
+        terminal.process.send_signal(signal.SIGTERM)
+        terminal.process.send_signal(signal.SIGHUP)
+        said = terminal.read_to_end()
+        assert terminal.process.returncode in (128 + signal.SIGTERM, 128 + signal.SIGHUP)
+        assert BACK in said
+        assert terminal.attributes() == terminal.before
