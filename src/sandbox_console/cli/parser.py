@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
@@ -54,8 +55,9 @@ class Parser(argparse.ArgumentParser):
         return text.replace(usage, f"{usage.rstrip()} {command}\n", 1)
 
 
+@functools.cache
 def build() -> Parser:
-    """The parser with every verb."""
+    """The parser with every verb. It costs 30 ms, and a command may need it twice."""
     about = "See, watch, enter, create and audit sandboxes. Without a VERB it opens the screen."
     parser = Parser(prog="sandbox-console", description=about)
     words.add_everywhere(parser)

@@ -9,10 +9,11 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from sandbox_console.cli import parser
 from sandbox_console.cli.context import Context, Opener, OutputClosed, OutputFailed, Streams, tell
 from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.cli.parser import GUEST_CODE_VERBS
@@ -64,6 +65,8 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912 - a case a verb group
             from sandbox_console.cli.listing import ls as found
         case "show":
             from sandbox_console.cli.listing import show as found
+        case "wait":
+            from sandbox_console.cli.wait import wait as found
         case "create":
             from sandbox_console.cli.making import create as found
         case "update":
@@ -103,6 +106,16 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912 - a case a verb group
         case _:
             from sandbox_console.cli.lifecycle import lifecycle as found
     return found
+
+
+def import_verbs(verbs: Iterable[str]) -> None:
+    """Import what those verbs need with every backend here, so that a process forked from this one need not."""
+    from sandbox_console.service import preload
+
+    parser.build()
+    for verb in sorted(verbs):
+        find(verb)
+    preload()
 
 
 def exit_code(verb: str, error: ConsoleError) -> int:

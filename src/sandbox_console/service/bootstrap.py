@@ -77,6 +77,11 @@ def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
     return found
 
 
+def preload() -> None:
+    """Import what consoles need of every backend here. Nothing is read or opened."""
+    registry.preload()
+
+
 def check_configuration(config_file: Path | None, only_backend: str = "") -> None:
     """Raise ConfigError for what :func:`open_console` would raise, for who opens consoles in other processes."""
     paths = find_paths(config_file)
