@@ -12,7 +12,7 @@ from typing import IO, Self
 
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.files import remove
-from sandbox_console.hostfs.parts import fresh_name, nursery
+from sandbox_console.hostfs.partial import fresh_name, nursery
 from sandbox_console.hostfs.places import Ground
 from sandbox_console.hostfs.walk import Folder
 

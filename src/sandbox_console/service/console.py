@@ -183,7 +183,7 @@ class Console:
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Publish samples of just these sandboxes: the running ones on screen; of all others now and then.
 
-        ``rest_soon``: the others too are sorted or filtered by their samples; service/reads/sweep.py has the cost.
+        ``rest_soon``: the others too are sorted or filtered by their samples; see service/reads/stats_sweep.py.
         """
         self._stats.show(refs, rest_soon=rest_soon)
 

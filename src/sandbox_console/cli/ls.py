@@ -8,11 +8,11 @@ from contextlib import aclosing
 
 import tomli_w
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import ID_SHOWN, Context
-from sandbox_console.cli.finding import find, place, warn_of_the_silent
+from sandbox_console.cli.lookup import find, place, warn_of_the_silent
 from sandbox_console.cli.ls_format import formatter
-from sandbox_console.cli.specs import pairs
+from sandbox_console.cli.spec_options import pairs
 from sandbox_console.cli.text import Columns, duration, moment
 from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
@@ -72,7 +72,7 @@ def _printer(context: Context) -> Callable[[Sequence[Sandbox]], None]:
         one_line = formatter("{{.Ref}}" if args.quiet else args.format)
         return lambda found: _lines(context, [one_line(one, context.now()) for one in found])
     if context.json:
-        return lambda found: _lines(context, [data.line(data.sandbox(one)) for one in found])
+        return lambda found: _lines(context, [json_output.line(json_output.sandbox(one)) for one in found])
     columns = Columns(_HEAD, header=not args.no_header)
     return lambda found: _lines(context, columns.lines(row(one, context.now()) for one in found))
 
@@ -140,7 +140,7 @@ def _tell(context: Context, event: Event, labels: dict[str, str], known: dict[Sa
 
 def _health_changed(context: Context, health: BackendHealth) -> None:
     if context.json:
-        context.record({"event": "backend"} | data.health(health))
+        context.record({"event": "backend"} | json_output.health(health))
     elif not health.ok and health.state is not HealthState.CONNECTING:
         context.say(f"{place(health)}: {health.state}: {health.reason}")
 
@@ -153,7 +153,7 @@ def _changed(context: Context, one: Sandbox, labels: dict[str, str], known: dict
         return
     known[one.ref] = one
     if context.json:
-        context.record({"event": "sandbox"} | data.sandbox(one))
+        context.record({"event": "sandbox"} | json_output.sandbox(one))
     else:
         context.text("  ".join(row(one, context.now())).rstrip())
 
@@ -175,7 +175,7 @@ async def show(context: Context) -> int:
     if context.args.toml:
         _toml(context, found)
     elif context.json:
-        context.record(data.details(found))
+        context.record(json_output.details(found))
     else:
         for key, value in facts(found):
             context.text(f"{key:<20}  {value}".rstrip())

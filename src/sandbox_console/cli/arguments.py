@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from sandbox_console.cli import words_inside
+from sandbox_console.cli import arguments_inside
 
 EVERYWHERE_DEFAULTS: dict[str, Any] = {
     "json": False,
@@ -43,7 +43,7 @@ def add_verbs(verbs: Verbs) -> None:
     _add_making(verbs)
     _add_lifecycle(verbs)
     _add_entering(verbs)
-    words_inside.add(verbs, _verb)
+    arguments_inside.add(verbs, _verb)
     _add_output(verbs)
     _add_records(verbs)
     _add_egress(verbs)
