@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 Stance = Literal["allow", "ask", "deny"]
 Publish = Literal["none", "loopback", "any"]
@@ -20,7 +20,9 @@ class Rules(Struct, frozen=True, kw_only=True):
     ``nested_userns`` let a spec ask for no filter of system calls, for one under which debuggers work, or for user
     namespaces in the sandbox. ``enter_without_secrets`` is whether a sandbox
     may be entered by a console that cannot read a secret of it: it goes without, and cannot mask the value.
-    ``home_workspace`` lets a home folder be a workspace.
+    ``home_workspace`` lets a home folder be a workspace. While a keyring's or a program's secret was not read, words of
+    ``hash_words_from`` bytes and more stand in the audit log as keyed hashes: for ``"any"`` secret of the
+    configuration, or for the sandbox's ``"own"``.
     """
 
     read_only: bool = False
@@ -40,6 +42,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     nested_userns: bool = False
     enter_without_secrets: bool = True
     home_workspace: bool = False
+    hash_words_from: Annotated[int, Meta(ge=1)] = 8
+    hash_words_for: Literal["any", "own"] = "any"
 
 
 class Allow(Struct, frozen=True):
