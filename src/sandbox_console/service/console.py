@@ -83,7 +83,7 @@ class Console:
         self.trail = trail
         fleet.remember = recorded(trail)
         self._vault = Vault(config.secrets, lambda: Ground.of(known_folders(trail.path.parents[1])))
-        self._gate = Gate(trail, self._vault, hub.publish, lenient=config.policy.enter_without_secrets)
+        self._gate = Gate(trail, self._vault, hub.publish, config.policy)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
