@@ -12,13 +12,14 @@ from msgspec import structs
 from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import ConfigError
-from sandbox_console.service.config import Config, Paths, find_paths, load
+from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.trail import Trail, current_actor
+from sandbox_console.service.reads import given
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub
 from sandbox_console.service.reads.names import Key, Names
-from sandbox_console.service.reads.shares import Own, known_folders, refuse_guests, without_guests_programs
+from sandbox_console.service.reads.shares import Own, refuse_guests, without_guests_programs
 
 _OURS = ("enabled", "timeout_s")
 """Options of a backend's table that are the service's, not the provider's."""
@@ -45,6 +46,7 @@ async def open_console(
         config = structs.replace(config, policy=structs.replace(config.policy, read_only=True))
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
     paths.make_private()
+    refuse_strangers("the state folder", paths.state)
     own = own_places(config, paths)
     keep_apart(own)
     hub = Hub()
@@ -91,15 +93,15 @@ def check_configuration(config_file: Path | None, only_backend: str = "") -> Non
 
 def refuse_config(paths: Paths) -> None:
     """Raise ConfigError for a config file that a guest can write, before it is read."""
-    refuse_guests(Own(paths.state, (_config_file(paths),)), known_folders(paths.state))
+    refuse_guests(Own(paths.state, (_config_file(paths),)), given.everywhere(paths.state))
 
 
 def keep_apart(own: Own) -> None:
     """Raise ConfigError for state that a guest can write, and take no program from where one can."""
-    known = known_folders(own.state)
+    known = given.everywhere(own.state)
     refuse_guests(own, known)
-    if known and (path := os.environ.get("PATH")):
-        os.environ["PATH"] = without_guests_programs(path, known)
+    if known.all and (path := os.environ.get("PATH")):
+        os.environ["PATH"] = without_guests_programs(path, known.all)
 
 
 def own_places(config: Config, paths: Paths) -> Own:
