@@ -18,7 +18,7 @@ from sandbox_console.audit.chain import Walk
 from sandbox_console.audit.head import Head, HeadFile
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.reading import reading
+from sandbox_console.audit.reader import reading
 from sandbox_console.audit.reserve import Reserve
 from sandbox_console.audit.store import ANCHOR_EVERY, CHANGED, UNANCHORED
 from sandbox_console.audit.thread import unit

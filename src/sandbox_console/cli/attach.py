@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.entering import Output, result_of
-from sandbox_console.cli.finding import find
+from sandbox_console.cli.exec import Output, result_of
+from sandbox_console.cli.lookup import find
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import BackendError
 from sandbox_console.model.action import Attach

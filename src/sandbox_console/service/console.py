@@ -85,7 +85,7 @@ class Console:
         self.trail = trail
         fleet.remember = recorded(trail)
         self._vault = Vault(config.secrets, lambda: given.everywhere(trail.path.parents[1]).ground())
-        self._gate = Gate(trail, self._vault, hub.publish, lenient=config.policy.enter_without_secrets)
+        self._gate = Gate(trail, self._vault, hub.publish, config.policy)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
@@ -185,7 +185,7 @@ class Console:
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Publish samples of just these sandboxes: the running ones on screen; of all others now and then.
 
-        ``rest_soon``: the others too are sorted or filtered by their samples; service/reads/sweep.py has the cost.
+        ``rest_soon``: the others too are sorted or filtered by their samples; see service/reads/stats_sweep.py.
         """
         self._stats.show(refs, rest_soon=rest_soon)
 

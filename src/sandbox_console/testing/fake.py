@@ -17,10 +17,10 @@ from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Stat
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.commands import FakeProcess
 from sandbox_console.testing.core import EVERYTHING, Within
-from sandbox_console.testing.keeping import FakeKeeping
+from sandbox_console.testing.images import FakeKeeping
+from sandbox_console.testing.inside import FakeWithin
 from sandbox_console.testing.signals import number_of
 from sandbox_console.testing.terminal import FakeTerminal
-from sandbox_console.testing.within import FakeWithin
 
 __all__ = ["EVERYTHING", "FakeBackend", "Within"]
 

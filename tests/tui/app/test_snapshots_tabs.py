@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
-    monkeypatch.setattr("sandbox_console.testing.within.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
     # One sample: else a graph grows with the time that it takes to look at it.
     monkeypatch.setattr("sandbox_console.tui.detail.stats_tab.INTERVAL_S", 3600.0)
 

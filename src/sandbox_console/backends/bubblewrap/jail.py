@@ -94,14 +94,14 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
     _name, uid, gid = identity(spec.user, root)
     home = home_of(spec)
     out: list[Word] = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    out += ["--disable-userns"] if bwrap.disable_userns else []
+    out += ["--disable-userns"] if bwrap.disable_userns and not spec.nested_userns else []
     out += ["--uid", str(uid), "--gid", str(gid), "--hostname", spec.name]
     out += _tmpfs("/", _SMALL_MIB)
     out += _host(spec, home) if root is None else _folder(root)
     out += [
         "--proc",
         "/proc",
-        *_without_keys(),
+        *_without_keys(spec),
         "--dev",
         "/dev",
         *_tmpfs("/dev/shm", _SMALL_MIB),
@@ -116,9 +116,13 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
     return [*out, "--chdir", workdir_of(spec)]
 
 
-def _without_keys() -> list[Word]:
-    """The kernel lists keys by their user, which the guest of an ordinary user's console is on this host."""
-    return ["--ro-bind", "/dev/null", "/proc/keys"] if Path("/proc/keys").exists() else []
+def _without_keys(spec: SandboxSpec) -> list[Word]:
+    """The kernel lists keys by their user, which the guest of an ordinary user's console is on this host.
+
+    Where a part of /proc is covered the kernel lets no namespace below mount a /proc of its own.
+    """
+    shown = spec.nested_userns or not Path("/proc/keys").exists()
+    return [] if shown else ["--ro-bind", "/dev/null", "/proc/keys"]
 
 
 def _tmpfs(path: str, mib: int) -> list[Word]:

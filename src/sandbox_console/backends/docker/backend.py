@@ -19,9 +19,9 @@ from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.egress import Gates, Options, token_of
-from sandbox_console.backends.docker.egress_ability import Gated
+from sandbox_console.backends.docker.egress import Gated
 from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.gates import Gates, Options, token_of
 from sandbox_console.backends.docker.installation import Installation
 from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.backends.docker.paths import container_path, described

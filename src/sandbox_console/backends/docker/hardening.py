@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.docker import calls, handover
+from sandbox_console.backends.docker import calls, secret_handover
 from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE
 from sandbox_console.backends.docker.translate import DEFAULT_PIDS, MIB
 from sandbox_console.errors import InvalidSpec
@@ -26,7 +26,7 @@ _TMPFS = {
     "/tmp": "rw,exec,nosuid,nodev,size=64m,mode=1777",  # noqa: S108 - a path of the sandbox
     "/run": "rw,noexec,nosuid,nodev,size=16m,mode=1777",
     # Of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
-    handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777",
+    secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777",
 }
 
 
@@ -56,13 +56,13 @@ def _command(spec: SandboxSpec, image: Mapping[str, Any], secrets: Sequence[Reso
     if not secrets:
         return {"Cmd": words}
     # Open once: the engine closes stdin when the console, which attaches before the start, has sent the lines.
-    return {"Entrypoint": handover.entrypoint(), "Cmd": [*entry, *words], "OpenStdin": True, "StdinOnce": True}
+    return {"Entrypoint": secret_handover.entrypoint(), "Cmd": [*entry, *words], "OpenStdin": True, "StdinOnce": True}
 
 
 def _labels(spec: SandboxSpec, user: str, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
     labels = {**spec.labels, MANAGED: "1", SPEC: json.dumps(spec.to_dict(), sort_keys=True)}
     if secrets:
-        labels[SECRETS] = handover.label(secrets)
+        labels[SECRETS] = secret_handover.label(secrets)
     if spec.workspace and (note := workspace_note(spec.workspace, user)):
         labels[WORKSPACE] = note
     return labels

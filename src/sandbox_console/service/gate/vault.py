@@ -63,9 +63,10 @@ class Vault:
         self._known |= {secret.name for secret in found}
         return found
 
-    def unread(self, names: Iterable[str]) -> list[str]:
-        """Which of the names have had no value read in this process."""
-        return [name for name in names if name not in self._known]
+    def unread(self, names: Iterable[str], *, acting: bool = False) -> list[str]:
+        """Which of the names have had no value read in this process; ``acting``: of keyrings' and programs' alone."""
+        found = [name for name in names if name not in self._known]
+        return [name for name in found if sources.acts(self.table[name])] if acting else found
 
     async def learn(self, names: Iterable[str], *, acting: bool = True) -> list[str]:
         """Make the redactor know the values of these; gives the names that cannot be resolved now.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 import tomli_w
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import ID_SHOWN, Context
-from sandbox_console.cli.finding import find, place, warn_of_the_silent
-from sandbox_console.cli.specs import pairs
+from sandbox_console.cli.lookup import find, place, warn_of_the_silent
+from sandbox_console.cli.ls_format import formatter
+from sandbox_console.cli.spec_options import pairs
 from sandbox_console.cli.text import Columns, duration, moment
-from sandbox_console.errors import Conflict
+from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.model.secret import shown_env
@@ -28,23 +29,25 @@ _HEAD = ("NAME", "STATE", "BACKEND", "IMAGE", "AGE", "EXIT", "ID", "NOTE")
 async def ls(context: Context) -> int:
     """List sandboxes. A backend that does not answer is named on stderr; asked for by ``--backend``, it is exit 5."""
     labels = pairs(context.args.label, "label")
+    print_all = _printer(context)
     async with context.open() as console:
         if context.args.watch:
             await _watch(context, console, labels)
             return 0
-        await _list(context, console, labels)
+        await _list(context, console, labels, print_all)
     return context.code
 
 
-async def _list(context: Context, console: Console, labels: dict[str, str]) -> None:
+async def _list(
+    context: Context, console: Console, labels: dict[str, str], print_all: Callable[[Sequence[Sandbox]], None]
+) -> None:
     """What has answered at once, and who is still waited for; the rest as it comes."""
     healths: list[BackendHealth] = []
-    columns = Columns(_HEAD)
     async with aclosing(console.list_as_answered(context.backend[0], PATIENCE_S)) as answers:
         async for (sandboxes, told), waiting in answers:
             healths += told
             shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
-            _print(context, columns, sorted(shown, key=lambda one: (one.name, one.ref)))
+            print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
             if waiting:
                 names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in waiting)
                 context.say(f"waiting for {names} ...")
@@ -58,13 +61,25 @@ def wanted(sandbox: Sandbox, labels: dict[str, str], *, everything: bool) -> boo
     return everything or sandbox.managed or sandbox.status.live
 
 
-def _print(context: Context, columns: Columns, sandboxes: Sequence[Sandbox]) -> None:
-    if not context.json:
-        for line in columns.lines(row(one, context.now()) for one in sandboxes):
-            context.streams.out.line(line)
-        return
-    for one in sandboxes:
-        context.record(data.sandbox(one))
+def _printer(context: Context) -> Callable[[Sequence[Sandbox]], None]:
+    """How the list is printed. Raises UsageError for options that contradict each other."""
+    args = context.args
+    if args.watch and (args.quiet or args.format or args.no_header):
+        raise UsageError("--watch prints changes, not a list", hint="leave out -q, --format and --no-header")
+    if (args.quiet and args.format) or (context.json and (args.quiet or args.format)):
+        raise UsageError("-q, --format and --json exclude each other", hint="leave all but one out")
+    if args.quiet or args.format:
+        one_line = formatter("{{.Ref}}" if args.quiet else args.format)
+        return lambda found: _lines(context, [one_line(one, context.now()) for one in found])
+    if context.json:
+        return lambda found: _lines(context, [json_output.line(json_output.sandbox(one)) for one in found])
+    columns = Columns(_HEAD, header=not args.no_header)
+    return lambda found: _lines(context, columns.lines(row(one, context.now()) for one in found))
+
+
+def _lines(context: Context, lines: Iterable[str]) -> None:
+    for one in lines:
+        context.streams.out.line(one)
 
 
 def row(sandbox: Sandbox, now: float) -> tuple[str, ...]:
@@ -125,7 +140,7 @@ def _tell(context: Context, event: Event, labels: dict[str, str], known: dict[Sa
 
 def _health_changed(context: Context, health: BackendHealth) -> None:
     if context.json:
-        context.record({"event": "backend"} | data.health(health))
+        context.record({"event": "backend"} | json_output.health(health))
     elif not health.ok and health.state is not HealthState.CONNECTING:
         context.say(f"{place(health)}: {health.state}: {health.reason}")
 
@@ -138,7 +153,7 @@ def _changed(context: Context, one: Sandbox, labels: dict[str, str], known: dict
         return
     known[one.ref] = one
     if context.json:
-        context.record({"event": "sandbox"} | data.sandbox(one))
+        context.record({"event": "sandbox"} | json_output.sandbox(one))
     else:
         context.text("  ".join(row(one, context.now())).rstrip())
 
@@ -160,7 +175,7 @@ async def show(context: Context) -> int:
     if context.args.toml:
         _toml(context, found)
     elif context.json:
-        context.record(data.details(found))
+        context.record(json_output.details(found))
     else:
         for key, value in facts(found):
             context.text(f"{key:<20}  {value}".rstrip())

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.docker import images
 from sandbox_console.backends.docker.contexts import config_folder
+from sandbox_console.backends.docker.events import lines
 from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.happenings import lines
 from sandbox_console.backends.docker.paths import image_path
 from sandbox_console.backends.docker.reference import HUB, Reference
 from sandbox_console.errors import BackendError, ConsoleError, NotFound

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from sandbox_console.cli import words_inside
+from sandbox_console.cli import arguments_inside
 
 EVERYWHERE_DEFAULTS: dict[str, Any] = {
     "json": False,
@@ -43,7 +43,7 @@ def add_verbs(verbs: Verbs) -> None:
     _add_making(verbs)
     _add_lifecycle(verbs)
     _add_entering(verbs)
-    words_inside.add(verbs, _verb)
+    arguments_inside.add(verbs, _verb)
     _add_output(verbs)
     _add_records(verbs)
     _add_egress(verbs)
@@ -61,6 +61,9 @@ def _add_seeing(verbs: Verbs) -> None:
     ls.add_argument("-l", "--label", metavar="KEY=VALUE", action="append", default=[], help="only those that have it")
     ls.add_argument("--all", action="store_true", help="others' stopped ones too")
     ls.add_argument("--watch", action="store_true", help="go on with each change until Ctrl+C")
+    ls.add_argument("-q", "--quiet", action="store_true", help="only references, which every NAME may be")
+    ls.add_argument("--format", metavar="TEMPLATE", default="", help="a line each, such as {{.Name}} {{.State}}")
+    ls.add_argument("--no-header", action="store_true", help="the table without its first line")
     show = _verb(verbs, "show", "show one sandbox: what was asked and what is effective")
     show.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
     show.add_argument("--toml", action="store_true", help="the spec as TOML, as create -f reads it")
@@ -107,6 +110,7 @@ def _add_spec(parser: argparse.ArgumentParser) -> None:
     )
     add("--seccomp", metavar="HOW", choices=("on", "off"), help="off: system calls unfiltered, if the policy allows it")
     add("--ptrace", action="store_true", default=None, help="debuggers work in it, if the policy allows it")
+    add("--nested-userns", action="store_true", default=None, help="sandboxes work in it, if the policy allows it")
 
 
 def _add_lifecycle(verbs: Verbs) -> None:
@@ -120,13 +124,28 @@ def _add_lifecycle(verbs: Verbs) -> None:
         ("rm", "remove sandboxes and all that is kept of them"),
     ):
         verb = _verb(verbs, name, about)
-        verb.add_argument("names", metavar="NAME", nargs="+", help="a name, backend:name, or backend/host/id")
+        verb.add_argument("names", metavar="NAME", nargs="*", help="a name, backend:name, or backend/host/id")
+        _add_selection(verb)
         if name in ("stop", "restart"):
             verb.add_argument("--grace", metavar="T", default="10s", help="time between the two signals")
         if name == "kill":
             verb.add_argument("--signal", metavar="SIG", default="SIGKILL", help="SIGKILL if not given")
         if name == "rm":
             verb.add_argument("--force", action="store_true", help="also where it runs")
+    prune = _verb(verbs, "prune", "remove those of ours that have ended, after a question that lists them")
+    prune.set_defaults(names=[])
+    _add_selection(prune)
+    wait = _verb(verbs, "wait", "wait until sandboxes have ended; prints their exit codes")
+    wait.add_argument("names", metavar="NAME", nargs="+", help="a name, backend:name, or backend/host/id")
+    wait.add_argument("--timeout", metavar="T", help="give up after this time; exit 9")
+
+
+def _add_selection(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "-l", "--label", metavar="KEY=VALUE", action="append", default=[],
+        help="in place of NAMEs: those of ours that have it; asks first",
+    )  # fmt: skip
+    verb.add_argument("--dry-run", action="store_true", help="with --label: tell which, do nothing")
 
 
 def _add_entering(verbs: Verbs) -> None:
@@ -248,6 +267,9 @@ def _add_egress(verbs: Verbs) -> None:
 
 def _add_console(verbs: Verbs) -> None:
     _verb(verbs, "doctor", "tell what works here, what does not, and what to do about it")
+    completion = _verb(verbs, "completion", "print what a shell reads to complete verbs, options, names and labels")
+    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+    _verb(verbs, "man", "print the manual page: sandbox-console man | man -l -")
     demo = _verb(verbs, "demo", "real sandboxes on the best backend here, then the TUI; without a terminal a tour")
     demo.add_argument("--keep", action="store_true", help="do not remove them at the end")
     serve = _verb(verbs, "serve", "the TUI in a browser, behind a login")

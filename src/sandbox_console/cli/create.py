@@ -6,10 +6,10 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.listing import asked_text
-from sandbox_console.cli.specs import from_args
+from sandbox_console.cli.ls import asked_text
+from sandbox_console.cli.spec_options import from_args
 from sandbox_console.errors import BackendUnreachable, InvalidSpec, UsageError
 from sandbox_console.model.action import Create
 from sandbox_console.model.capability import Capability
@@ -37,7 +37,7 @@ async def create(context: Context) -> int:
         result = await follow(context, operation)
         if context.json and result.ref is not None:
             made = await console.inspect(result.ref)
-            context.record(data.sandbox(made) | {"audit_id": result.audit_id})
+            context.record(json_output.sandbox(made) | {"audit_id": result.audit_id})
         else:
             context.text(spec.name)
     return 0
@@ -97,7 +97,7 @@ async def _dry_run(context: Context, console: Console, action: Create) -> int:
         "backend": action.backend,
         "host": action.host,
         "problems": problems,
-        "decision": data.decision(decision),
+        "decision": json_output.decision(decision),
         "notes": list(console.secrets.notes(action.spec, action.backend, action.host)),
         "missing": {str(one): capabilities.reason(one) for one in Capability if not capabilities.has(one)},
     }

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
+from sandbox_console.cli.audit_export import export, moment_of, ship, stats
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.export import export, moment_of, ship, stats
-from sandbox_console.cli.specs import whole
+from sandbox_console.cli.spec_options import whole
 from sandbox_console.cli.text import moment, moment_ns
 from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.hostfs.files import read_small
@@ -47,7 +47,7 @@ async def _ls(context: Context) -> int:
         entries = await console.history(query)
     if context.json:
         for one in entries:
-            context.record(data.entry(one))
+            context.record(json_output.entry(one))
     else:
         context.table(_HEAD, (_row(one) for one in entries))
     return 0
@@ -79,7 +79,7 @@ def _count(text: str, what: str) -> int:
 
 
 def _row(one: AuditEntry) -> tuple[str, ...]:
-    told = data.entry(one)
+    told = json_output.entry(one)
     return (
         str(told["id"]),
         moment(told["at_ns"] / 1e9),

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.common.refusals import name_taken
-from sandbox_console.backends.microsandbox import labels, made, runs, sdk, translate
-from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.backends.microsandbox import create_options, labels, runs, sdk, translate
+from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.translate import View
 from sandbox_console.errors import BackendError, Conflict, UsageError
 from sandbox_console.model.sandbox import SandboxRef
@@ -73,9 +73,9 @@ def _sizes(seen: View, spec: SandboxSpec) -> dict[str, int]:
     """What differs, in the runtime's words."""
     changes: dict[str, int] = {}
     if seen.spec is None or spec.memory_mib != seen.spec.memory_mib:
-        changes["memory"] = spec.memory_mib or made.DEFAULT_MIB
+        changes["memory"] = spec.memory_mib or create_options.DEFAULT_MIB
     if seen.spec is None or spec.cpus != seen.spec.cpus:
-        changes["cpus"] = made.whole_cpus(spec)
+        changes["cpus"] = create_options.whole_cpus(spec)
     return changes
 
 
@@ -93,7 +93,7 @@ async def _resize(module: Any, handle: Any, seen: View, spec: SandboxSpec) -> No
         live = str(handle.status) in ("running", "paused")
         if live and (below := await _below_boot(handle, changes)):
             raise _refused(handle, below)
-        room = {} if live or "memory" not in changes else {"max_memory": changes["memory"] * made.HEADROOM}
+        room = {} if live or "memory" not in changes else {"max_memory": changes["memory"] * create_options.HEADROOM}
         await _modify(module, handle, **changes, **room)
 
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.logs import when
-from sandbox_console.cli.specs import whole
+from sandbox_console.cli.spec_options import whole
 from sandbox_console.cli.text import moment
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile

@@ -29,7 +29,7 @@ class Network:
         kernel.setns(self._net)
 
 
-class Kept:
+class Helper:
     """Started again where it ends too early: soon at first, less often if it fails again."""
 
     name: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.finding import find
-from sandbox_console.cli.listing import asked_text
-from sandbox_console.cli.making import follow
-from sandbox_console.cli.specs import from_args, without
+from sandbox_console.cli.create import follow
+from sandbox_console.cli.lookup import find
+from sandbox_console.cli.ls import asked_text
+from sandbox_console.cli.spec_options import from_args, without
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.hostfs.places import NOBODYS, Ground
 from sandbox_console.model.action import Update
@@ -29,7 +29,8 @@ async def update(context: Context) -> int:
         result = await follow(context, console.perform(Update(found.ref, spec), consent=context.consent(found.ref.id)))
     if context.json:
         context.record(
-            {"name": spec.name, "ref": str(result.ref), "audit_id": result.audit_id, "dry_run": False} | data.plan(plan)
+            {"name": spec.name, "ref": str(result.ref), "audit_id": result.audit_id, "dry_run": False}
+            | json_output.plan(plan)
         )
     else:
         _print(context, plan)
@@ -48,7 +49,7 @@ async def _dry_run(context: Context, console: Console, found: Sandbox, spec: San
         problems = differing(found, spec, problems)
     if context.json:
         head = {"name": found.name, "ref": str(found.ref), "audit_id": None, "dry_run": True, "problems": problems}
-        context.record(head | data.plan(plan))
+        context.record(head | json_output.plan(plan))
     else:
         _print(context, plan)
     if problems:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
 from sandbox_console.errors import BackendUnreachable, ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
@@ -59,7 +59,7 @@ def _warn(context: Context, health: BackendHealth, text: str) -> None:
     error = BackendUnreachable(text, hint=health.hint)
     if context.json:
         line = error.as_dict() | {"warning": True, "backend": health.backend, "host": health.host}
-        context.streams.err.line(data.line(line))
+        context.streams.err.line(json_output.line(line))
     else:
         context.say(f"warning: {error.message}" + (f" (hint: {health.hint})" if health.hint else ""))
 

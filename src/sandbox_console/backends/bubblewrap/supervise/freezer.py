@@ -8,7 +8,7 @@ from . import cgroup, tree
 _SWEEPS_MOST = 100
 
 
-class Pausing:
+class Freezer:
     """Whether a sandbox is paused, and how. ``processes`` gives the guest's, without the console's helpers."""
 
     def __init__(self, group: cgroup.Group, processes: Callable[[], list[int]]) -> None:

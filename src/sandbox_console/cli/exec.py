@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context, OutputClosed, colours
-from sandbox_console.cli.finding import find
 from sandbox_console.cli.lifecycle import seconds
+from sandbox_console.cli.lookup import find
 from sandbox_console.cli.showing import LineCleaner
-from sandbox_console.cli.specs import pairs
+from sandbox_console.cli.spec_options import pairs
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import BackendError, UsageError
 from sandbox_console.model.action import Exec
@@ -105,9 +105,9 @@ class Output:
         self.complained = self.complained or stream is Stream.STDERR
         sink = self._context.streams.err if stream is Stream.STDERR else self._context.streams.out
         if self._context.json:
-            what, self._held[stream] = data.whole_characters(self._held.get(stream, b"") + what)
+            what, self._held[stream] = json_output.whole_characters(self._held.get(stream, b"") + what)
             if what:
-                self._context.record({"stream": str(stream)} | data.payload(what))
+                self._context.record({"stream": str(stream)} | json_output.payload(what))
         elif sink.tty:
             cleaner = self._cleaners.setdefault(stream, LineCleaner(keep_sgr=colours(sink)))
             await sink.stream(cleaner.feed(what))
@@ -118,6 +118,6 @@ class Output:
         """Let out what waited for the rest of a character or of a line."""
         for stream, held in self._held.items():
             if held:
-                self._context.record({"stream": str(stream)} | data.payload(held))
+                self._context.record({"stream": str(stream)} | json_output.payload(held))
         for stream, cleaner in self._cleaners.items():
             (self._context.streams.err if stream is Stream.STDERR else self._context.streams.out).write(cleaner.flush())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.finding import warn_of_the_silent
+from sandbox_console.cli.lookup import warn_of_the_silent
 from sandbox_console.errors import BackendUnreachable, Unsupported, UsageError
 from sandbox_console.model.capability import Capability
 from sandbox_console.service import Console

@@ -1,4 +1,4 @@
-"""What happened to a sandbox, as its supervisor and the consoles wrote it down (``supervise/happened.py``)."""
+"""What happened to a sandbox, as its supervisor and the consoles wrote it down (``supervise/events.py``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from sandbox_console.backends.bubblewrap.supervise.happened import NEW, OLD
+from sandbox_console.backends.bubblewrap.supervise.events import NEW, OLD
 from sandbox_console.backends.common import notify
 from sandbox_console.model.inside import Happening
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.common.refusals import place_taken
-from sandbox_console.backends.docker import holders, ports
+from sandbox_console.backends.docker import port_holders, ports
 from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.frames import Demuxer
 from sandbox_console.backends.docker.labels import gateway_name
+from sandbox_console.backends.docker.log_frames import Demuxer
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound
 from sandbox_console.model.ports import PublishedPort
@@ -60,7 +60,7 @@ async def _started(
                 raise ports.failure(asked, name, error.message) or BackendError(
                     f"the egress gateway of {name} cannot start: {error.message}", hint=error.hint
                 ) from error
-            who, idle = await holders.holder(engine, place)
+            who, idle = await port_holders.holder(engine, place)
             if last or not idle or idle == token:
                 raise _taken(name, place, who) from error
             await free(idle)

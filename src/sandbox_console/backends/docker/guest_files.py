@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sandbox_console.backends.docker import executor
+from sandbox_console.backends.docker.guest_path import Place
 from sandbox_console.backends.docker.labels import HELPER
-from sandbox_console.backends.docker.place import Place
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, Unsupported
 from sandbox_console.model.action import Exec
 from sandbox_console.model.inside import FileInfo, FileKind
