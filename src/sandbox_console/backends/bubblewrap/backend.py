@@ -37,15 +37,14 @@ from sandbox_console.backends.bubblewrap.process import Command, Shell
 from sandbox_console.backends.bubblewrap.state import Damaged, Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.backends.bubblewrap.supervise.events import note
-from sandbox_console.backends.common.refusals import name_taken, not_running
+from sandbox_console.backends.common.messages import name_taken, not_running
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HealthState, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import joined, settled
 

@@ -28,10 +28,9 @@ from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.microsandbox import boot_failure, labels, main_process, ports, runs, sdk, translate
 from sandbox_console.backends.microsandbox.boot_failure import Cause
 from sandbox_console.backends.microsandbox.main_process import ALL

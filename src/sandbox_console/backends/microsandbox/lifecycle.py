@@ -9,7 +9,7 @@ import signal as signals
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.microsandbox import boot_failure, create_options, labels, ports, runs, sdk, translate
 from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.pending import Pending

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.common.refusals import name_taken
+from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.microsandbox import create_options, labels, lifecycle, network, ports, sdk, translate
 from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
