@@ -21,6 +21,7 @@ IDLE = ("sleep", "2147483647")  # `infinity` is not known to every sleep; this i
 IN_MEMORY = {"proc", "dev", "tmp", "run", "sys", "home", "root", "workspace", "mnt", "media", "lost+found"}
 """Top-level folders that are the sandbox's own, not the image's."""
 _MIB = 1 << 20
+_PASSWD_MOST = 4 * _MIB
 _SMALL_MIB = 64
 USER = "sandbox"
 _USER = re.compile(r"(?P<uid>[0-9]{1,9})(?::(?P<gid>[0-9]{1,9}))?\Z")
@@ -62,7 +63,9 @@ def identity(user: str | None, root: Path | None) -> tuple[str, int, int]:
         uid = int(match["uid"])
         return ("root" if uid == 0 else USER), uid, int(match["gid"] or uid)
     if root is not None and (root / "etc/passwd").is_file():
-        for line in (root / "etc/passwd").read_text(errors="replace").splitlines():
+        with (root / "etc/passwd").open(errors="replace") as file:
+            lines = file.read(_PASSWD_MOST).splitlines()
+        for line in lines:
             parts = line.split(":")
             if len(parts) > 3 and parts[0] == user and parts[2].isdigit() and parts[3].isdigit():
                 return parts[0], int(parts[2]), int(parts[3])

@@ -26,11 +26,15 @@ _APART = "a sandbox could change what the console does, and what it has on recor
 
 
 class Own(Struct, frozen=True):
-    """The console's own places: what they are called, and where. ``home`` says that a home folder may be shared."""
+    """The console's own places: what they are called, and where. ``home`` says that a home folder may be shared.
+
+    ``used`` are those that it runs or reads: no workspace either, and yet no reason to end where another tool's is one.
+    """
 
     state: Path
     places: tuple[tuple[str, Path], ...] = ()
     home: bool = False
+    used: tuple[tuple[str, Path], ...] = ()
 
 
 class Shares:
@@ -117,7 +121,7 @@ def workspace_problem(folder: str, own: Own) -> str:
     """Why a folder is not for sandboxes; empty where nothing is wrong with it."""
     known = mounts.read()
     theirs = list(mounts.spots(folder, known))
-    for what, place in own.places:
+    for what, place in (*own.places, *own.used):
         if mounts.overlap(theirs, mounts.spots(str(place), known)):
             return f"{folder} is, holds or lies in {place}, {what}: {_APART}"
     if not own.home:
