@@ -80,7 +80,7 @@ class DockerBackend(Gated):
     async def diagnose(self) -> Sequence[Diagnosis]:
         if not (await self.health()).ok:
             return ()
-        return tuple(diagnosis.look(self._connection.info, self._gates.problem))
+        return tuple(diagnosis.look(self._connection.info, self._gates.problem, apart=await self._gates.apart()))
 
     async def list(self) -> builtins.list[Sandbox]:
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
