@@ -21,6 +21,7 @@ from sandbox_console.backends.microsandbox import (
     kvm_probe,
     logs,
     look,
+    made,
     main_process,
     network,
     ports,
@@ -174,6 +175,27 @@ def test_no_value_of_the_config_leaves_the_adapter():
     assert CANARY not in repr(seen)
     assert CANARY not in repr(translate.sandbox(seen, Run(), [], None))
     assert seen.public["network"]["secrets"] == {"TOKEN": "***"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "managed"), [("", "b", True), ("a", "", True), ("a", "a", True), ("a", "b", False)]
+)
+def test_ours_is_what_this_state_directory_made(theirs, ours, managed):
+    config = _managed()
+    config["labels"] |= {"sandbox-console.installation": theirs}
+    found = translate.sandbox(translate.view(_handle(config)), Run(), [], None, ours=ours)
+    assert (found.managed, found.maker, found.spec is not None) == (
+        managed,
+        "" if managed else "another console",
+        managed,
+    )
+    assert found.ref.id == "abc"
+    assert found.labels == {"team": "x"}
+
+
+def test_what_is_made_carries_the_id_of_its_installation(tmp_path):
+    spec = SandboxSpec("one", image="x", labels={"sandbox-console.installation": "forged"})
+    assert made.own_labels(("id", "mine"), spec, [])["sandbox-console.installation"] == "mine"
 
 
 @pytest.mark.parametrize(

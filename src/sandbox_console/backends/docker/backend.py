@@ -14,6 +14,7 @@ from msgspec import structs
 
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
+from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
@@ -22,7 +23,6 @@ from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.egress import Gates, Options, token_of
 from sandbox_console.backends.docker.egress_ability import Gated
 from sandbox_console.backends.docker.failures import Refused, about
-from sandbox_console.backends.docker.installation import Installation
 from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError

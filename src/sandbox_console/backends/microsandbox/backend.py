@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.common.refusals import name_taken
 from sandbox_console.backends.microsandbox import (
@@ -54,7 +55,7 @@ class MicrosandboxBackend(Deeper):
     host = "local"
 
     def __init__(self, folder: Path, options: made.Options | None = None) -> None:
-        super().__init__(Looker(PendingStore(folder / "created")), options or made.Options())
+        super().__init__(Looker(PendingStore(folder / "created"), Installation(folder)), options or made.Options())
 
     async def open(self) -> None:
         """Nothing: the SDK is loaded when it is needed."""

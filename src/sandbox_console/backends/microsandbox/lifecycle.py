@@ -34,7 +34,8 @@ Boot = Callable[[], Any]
 async def boot_new(module: Any, looker: Looker, one: Pending, secrets: Secrets, options: made.Options) -> None:
     """The first start of a sandbox."""
     places = await asyncio.to_thread(ports.choose, one.spec)
-    arguments = made.arguments(module, one.id, one.spec, secrets, options, places)
+    own = one.id, await asyncio.to_thread(looker.installation.made)
+    arguments = made.arguments(module, own, one.spec, secrets, options, places)
     name = one.spec.name
     try:
         boot_it = functools.partial(module.Sandbox.create, name, **arguments)
