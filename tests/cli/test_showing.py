@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sandbox_console.cli import json_output
-from sandbox_console.cli.showing import LineCleaner
+from sandbox_console.cli.exec import LineCleaner
 from sandbox_console.cli.text import duration, moment, moment_ns, size, table, width
 
 

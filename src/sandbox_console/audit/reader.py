@@ -13,7 +13,7 @@ from urllib.parse import quote
 import aiosqlite
 
 from sandbox_console.audit import schema
-from sandbox_console.audit.store import unavailable
+from sandbox_console.audit.open_segment import unavailable
 from sandbox_console.audit.thread import connect, unit
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.waiting import to_the_end

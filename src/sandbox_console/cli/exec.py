@@ -1,25 +1,29 @@
-"""``exec``: a command in a sandbox as if it ran here: its stdin, its output, its exit code."""
+"""``exec``, a command in a sandbox as if it ran here, and ``attach``, the main process as it runs."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import re
 from collections.abc import Callable, Sequence
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context, OutputClosed, colours
 from sandbox_console.cli.lifecycle import seconds
 from sandbox_console.cli.lookup import find
-from sandbox_console.cli.showing import LineCleaner
 from sandbox_console.cli.spec_options import pairs
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import BackendError, UsageError
-from sandbox_console.model.action import Exec
+from sandbox_console.model.action import Attach, Exec
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.text import LINE_CAP, clean
 from sandbox_console.service import ActionResult, ExecIO, Operation
 
 _UNRUNNABLE = {126: "it is there and cannot be run (126)", 127: "not found (127)"}
 """What is said of a command that could not be run, where nothing else was said: a shell says it itself."""
+
+_BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z|\r\Z")  # what the next chunk may turn into a colour or a line's end
 
 
 async def exec_(context: Context) -> int:
@@ -121,3 +125,52 @@ class Output:
                 self._context.record({"stream": str(stream)} | json_output.payload(held))
         for stream, cleaner in self._cleaners.items():
             (self._context.streams.err if stream is Stream.STDERR else self._context.streams.out).write(cleaner.flush())
+
+
+async def attach(context: Context) -> int:
+    """Watch and feed the main process; its exit code where it ends meanwhile. Ctrl+C lets go and leaves it alone.
+
+    What it wrote before is in ``logs``. Standard input is passed on unless it is a terminal.
+    """
+    async with context.open() as console:
+        found = await find(context, console, context.args.name, changing=True)
+        output = Output(context)
+        io = ExecIO(None if context.args.no_stdin else chunks(context.streams.stdin), output.give)
+        operation = console.perform(Attach(found.ref), consent=context.consent(found.ref.id), io=io)
+        output.on_closed = operation.cancel
+        result = await result_of(operation, output)
+        output.end()
+    if context.json:
+        context.record({"exit_code": result.exit_code, "audit_id": result.audit_id})
+    if result.exit_code is None:
+        why = str(result.details.get("end") or "how is not known")
+        raise BackendError(f"{found.name}: the attachment ended: {why}", hint=f"sandbox-console show {found.ref}")
+    return result.exit_code
+
+
+class LineCleaner:
+    """A guest's output made safe for a terminal, chunk by chunk.
+
+    Lines stay lines, tabs stay; all else that acts becomes visible. A half line is shown at once.
+    """
+
+    def __init__(self, *, keep_sgr: bool) -> None:
+        self._keep_sgr = keep_sgr
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def feed(self, data: bytes) -> bytes:
+        """Clean a chunk; the beginning of a colour or of a character waits for its end."""
+        text = self._held + self._decoder.decode(data)
+        begun = _BEGUN.search(text, max(0, len(text) - 80))
+        self._held = text[begun.start() :] if begun else ""
+        return self._clean(text[: begun.start()] if begun else text)
+
+    def flush(self) -> bytes:
+        """Clean what waited."""
+        text, self._held = self._held + self._decoder.decode(b"", final=True), ""
+        return self._clean(text)
+
+    def _clean(self, text: str) -> bytes:
+        lines = text.replace("\r\n", "\n").split("\n")
+        return "\n".join(clean(line, keep_sgr=self._keep_sgr, cap=LINE_CAP) for line in lines).encode()

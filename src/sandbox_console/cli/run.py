@@ -88,7 +88,7 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912 - a case a verb group
         case "cp":
             from sandbox_console.cli.files import cp as found
         case "attach":
-            from sandbox_console.cli.attach import attach as found
+            from sandbox_console.cli.exec import attach as found
         case "forward":
             from sandbox_console.cli.forward import forward as found
         case "top" | "diff" | "inspect" | "events" | "port":

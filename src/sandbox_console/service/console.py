@@ -34,11 +34,10 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.inside import Snapshot
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
-from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end

@@ -13,9 +13,8 @@ from sandbox_console.model.inside import GuestProcess, Happening
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.testing.core import Within
+from sandbox_console.testing.core import Faults, Within
 from sandbox_console.testing.fake import FakeBackend
-from sandbox_console.testing.faults import Faults
 from sandbox_console.tui.detail.tab_bar import TABS
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.logs.logs_tab import LogsPane

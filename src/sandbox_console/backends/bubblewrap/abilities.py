@@ -14,7 +14,7 @@ from sandbox_console.backends.base import Process
 from sandbox_console.backends.bubblewrap import events, files, logs, processes
 from sandbox_console.backends.bubblewrap.attach import Attached
 from sandbox_console.backends.bubblewrap.state import Record, Store
-from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.common.messages import not_running
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening

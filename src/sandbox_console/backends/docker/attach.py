@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.paths import container_path, described

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.common.refusals import place_taken
+from sandbox_console.backends.common.messages import place_taken
 from sandbox_console.backends.docker import port_holders, ports
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.labels import gateway_name

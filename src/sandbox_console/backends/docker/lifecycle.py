@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.common.refusals import name_taken
+from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.docker import hardening, secret_handover
 from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.facts import command

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.common.installation import Installation
+from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.common.refusals import name_taken
 from sandbox_console.backends.microsandbox import (
     capabilities,
     create_options,
     diagnosis,
     guest,
-    health,
     images,
     lifecycle,
     logs,
@@ -38,10 +38,9 @@ from sandbox_console.backends.microsandbox.watch import Watch
 from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 
 SHELLS = ("/bin/bash", "/bin/sh")
@@ -54,7 +53,9 @@ class MicrosandboxBackend(Deeper):
     host = "local"
 
     def __init__(self, folder: Path, options: create_options.Options | None = None) -> None:
-        super().__init__(Looker(PendingStore(folder / "created")), options or create_options.Options())
+        super().__init__(
+            Looker(PendingStore(folder / "created"), Installation(folder)), options or create_options.Options()
+        )
 
     async def open(self) -> None:
         """Nothing: the SDK is loaded when it is needed."""
@@ -66,7 +67,7 @@ class MicrosandboxBackend(Deeper):
         return capabilities.capabilities()
 
     async def health(self) -> BackendHealth:
-        return await health.look()
+        return await diagnosis.health()
 
     async def diagnose(self) -> Sequence[Diagnosis]:
         return await diagnosis.look()

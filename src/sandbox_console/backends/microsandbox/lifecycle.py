@@ -9,7 +9,7 @@ import signal as signals
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.microsandbox import boot_failure, create_options, labels, ports, runs, sdk, translate
 from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
@@ -36,7 +36,8 @@ async def boot_new(
 ) -> None:
     """The first start of a sandbox."""
     places = await asyncio.to_thread(ports.choose, one.spec)
-    arguments = create_options.arguments(module, one.id, one.spec, secrets, options, places)
+    own = one.id, await asyncio.to_thread(looker.installation.made)
+    arguments = create_options.arguments(module, own, one.spec, secrets, options, places)
     name = one.spec.name
     try:
         boot_it = functools.partial(module.Sandbox.create, name, **arguments)

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.common.refusals import name_taken
+from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.microsandbox import create_options, labels, runs, sdk, translate
 from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.translate import View

@@ -1,6 +1,9 @@
-"""What is said in every backend where a sandbox is not in the state, or has not the name or place, that is asked."""
+"""Messages that every backend gives in the same words: refusals, and the note on a port that others can reach."""
 
 from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
 
 from sandbox_console.errors import Conflict
 
@@ -20,3 +23,15 @@ def name_taken(name: str) -> Conflict:
 def place_taken(name: str, place: str, holder: str, hint: str) -> Conflict:
     """``place`` (``address:port``), at which sandbox ``name`` is to be published, is ``holder``'s; empty: not known."""
     return Conflict(f"{name}: {place} is taken by {holder or 'another program of the host'}", hint=hint)
+
+
+def reach(addresses: Iterable[str]) -> str:
+    """The note on a port that is answered for at these addresses of this host; empty where only this host can come."""
+    return "other machines can reach it" if any(map(_outward, addresses)) else ""
+
+
+def _outward(address: str) -> bool:
+    try:
+        return not ipaddress.ip_address(address).is_loopback
+    except ValueError:  # a name, as some engines tell: where it leads is not known
+        return True
