@@ -130,11 +130,9 @@ def test_modules_of_the_folder_one_is_in(place):
     for name in ("sandbox_console/__init__", "sandbox_console/__main__", "asyncio", "textual"):
         (place / f"ws/{name}.py").write_text(f"open('{place}/private/taken', 'w')")
     code = "from sandbox_console.cli.child import running\nwith running(['--version']) as child: child.wait()"
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    source = str(Path(sandbox_console.__file__).parents[1])
-    begin = f"import sys; sys.path.insert(0, {source!r}); "
+    env = os.environ | {"PYTHONPATH": str(Path(sandbox_console.__file__).parents[1])}
     done = subprocess.run(
-        [sys.executable, "-P", "-c", begin + code], cwd=place / "ws", capture_output=True, check=False, env=env
+        [sys.executable, "-P", "-c", code], cwd=place / "ws", capture_output=True, check=False, env=env
     )
     assert not (place / "private/taken").exists(), done
     assert b"sandbox-console" in done.stdout, done
