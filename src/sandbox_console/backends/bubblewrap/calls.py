@@ -6,8 +6,7 @@ import platform
 
 from sandbox_console.backends import seccomp
 from sandbox_console.backends.bubblewrap.state import Record
-from sandbox_console.model.diagnosis import Diagnosis
-from sandbox_console.model.sandbox import Fact
+from sandbox_console.model.sandbox import Diagnosis, Fact
 from sandbox_console.model.spec import SandboxSpec
 
 _REFUSED = "no keyrings, io_uring, bpf, {}AF_VSOCK, AF_ALG; {}for every command in it"

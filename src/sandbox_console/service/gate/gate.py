@@ -32,6 +32,7 @@ from sandbox_console.errors import (
 from sandbox_console.model.action import Action, Create, Permit, Update
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.event import Acted
+from sandbox_console.model.inside import Snapshot
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny, Rules
@@ -61,7 +62,10 @@ class Performs(Protocol):
 
 
 class Request(Struct, frozen=True):
-    """An action with its target as found and the decision about it. ``problem`` is why it cannot even be decided."""
+    """An action with its target as found and the decision about it. ``problem`` is why it cannot even be decided.
+
+    ``snapshot`` is what a sandbox is to be made of.
+    """
 
     action: Action
     backend: str
@@ -69,6 +73,7 @@ class Request(Struct, frozen=True):
     decision: Decision
     consent: Consent = Consent()
     problem: ConsoleError | None = None
+    snapshot: Snapshot | None = None
 
 
 Effect = Callable[[Permit, list[ResolvedSecret]], Awaitable[T]]
@@ -195,12 +200,14 @@ class Gate:
         return found
 
     def _secret_names(self, request: Request) -> list[str]:
-        """Those of the spec asked for; where the sandbox itself is entered or started (again), its own."""
+        """Those of the spec asked for; where the sandbox itself is entered, copied or started (again), its own."""
         action, own = request.action, request.target.spec.secrets if request.target and request.target.spec else ()
         if isinstance(action, (Create, Update)):
             gone = self._vault.undefined(own)
             return list(dict.fromkeys([*action.spec.secrets, *(name for name in own if name not in gone)]))
-        return list(own) if action.verb in ("start", "restart", "exec", "shell") else []
+        if request.snapshot:
+            return list(request.snapshot.secrets)
+        return list(own) if action.verb in ("start", "restart", "exec", "shell", "fork") else []
 
     async def _row(self, request: Request) -> tuple[str, dict[str, Any], Words | None]:
         """The target and the body, both masked: a name may hold a value, too; and the words that it has as hashes."""

@@ -56,7 +56,7 @@ class Vault:
         wanted = list(names)
         if wanted:
             keep_to_itself()  # for good: the redactor has them until the end
-        if any(name in self.table and self.table[name].source.startswith("file:") for name in wanted):
+        if any(name in self.table and self.table[name].kind in ("file", "cmd") for name in wanted):
             AROUND.set(await asyncio.to_thread(self._ground))
         found = await sources.resolve(wanted, self.table)
         self.redactor.add(secret.value for secret in found)
