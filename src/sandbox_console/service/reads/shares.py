@@ -66,7 +66,7 @@ class Shares:
             return None
 
     async def refresh(self, backend: str, host: str) -> None:
-        """Ask one backend anew, after something was made or removed; where it does not say what is known stays."""
+        """Ask one backend again, after something was made or removed; where it does not say what is known stays."""
         found = await self._ask(backend, host)
         if found is not None:
             await asyncio.to_thread(self._replace, f"{backend}/{host}", sorted(set(found)))
