@@ -250,7 +250,7 @@ class Gates:
             return (
                 Fact("egress.host", "refused", note="the engine host's addresses, read live, unless a rule names one"),
             )
-        why = "the engine's machine does not tell its addresses; a sandbox made before this was known is made anew"
+        why = "the engine's machine does not tell its addresses; a sandbox made before this was known must be recreated"
         return (Fact("egress.host", "not enforced", note=why, enforced=False),)
 
     async def discard(self, engine: Engine, token: str) -> None:
