@@ -110,6 +110,7 @@ def _add_spec(parser: argparse.ArgumentParser) -> None:
     )
     add("--seccomp", metavar="HOW", choices=("on", "off"), help="off: system calls unfiltered, if the policy allows it")
     add("--ptrace", action="store_true", default=None, help="debuggers work in it, if the policy allows it")
+    add("--nested-userns", action="store_true", default=None, help="sandboxes work in it, if the policy allows it")
 
 
 def _add_lifecycle(verbs: Verbs) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,10 @@ from sandbox_console.cli.audit_export import export, moment_of, ship, stats
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.spec_options import whole
 from sandbox_console.cli.text import moment, moment_ns
-from sandbox_console.errors import UsageError
+from sandbox_console.errors import Conflict, UsageError
+from sandbox_console.hostfs.files import read_small
+from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.walk import folder_at
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Outcome, Verification
 
 _PEM_MOST = 4096  # bytes of a public key's file that are looked at; one has 113
@@ -129,18 +132,34 @@ async def _public_key(context: Context) -> int:
     return 0
 
 
-def _pem(name: str | None) -> bytes | None:
+async def _pem(name: str | None, ground: Ground) -> bytes | None:
     try:
-        with Path(name).open("rb") if name else nullcontext() as file:
-            return file.read(_PEM_MOST) if file else None
+        return await asyncio.to_thread(read_small, name, ground, _PEM_MOST) if name else None
     except OSError as error:
         raise UsageError(f"--public-key: {name} cannot be read: {error.strerror}") from None
+
+
+def _refuse_guests(folder: str, ground: Ground) -> None:
+    """A database that a sandbox can change is not opened. Raises Conflict."""
+    try:
+        with folder_at(folder, ground) as found:
+            root = found.root
+    except OSError:  # the walk over the log tells
+        return
+    if root is not None:
+        raise Conflict(
+            f"--folder: {folder} lies in {root.path}, which a sandbox can write", hint="copy it to a place of your own"
+        )
 
 
 async def _verify(context: Context) -> int:
     folder = context.args.folder
     async with context.open() as console:
-        found = await console.trail.verify(Path(folder) if folder else None, _pem(context.args.public_key))
+        ground = await console.ground() if folder or context.args.public_key else NOBODYS
+        pem = await _pem(context.args.public_key, ground)
+        if folder:
+            await asyncio.to_thread(_refuse_guests, folder, ground)
+        found = await console.trail.verify(Path(folder) if folder else None, pem)
     if context.json:
         context.record(verification(found))
     elif found.ok:

@@ -15,8 +15,7 @@ from sandbox_console.cli.hosts import able, only
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.cli.text import duration, size
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.hostfs.files import NewFile, opened
-from sandbox_console.hostfs.partial import fresh_name
+from sandbox_console.hostfs.files import NewFile, fresh_name, opened
 from sandbox_console.hostfs.places import Ground
 from sandbox_console.hostfs.tar_pack import unreadable
 from sandbox_console.model.action import Action, LoadImage, PruneImages, PullImage, RemoveImage, SaveImage

@@ -54,6 +54,7 @@ _READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("limits", "limits", str),
     ("seccomp", "seccomp", lambda text: None if text == "on" else text),
     ("ptrace", "ptrace", bool),
+    ("nested_userns", "nested_userns", bool),
 )
 _FIELDS = SandboxSpec.__struct_fields__
 _LONGEST = 1 << 20

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 import time
 from pathlib import Path
 
 from sandbox_console.errors import Conflict
+from sandbox_console.hostfs.files import remove_tree
 from sandbox_console.hostfs.kernel import mount_of
 from sandbox_console.hostfs.places import Ground
 from sandbox_console.hostfs.walk import Folder, folder_at
@@ -31,27 +30,23 @@ def nursery(target: Folder, ground: Ground) -> Folder:
     return target.again()
 
 
-def fresh_name() -> str:
-    """A name that nobody foresees."""
-    return f".sandbox-console-{secrets.token_hex(8)}.part"
-
-
 def _private(ground: Ground) -> str:
     if ground.private is None:
         return ""
     try:
         ground.private.mkdir(mode=0o700, exist_ok=True)
-        _sweep(ground.private)
+        _sweep(ground.private, ground)
     except OSError:  # read-only, or no state folder yet
         return ""
     return str(ground.private)
 
 
-def _sweep(folder: Path) -> None:
-    for one in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if one.lstat().st_mtime < time.time() - _LEFT_S:
-                shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
+def _sweep(folder: Path, ground: Ground) -> None:
+    with folder_at(folder, ground) as here:
+        for name in here.names():
+            with contextlib.suppress(OSError):
+                if here.look(name).st_mtime < time.time() - _LEFT_S:
+                    remove_tree(here, name, ground)
 
 
 def _usable(place: str, target: Folder, ground: Ground) -> Folder | None:

@@ -16,6 +16,7 @@ from sandbox_console.hostfs.walk import Folder, Found
 from sandbox_console.model.waiting import to_the_end
 
 _CHUNK = 256 * 1024
+_DEEPEST = 256
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -129,6 +130,10 @@ class _Packer:
             identity = found.st_dev, found.st_ino
             if any(level.identity == identity for level in self._levels):  # a link that leads back up, followed
                 self._order.skipped(f"{inner.path} leads in a circle")
+                inner.close()
+                return
+            if len(self._levels) >= _DEEPEST:  # each is a descriptor, and a guest makes them for nothing
+                self._order.skipped(f"{inner.path} lies more than {_DEEPEST} folders deep")
                 inner.close()
                 return
             level = _Level(inner, iter(sorted(inner.names())), known, identity)

@@ -13,6 +13,7 @@ from sandbox_console.model.action import Permit
 from sandbox_console.model.inside import Image, Prunable, Snapshot
 from sandbox_console.model.ports import freed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.core import FakeCore, Kept, image_id
 from sandbox_console.testing.tree import Tree
 
@@ -96,7 +97,10 @@ class FakeKeeping(FakeCore):
         if name in self._snapshots:
             raise Conflict(f"a snapshot is called {name!r} already", hint="choose another name, or remove that one")
         tree = self._tree(ref.id).copy()
-        made = Snapshot(self.name, self.host, name, sandbox.name, self._clock(), tree.size, full)
+        spec = sandbox.spec or SandboxSpec(sandbox.name)
+        made = Snapshot(
+            self.name, self.host, name, sandbox.name, self._clock(), tree.size, full, spec.secrets, spec.workspace or ""
+        )
         self._snapshots[name] = Kept(made, sandbox, tree)
         return made
 

@@ -21,6 +21,7 @@ IDLE = ("sleep", "2147483647")  # `infinity` is not known to every sleep; this i
 IN_MEMORY = {"proc", "dev", "tmp", "run", "sys", "home", "root", "workspace", "mnt", "media", "lost+found"}
 """Top-level folders that are the sandbox's own, not the image's."""
 _MIB = 1 << 20
+_PASSWD_MOST = 4 * _MIB
 _SMALL_MIB = 64
 USER = "sandbox"
 _USER = re.compile(r"(?P<uid>[0-9]{1,9})(?::(?P<gid>[0-9]{1,9}))?\Z")
@@ -62,7 +63,9 @@ def identity(user: str | None, root: Path | None) -> tuple[str, int, int]:
         uid = int(match["uid"])
         return ("root" if uid == 0 else USER), uid, int(match["gid"] or uid)
     if root is not None and (root / "etc/passwd").is_file():
-        for line in (root / "etc/passwd").read_text(errors="replace").splitlines():
+        with (root / "etc/passwd").open(errors="replace") as file:
+            lines = file.read(_PASSWD_MOST).splitlines()
+        for line in lines:
             parts = line.split(":")
             if len(parts) > 3 and parts[0] == user and parts[2].isdigit() and parts[3].isdigit():
                 return parts[0], int(parts[2]), int(parts[3])
@@ -98,14 +101,14 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
     _name, uid, gid = identity(spec.user, root)
     home = home_of(spec)
     out: list[Word] = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    out += ["--disable-userns"] if bwrap.disable_userns else []
+    out += ["--disable-userns"] if bwrap.disable_userns and not spec.nested_userns else []
     out += ["--uid", str(uid), "--gid", str(gid), "--hostname", spec.name]
     out += _tmpfs("/", _SMALL_MIB)
     out += _host(spec, home) if root is None else _folder(root)
     out += [
         "--proc",
         "/proc",
-        *_without_keys(),
+        *_without_keys(spec),
         "--dev",
         "/dev",
         *_tmpfs("/dev/shm", _SMALL_MIB),
@@ -120,9 +123,13 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
     return [*out, "--chdir", workdir_of(spec)]
 
 
-def _without_keys() -> list[Word]:
-    """The kernel lists keys by their user, which the guest of an ordinary user's console is on this host."""
-    return ["--ro-bind", "/dev/null", "/proc/keys"] if Path("/proc/keys").exists() else []
+def _without_keys(spec: SandboxSpec) -> list[Word]:
+    """The kernel lists keys by their user, which the guest of an ordinary user's console is on this host.
+
+    Where a part of /proc is covered the kernel lets no namespace below mount a /proc of its own.
+    """
+    shown = spec.nested_userns or not Path("/proc/keys").exists()
+    return [] if shown else ["--ro-bind", "/dev/null", "/proc/keys"]
 
 
 def _tmpfs(path: str, mib: int) -> list[Word]:

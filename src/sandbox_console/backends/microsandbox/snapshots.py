@@ -188,6 +188,9 @@ def _full(one: Any) -> bool:
 async def _snapshot(module: Any, one: Any) -> Snapshot:
     opened = await sdk.call(module, "a snapshot", module.Snapshot.open(one.reference))
     created = one.created_at
+    asked: SandboxSpec | None = None
+    with contextlib.suppress(Unsupported):  # made by another tool
+        asked = _spec(dict(opened.labels), "snapshot")
     return Snapshot(
         backend="microsandbox",
         host="local",
@@ -196,6 +199,8 @@ async def _snapshot(module: Any, one: Any) -> Snapshot:
         created_at=created / 1000 if isinstance(created, (int, float)) else datetime.fromisoformat(created).timestamp(),
         size_bytes=one.size_bytes,
         full=_full(one),
+        secrets=asked.secrets if asked else (),
+        workspace=asked.workspace or "" if asked else "",
     )
 
 
