@@ -141,3 +141,9 @@ def test_the_terminal_app_makes_a_persons_consent_in_one_place():
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Consent"
     }
     assert made == {"tui/actions/consent.py"}
+
+
+def test_no_benchmark_hides_a_module_of_the_standard_library():
+    """A script's folder stands first on its path: a copy.py there kept every one of them from starting."""
+    names = {path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("*.py")}
+    assert not names & sys.stdlib_module_names
