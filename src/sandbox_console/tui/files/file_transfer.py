@@ -30,7 +30,7 @@ async def download(
 ) -> Sequence[str]:
     """Put the guest's ``path`` at ``target``, which must not exist. Raises ConsoleError, OSError.
 
-    It appears when all of it is there, by the rules of ``hostfs.unpacking``; gives what was left out, and why.
+    It appears when all of it is there, by the rules of ``hostfs.tar_unpack``; gives what was left out, and why.
     """
     ground, left = await console.ground(), list[str]()
     await asyncio.to_thread(_new_place, target, ground)
