@@ -88,8 +88,8 @@ class Console:
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
-        self.denials = DenialFeed(fleet, hub, self._watcher.start)
-        self.egress = Outbound(fleet, self.denials)
+        self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
+        self.egress = Outbound(fleet, self.denials, self._vault)
         kept = config.logs
         self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
