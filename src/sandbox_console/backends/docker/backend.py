@@ -20,18 +20,17 @@ from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.egress import Gates, Options, token_of
-from sandbox_console.backends.docker.egress_ability import Gated
+from sandbox_console.backends.docker.egress import Gated
 from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.gates import Gates, Options, token_of
 from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
 
@@ -81,7 +80,7 @@ class DockerBackend(Gated):
     async def diagnose(self) -> Sequence[Diagnosis]:
         if not (await self.health()).ok:
             return ()
-        return tuple(diagnosis.look(self._connection.info, self._gates.problem))
+        return tuple(diagnosis.look(self._connection.info, self._gates.problem, apart=await self._gates.apart()))
 
     async def list(self) -> builtins.list[Sandbox]:
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
