@@ -23,10 +23,11 @@ DEFAULT_USER = "1000:1000"
 
 _TMPFS = {
     # The engine mounts a tmpfs noexec unless told: builds and test runners execute from /tmp.
-    "/tmp": "rw,exec,nosuid,nodev,size=64m,mode=1777",  # noqa: S108 - a path of the sandbox
-    "/run": "rw,noexec,nosuid,nodev,size=16m,mode=1777",
+    # Empty files are kernel memory: unless told, one may be made for each two pages of the host.
+    "/tmp": "rw,exec,nosuid,nodev,size=64m,nr_inodes=64k,mode=1777",  # noqa: S108 - a path of the sandbox
+    "/run": "rw,noexec,nosuid,nodev,size=16m,nr_inodes=16k,mode=1777",
     # Of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
-    secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777",
+    secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,nr_inodes=1k,mode=1777",
 }
 
 GIVEN_BACK = frozenset(
