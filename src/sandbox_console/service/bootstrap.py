@@ -64,6 +64,11 @@ async def open_console(
         await console.close()
 
 
+def last_names() -> set[str]:
+    """Names of sandboxes as each host last listed them; no host is asked."""
+    return Names(find_paths().state / "names").every()
+
+
 def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
     """How long each host may take to answer, in seconds, where ``[backends.NAME] timeout_s`` says.
 

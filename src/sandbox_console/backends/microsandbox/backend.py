@@ -53,9 +53,8 @@ class MicrosandboxBackend(Deeper):
     host = "local"
 
     def __init__(self, folder: Path, options: create_options.Options | None = None) -> None:
-        super().__init__(
-            Looker(PendingStore(folder / "created"), Installation(folder)), options or create_options.Options()
-        )
+        looker = Looker(PendingStore(folder / "created"), Installation(folder))
+        super().__init__(looker, options or create_options.Options())
 
     async def open(self) -> None:
         """Nothing: the SDK is loaded when it is needed."""

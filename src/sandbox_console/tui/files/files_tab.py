@@ -182,7 +182,7 @@ class FilesPane(Vertical):
         self._go(posixpath.dirname(self.path.rstrip("/")) or "/")
 
     def action_again(self) -> None:
-        """List the folder anew."""
+        """List the folder again."""
         self._go(self.path)
 
     # --- asking for a path
