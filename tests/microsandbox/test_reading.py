@@ -484,8 +484,6 @@ def test_processes_are_read_and_the_kernels_left_out():
 
 
 def test_a_fraction_of_a_cpu_is_refused_or_rounded_up():
-    from sandbox_console.backends.microsandbox import create_options
-
     with pytest.raises(InvalidSpec, match="whole"):
         create_options.whole_cpus(SandboxSpec("x", cpus=0.5))
     assert create_options.whole_cpus(SandboxSpec("x", cpus=1.5, limits="best-effort")) == 2

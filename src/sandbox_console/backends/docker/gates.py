@@ -248,7 +248,7 @@ class Gates:
             return ()
         why = ""
         if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
-            why = "the engine's machine does not tell its addresses; a sandbox made before this was known is made anew"
+            why = "the engine's machine does not tell its addresses; recreate a sandbox made before this was known"
         elif await asyncio.to_thread(self._apart, token):
             why = "the engine has a network of its own (rootless, in a container): its machine's are refused, not its"
         if why:

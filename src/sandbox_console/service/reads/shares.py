@@ -67,7 +67,7 @@ class Shares:
             return None
 
     async def refresh(self, backend: str, host: str) -> None:
-        """Ask one backend anew, after something was made or removed; where it does not say what is known stays."""
+        """Ask one backend again, after something was made or removed; where it does not say what is known stays."""
         found = await self._ask(backend, host)
         if found is not None:
             fresh = {f"{backend}/{host}": found}

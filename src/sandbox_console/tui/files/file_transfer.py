@@ -47,7 +47,7 @@ async def download(
         await unpacker.finish()
     finally:
         await to_the_end(unpacker.abandon())
-    return left
+    return list(map(await console.inside.mask(ref), left)) if left else left
 
 
 def _new_place(target: Path, ground: Ground, *, keep: bool = False) -> Found:
