@@ -1,6 +1,6 @@
 """What whole commands cost beside docker's own: wall and CPU of the process and all its children, in turns.
 
-Run: python benchmarks/command.py [runs] [containers] [MB] [lines]. "warm" is with the command server of docs/cli.md,
+Run: python -m benchmarks.command [runs] [containers] [MB] [lines]. "warm" is with the command server of docs/cli.md,
 whose child's CPU counts; "alone" is without it. Goals: exec < 200 ms and < 150 ms of CPU, ls of 1,000 < 2 x docker's,
 cp of 300 MB < 1.5 x, a million lines of log < 1.2 x.
 """
