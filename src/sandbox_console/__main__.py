@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sandbox_console import __version__
 
+TYPE_CHECKING = False  # importing typing for it costs 8 ms of each command
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from sandbox_console.errors import ConsoleError
 
@@ -19,15 +19,47 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and give its exit code."""
+    """Run the command and give its exit code; by a server that is ready for it where there is one."""
     try:
-        if argv is None:  # else it is another program's process, and so are its signals
-            from sandbox_console.cli import signals
-
-            signals.hold()
-        return _main(sys.argv[1:] if argv is None else list(argv))
+        return _main(list(argv)) if argv is not None else _of_process(sys.argv[1:])
     except KeyboardInterrupt:
         return 130
+
+
+def _of_process(words: list[str]) -> int:
+    """What this process was started for. Only its own words go to a server, whose child takes its place."""
+    if words[:1] == ["command-server"]:
+        return _command_server(words)
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+        from sandbox_console.cli.completion import complete
+
+        complete()
+    from sandbox_console.cli import signals
+    from sandbox_console.command_server import client
+    from sandbox_console.errors import ConsoleError
+
+    held = signals.hold()
+    if not client.may_serve(words):
+        return _main(words)
+    try:
+        code = client.carry_out(words, lambda: held.caught)
+    except ConsoleError as error:
+        return _tell(words, error)
+    if code is None:
+        code = _main(words)
+        client.start()
+    return code
+
+
+def _command_server(words: list[str]) -> int:
+    """``command-server FOLDER LOCK``: started by a command, for those that follow; it has its imports behind it."""
+    from sandbox_console.cli import signals
+    from sandbox_console.cli.run import import_verbs
+    from sandbox_console.command_server import client, server
+
+    import_verbs(client.SERVED)
+    server.serve(words[1], int(words[2]), main, signals.hold)
+    return 0
 
 
 def _main(words: list[str]) -> int:
@@ -74,6 +106,14 @@ def _face(args: argparse.Namespace) -> int:
         return _serve(args)
     if args.verb == "share":
         return _share(args)
+    if args.verb == "completion":
+        from sandbox_console.cli.completion import shell_code
+
+        return _printed([], shell_code(args.shell))
+    if args.verb == "man":
+        from sandbox_console.cli.manual import page
+
+        return _printed([], page())
     if args.verb == "demo":
         from sandbox_console.cli.demo import demo
         from sandbox_console.cli.signals import release

@@ -32,9 +32,18 @@ def test_words_alone_import_nothing_heavy(words: list[str]) -> None:
     assert [name for name in HEAVY if name in modules] == []
 
 
+def test_handing_a_command_to_its_server_imports_next_to_nothing() -> None:
+    look = (
+        "import sys; before = set(sys.modules); from sandbox_console.__main__ import main;"
+        "from sandbox_console.command_server import client; print(*sorted(set(sys.modules) - before))"
+    )
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout.split()
+    assert not {*HEAVY, "typing", "pathlib", "subprocess", "json", "argparse", "tempfile", "hashlib"} & set(found)
+
+
 def test_a_verb_imports_no_screen_and_no_sdk(tmp_path) -> None:
     look = _LOOK.format(words=["audit", "ls"])
-    env = {"SANDBOX_CONSOLE_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    env = {"SANDBOX_CONSOLE_HOME": str(tmp_path), "SANDBOX_CONSOLE_SERVER": "off", "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, check=True, env=env)
     code, modules = json.loads(done.stderr.splitlines()[-1])
     assert code == 0

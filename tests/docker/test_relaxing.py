@@ -11,7 +11,7 @@ from tests.support.require import requires
 
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.docker import DockerProvider
-from sandbox_console.backends.docker.relaxing import GIVEN_BACK
+from sandbox_console.backends.docker.hardening import GIVEN_BACK
 from sandbox_console.errors import ConfigError, NotFound
 from sandbox_console.model.spec import SandboxSpec
 

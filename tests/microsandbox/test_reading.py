@@ -16,11 +16,12 @@ import pytest
 
 from sandbox_console.backends.microsandbox import (
     boot_failure,
+    create_options,
     egress,
+    inventory,
     kvm,
     kvm_probe,
     logs,
-    look,
     main_process,
     network,
     ports,
@@ -177,6 +178,27 @@ def test_no_value_of_the_config_leaves_the_adapter():
 
 
 @pytest.mark.parametrize(
+    ("theirs", "ours", "managed"), [("", "b", True), ("a", "", True), ("a", "a", True), ("a", "b", False)]
+)
+def test_ours_is_what_this_state_directory_made(theirs, ours, managed):
+    config = _managed()
+    config["labels"] |= {"sandbox-console.installation": theirs}
+    found = translate.sandbox(translate.view(_handle(config)), Run(), [], None, ours=ours)
+    assert (found.managed, found.maker, found.spec is not None) == (
+        managed,
+        "" if managed else "another console",
+        managed,
+    )
+    assert found.ref.id == "abc"
+    assert found.labels == {"team": "x"}
+
+
+def test_what_is_made_carries_the_id_of_its_installation(tmp_path):
+    spec = SandboxSpec("one", image="x", labels={"sandbox-console.installation": "forged"})
+    assert create_options.own_labels(("id", "mine"), spec, [])["sandbox-console.installation"] == "mine"
+
+
+@pytest.mark.parametrize(
     ("status", "jobs", "marks", "shown", "code"),
     [
         ("running", [], {}, Status.STARTING, None),
@@ -230,7 +252,7 @@ def test_out_of_memory_is_told_by_the_guests_kernel(tmp_path, monkeypatch, log, 
     (logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text()) / "kernel.log").write_text(log)
     job = _job("j", "b", 1, "exited", code)
     seen = translate.view(_handle(_managed(), "stopped"))
-    run, failed = look._boot_of(seen, [job], None)
+    run, failed = inventory._boot_of(seen, [job], None)
     found = translate.sandbox(seen, run, [job], failed).exit
     assert (found.code, found.oom) == shown
 
@@ -462,11 +484,9 @@ def test_processes_are_read_and_the_kernels_left_out():
 
 
 def test_a_fraction_of_a_cpu_is_refused_or_rounded_up():
-    from sandbox_console.backends.microsandbox import made
-
     with pytest.raises(InvalidSpec, match="whole"):
-        made.whole_cpus(SandboxSpec("x", cpus=0.5))
-    assert made.whole_cpus(SandboxSpec("x", cpus=1.5, limits="best-effort")) == 2
+        create_options.whole_cpus(SandboxSpec("x", cpus=0.5))
+    assert create_options.whole_cpus(SandboxSpec("x", cpus=1.5, limits="best-effort")) == 2
     assert main_process.mains([], ()) == []
     assert sys.platform
 

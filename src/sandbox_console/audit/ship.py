@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sandbox_console.audit import export, schema
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.reading import reading
+from sandbox_console.audit.reader import reading
 from sandbox_console.audit.thread import unit
 from sandbox_console.errors import AuditUnavailable, ConsoleError, Unsupported
 from sandbox_console.model.audit import AuditSelection
@@ -119,7 +119,7 @@ async def _console(layout: Layout) -> str:
 
 
 def cursor(path: Path, console: str) -> int:
-    """The last seq that was sent; a lost or foreign cursor begins anew, which sends nothing twice into the table."""
+    """The last seq that was sent; a lost or foreign cursor begins again, which sends nothing twice into the table."""
     whose, seq = place(path)
     return seq if whose == console else 0
 

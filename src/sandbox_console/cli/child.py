@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -20,8 +21,10 @@ def running(words: Sequence[str], **pipes: Any) -> Iterator[subprocess.Popen[byt
     process: subprocess.Popen[bytes] | None = None
     try:
         with _held():  # a signal between the fork and the assignment would lose sight of the child
-            command = [sys.executable, "-m", "sandbox_console", *words]
-            process = subprocess.Popen(command, preexec_fn=_release, **pipes)  # noqa: PLW1509 - no other thread runs
+            # -P: the folder that one happens to be in may be a sandbox's, and its modules are not ours to import.
+            command = [sys.executable, "-P", "-m", "sandbox_console", *words]
+            env = os.environ | {"SANDBOX_CONSOLE_SERVER": "off"}  # what we run leaves nothing behind
+            process = subprocess.Popen(command, env=env, preexec_fn=_release, **pipes)  # noqa: PLW1509 - no other thread
         yield process
     finally:
         if process is not None:

@@ -1,4 +1,4 @@
-"""``start``, ``stop``, ``kill``, ``restart``, ``pause``, ``resume`` and ``rm``: many NAMEs, one result each."""
+"""``start``, ``stop``, ``kill``, ``restart``, ``pause``, ``resume``, ``rm``, ``prune``: a result for each sandbox."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.finding import find_all
+from sandbox_console.cli.lookup import find_all
 from sandbox_console.cli.next_step import add_next_step
+from sandbox_console.cli.selection import chosen
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.action import Action, Kill, Pause, Remove, Restart, Resume, Start, Stop
 from sandbox_console.model.check import parse_duration_s
@@ -29,15 +30,19 @@ _ACTIONS: dict[str, _Make] = {
     "pause": lambda ref, _: Pause(ref),
     "resume": lambda ref, _: Resume(ref),
     "rm": lambda ref, args: Remove(ref, args.force),
+    "prune": lambda ref, _: Remove(ref),
 }
 
 
 async def lifecycle(context: Context) -> int:
-    """Do it to all NAMEs at once; results are printed in their order. The exit code is of the first failure."""
+    """Do it to all NAMEs, or all with a label, at once; results are printed in their order.
+
+    The exit code is of the first failure.
+    """
     make = _ACTIONS[context.args.verb]
     make(SandboxRef("", "", ""), context.args)  # words that are off are told before anything is done
     async with context.open() as console:
-        names = list(dict.fromkeys(context.args.names))
+        names = context.args.names = await chosen(context, console)
         founds = await find_all(context, console, names, changing=True)
         at_once = asyncio.Semaphore(AT_ONCE)
         ends = [asyncio.ensure_future(_one(context, console, make, found, at_once)) for found in founds]

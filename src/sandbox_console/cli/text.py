@@ -33,8 +33,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 class Columns:
     """A table that goes on: rows that come later stand below the first, whose columns they keep where they fit."""
 
-    def __init__(self, head: Sequence[str]) -> None:
-        self._head: list[list[str]] = [list(head)]
+    def __init__(self, head: Sequence[str], *, header: bool = True) -> None:
+        self._head: list[list[str]] = [list(head)] if header else []
         self._widths = [0] * len(head)
 
     def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:

@@ -60,7 +60,7 @@ class LineStore:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything; numbering begins anew."""
+        """Forget everything; numbering begins again."""
         self.first = 0
         self.dropped = 0
         self._starts = array("q")

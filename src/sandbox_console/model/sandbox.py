@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -140,7 +141,8 @@ class BackendHealth(Struct, frozen=True):
 class Stats(Struct, frozen=True, gc=False):
     """One sample of a running sandbox. Rates are per second; None is "cannot be known here".
 
-    ``cpu_percent`` is of one vCPU, so two busy ones are 200; ``memory_bytes`` is without page cache.
+    ``cpu_percent`` is of one vCPU, so two busy ones are 200; ``memory_bytes`` is without page cache; ``log_rate`` is
+    in bytes of the log's file, as its backend keeps it.
     """
 
     at: float
@@ -152,3 +154,13 @@ class Stats(Struct, frozen=True, gc=False):
     net_tx: float | None = None
     block_read: float | None = None
     block_write: float | None = None
+    log_rate: float | None = None
+
+
+class Diagnosis(Struct, frozen=True):
+    """One thing looked at: ``what`` in a word or two, how it stands, and the next step where it is not well."""
+
+    what: str
+    state: Literal["ok", "warning", "problem"]
+    text: str
+    hint: str = ""

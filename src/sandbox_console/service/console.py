@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec
 from sandbox_console.hostfs.places import Ground
 from sandbox_console.model import check, ports
 from sandbox_console.model.action import (
@@ -34,16 +33,16 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress_rules import rule_problems
-from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
-from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny
-from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import Config
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.dispatch import carry_out
@@ -54,17 +53,19 @@ from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operati
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads import given
 from sandbox_console.service.reads.denials import DenialFeed
 from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inside import Inside
+from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.lookup import Found, place
 from sandbox_console.service.reads.recall import note_after, note_before, recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
-from sandbox_console.service.reads.shares import Own, Shares, known_folders
+from sandbox_console.service.reads.shares import Own, Shares
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
 from sandbox_console.service.sessions.shell import ShellSession
 
@@ -82,15 +83,16 @@ class Console:
         self.fleet = fleet
         self.trail = trail
         fleet.remember = recorded(trail)
-        self._vault = Vault(config.secrets, lambda: Ground.of(known_folders(trail.path.parents[1])))
-        self._gate = Gate(trail, self._vault, hub.publish, lenient=config.policy.enter_without_secrets)
+        self._vault = Vault(config.secrets, lambda: given.everywhere(trail.path.parents[1]).ground())
+        self._gate = Gate(trail, self._vault, hub.publish, config.policy)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
-        self.denials = DenialFeed(fleet, hub, self._watcher.start)
-        self.egress = Outbound(fleet, self.denials)
+        self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
+        self.egress = Outbound(fleet, self.denials, self._vault)
         kept = config.logs
         self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
+        self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
         self.shipper = Shipper(trail)
         self._shares = Shares(fleet, own or Own(trail.path.parents[1]))
@@ -183,7 +185,7 @@ class Console:
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Publish samples of just these sandboxes: the running ones on screen; of all others now and then.
 
-        ``rest_soon``: the others too are sorted or filtered by their samples; service/reads/sweep.py has the cost.
+        ``rest_soon``: the others too are sorted or filtered by their samples; see service/reads/stats_sweep.py.
         """
         self._stats.show(refs, rest_soon=rest_soon)
 
@@ -193,29 +195,9 @@ class Console:
         async for stats in backend.stats(ref, interval_s):
             yield stats
 
-    async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
+    def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         """Batches of a sandbox's output, known secrets masked, else the bytes as they were written."""
-        backend = await self.fleet.use(ref.backend, ref.host)
-        name = ref.id
-        with contextlib.suppress(NotFound):
-            sandbox = await backend.inspect(ref)
-            name = sandbox.name
-            await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
-        masks: dict[Stream, StreamRedactor] = {}
-        last = 0
-        keeper = self.retained.keeper(ref, name) if self.config.logs.retain and query.follow else None
-        async for batch in backend.logs(ref, query):
-            last = batch[-1].at_ns if batch else last
-            shown = [self._masked(item, masks) for item in batch]
-            if keeper is not None:
-                await keeper.keep(shown)
-            yield shown
-        rest = [LogRecord(last, stream, mask.flush()) for stream, mask in masks.items() if mask.holding]
-        if keeper is not None:
-            await keeper.keep(rest)
-            await keeper.end()
-        if rest:
-            yield rest
+        return self._logs.read(ref, query)
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
         """Actions on record, newest first."""
@@ -346,7 +328,7 @@ class Console:
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))
-            await self._give_folder(action, request.target)
+            await self._give_folder(request)
             note_before(self.fleet.names, action)
             injects = self._vault.injects(backend.capabilities())
             handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
@@ -368,9 +350,12 @@ class Console:
         """Find the target and decide. What goes wrong on the way is carried along, so that it gets its row too."""
         backend = place_of(action)[0]
         target: Sandbox | None = None
+        snapshot: Snapshot | None = None
         try:
             if (ref := ref_of(action)) is not None:
                 target = await self.inspect(ref)
+            if isinstance(action, RestoreSnapshot):
+                snapshot = await self.inside.snapshot(action.backend, action.host, action.snapshot)
             await self._check_spec(action, target)
             decision = await self.decide(action, target)
         except ConsoleError as error:
@@ -378,7 +363,7 @@ class Console:
         except Exception as error:  # noqa: BLE001 - a bug of a backend's leaves its row like any other failure
             failure = BackendError(f"{backend} failed unexpectedly: {type(error).__name__}: {error}")
             return Request(action, backend, target, Deny(failure.message, "request"), consent, failure)
-        return Request(action, backend, target, decision, consent)
+        return Request(action, backend, target, decision, consent, snapshot=snapshot)
 
     async def _check_spec(self, action: Action, target: Sandbox | None) -> None:
         if isinstance(action, (Create, Update)):
@@ -398,13 +383,20 @@ class Console:
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
             raise InvalidSpec(wrong)
 
-    async def _give_folder(self, action: Action, target: Sandbox | None) -> None:
+    async def _give_folder(self, request: Request) -> None:
         """Refuse folders that no guest may have any more; one that is given is known as a guest's before it is."""
-        spec = target.spec if target and isinstance(action, (Start, Restart)) else None
-        if spec is not None and (problems := await self._shares.problems(spec)):
+        action, spec = request.action, None
+        if isinstance(action, (Create, Update)):
+            spec = action.spec
+        elif request.target and isinstance(action, (Start, Restart, Fork)):
+            spec = request.target.spec
+        elif request.snapshot and isinstance(action, RestoreSnapshot):
+            spec = SandboxSpec(action.name, workspace=request.snapshot.workspace or None)
+        if spec is None:
+            return
+        if not isinstance(action, (Create, Update)) and (problems := await self._shares.problems(spec)):
             raise InvalidSpec(problems)
-        spec = action.spec if isinstance(action, (Create, Update)) else spec
-        if spec is not None and spec.workspace:
+        if spec.workspace:
             await self._shares.remember(*place_of(action), spec.workspace)
 
     async def _check_forward(self, action: Forward, target: Sandbox | None) -> None:
@@ -418,14 +410,6 @@ class Console:
         spec = structs.replace(target.spec, ports=(str(action.port),))  # the gateway's own is the guest's alone
         if why := (await asyncio.to_thread(asked.validate, spec)).get("ports"):
             raise InvalidSpec({"port": why})
-
-    def _masked(self, item: LogItem, masks: dict[Stream, StreamRedactor]) -> LogItem:
-        if not isinstance(item, LogRecord) or not self._vault.redactor.active:
-            return item
-        mask = masks.setdefault(item.stream, StreamRedactor(self._vault.redactor))
-        # A whole line ends what may have been the beginning of a value: nothing is held back past it.
-        data = mask.feed(item.data) + (mask.flush() if item.data.endswith(b"\n") else b"")
-        return LogRecord(item.at_ns, item.stream, data)
 
 
 def _lacking(target: Sandbox | None, secrets: Sequence[ResolvedSecret]) -> list[str]:

@@ -15,7 +15,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
-from sandbox_console.backends.bubblewrap import binary, calls, egress, jail, launch, logfile, owner, show, stats, watch
+from sandbox_console.backends.bubblewrap import (
+    binary,
+    calls,
+    egress,
+    jail,
+    launch,
+    logs,
+    owner,
+    stats,
+    translate,
+    watch,
+)
 from sandbox_console.backends.bubblewrap import limits as limiting
 from sandbox_console.backends.bubblewrap.abilities import Deeper
 from sandbox_console.backends.bubblewrap.capabilities import capabilities, problems, refuse
@@ -25,16 +36,15 @@ from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.process import Command, Shell
 from sandbox_console.backends.bubblewrap.state import Damaged, Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
-from sandbox_console.backends.bubblewrap.supervise.happened import note
-from sandbox_console.backends.common.refusals import name_taken, not_running
+from sandbox_console.backends.bubblewrap.supervise.events import note
+from sandbox_console.backends.common.messages import name_taken, not_running
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HealthState, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import joined, settled
 
@@ -46,8 +56,8 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/ash", "/bin/sh", "/usr/bin/sh")
 class BubblewrapBackend(Deeper):
     """Sandboxes of this machine, each with a supervisor of its own; see the package's modules for the parts."""
 
-    name = show.NAME
-    host = show.HOST
+    name = translate.NAME
+    host = translate.HOST
 
     def __init__(self, state_dir: Path, options: Options) -> None:
         self._store = Store(state_dir.absolute())
@@ -56,9 +66,7 @@ class BubblewrapBackend(Deeper):
         self._bwrap: binary.Bwrap | binary.NoBwrap | None = None
 
     async def open(self) -> None:
-        self._limiter, self._bwrap = await asyncio.gather(
-            asyncio.to_thread(Limiter.look), asyncio.to_thread(binary.find, self._options.bwrap)
-        )
+        self._limiter = await asyncio.to_thread(Limiter.look)
 
     async def close(self) -> None:
         """Nothing is held between calls."""
@@ -67,8 +75,7 @@ class BubblewrapBackend(Deeper):
         return capabilities(self._limiter)
 
     async def health(self) -> BackendHealth:
-        found = await asyncio.to_thread(binary.find, self._options.bwrap)
-        self._bwrap = found
+        found = await self._look()
         if isinstance(found, binary.NoBwrap):
             return BackendHealth(self.name, self.host, HealthState.UNAVAILABLE, found.reason, found.hint)
         try:
@@ -78,6 +85,8 @@ class BubblewrapBackend(Deeper):
         return BackendHealth(self.name, self.host, HealthState.OK, version=found.version)
 
     async def diagnose(self) -> Sequence[Diagnosis]:
+        if self._bwrap is None:
+            await self._look()
         return await asyncio.to_thread(self._diagnose)
 
     def _diagnose(self) -> Sequence[Diagnosis]:
@@ -94,7 +103,7 @@ class BubblewrapBackend(Deeper):
 
     def _list(self) -> Listing:
         try:
-            return [show.sandbox(record, self._limiter, self._options) for record in self._store.all()]
+            return [translate.sandbox(record, self._limiter, self._options) for record in self._store.all()]
         except OSError as error:
             raise BackendUnreachable(f"the state folder {self._store.folder} cannot be read: {error}") from error
 
@@ -106,7 +115,7 @@ class BubblewrapBackend(Deeper):
             record = await self._record(ref)
         except Damaged as error:  # what is left of it can be looked at, and removed
             record = error.record
-        return await asyncio.to_thread(show.sandbox, record, self._limiter, self._options)
+        return await asyncio.to_thread(translate.sandbox, record, self._limiter, self._options)
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
         yield HealthChanged(await self.health())
@@ -115,13 +124,13 @@ class BubblewrapBackend(Deeper):
 
     async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         record = await self._record(ref)
-        async for batch in logfile.read(record.folder, query, lambda: self._live(ref.id)):
+        async for batch in logs.read(record.folder, query, lambda: self._live(ref.id)):
             yield batch
 
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
         before: stats.Sample | None = None
         while (record := await self._record(ref)).status.live:
-            now = await asyncio.to_thread(stats.sample, record.raw)
+            now = await asyncio.to_thread(stats.sample, record.raw, record.folder)
             limit = record.spec.memory_mib * (1 << 20) if record.spec.memory_mib else None
             yield stats.between(before or now, now, limit)
             first = before is None
@@ -135,7 +144,7 @@ class BubblewrapBackend(Deeper):
 
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
         refuse(spec, self._limiter)
-        self._working()
+        await self._working()
         making = asyncio.ensure_future(asyncio.to_thread(self._create, spec))
         try:
             return SandboxRef(self.name, self.host, await joined(making))
@@ -180,12 +189,16 @@ class BubblewrapBackend(Deeper):
             if one.spec.name == name:
                 raise name_taken(name)
 
-    def _working(self) -> binary.Bwrap:
-        if isinstance(self._bwrap, binary.Bwrap):
-            return self._bwrap
-        if self._bwrap is None:
-            raise BackendUnreachable("the bubblewrap backend is not open")
-        raise BackendUnreachable(self._bwrap.reason, hint=self._bwrap.hint)
+    async def _look(self) -> binary.Bwrap | binary.NoBwrap:
+        self._bwrap = await asyncio.to_thread(binary.find, self._options.bwrap)
+        return self._bwrap
+
+    async def _working(self) -> binary.Bwrap:
+        """The program that starts sandboxes: looked for when one is made, as that itself makes one."""
+        found = self._bwrap or await self._look()
+        if isinstance(found, binary.NoBwrap):
+            raise BackendUnreachable(found.reason, hint=found.hint)
+        return found
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
         record = await self._record(ref)
@@ -193,7 +206,7 @@ class BubblewrapBackend(Deeper):
             raise Conflict(f"{record.spec.name} is about to end", hint="start it when it has ended")
         if record.status.live:
             return
-        bwrap = self._working()
+        bwrap = await self._working()
         asked = await asyncio.to_thread(self._order, record, secrets, bwrap)
         await launch.launch(asked, record.spec.name, self._store.all)
 
@@ -356,7 +369,7 @@ class BubblewrapBackend(Deeper):
         record: Record, candidates: Sequence[Sequence[str]], env: dict[str, str], user: str | None,
         workdir: str | None, secrets: Secrets,
     ) -> dict[str, Any]:  # fmt: skip
-        root = show.jail_root(record)
+        root = translate.jail_root(record)
         mine = jail.identity(record.spec.user, root)
         if user and user not in (mine[0], str(mine[1]), f"{mine[1]}:{mine[2]}"):
             raise Unsupported(

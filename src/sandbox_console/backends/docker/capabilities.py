@@ -47,6 +47,7 @@ def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
         (bool(spec.ports), "ports", Capability.PORTS, "leave them out"),
         (spec.seccomp is not None, "seccomp", Capability.SYSTEM_CALLS, "leave it out"),
         (spec.ptrace, "ptrace", Capability.SYSTEM_CALLS, "leave it out"),
+        (spec.nested_userns, "nested_userns", Capability.SYSTEM_CALLS, "leave it out"),
         (spec.max_duration_s is not None, "max_duration_s", Capability.MAX_DURATION, "leave it out"),
         (spec.idle_timeout_s is not None, "idle_timeout_s", Capability.IDLE_TIMEOUT, "leave it out"),
         (strict and spec.cpus is not None, "cpus", Capability.LIMIT_CPU, 'or set limits = "best-effort"'),

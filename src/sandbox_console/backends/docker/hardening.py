@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.docker import calls, handover
+from sandbox_console.backends.docker import calls, secret_handover
 from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE
 from sandbox_console.backends.docker.translate import DEFAULT_PIDS, MIB
-from sandbox_console.errors import InvalidSpec
+from sandbox_console.errors import ConfigError, InvalidSpec
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 
@@ -23,11 +23,19 @@ DEFAULT_USER = "1000:1000"
 
 _TMPFS = {
     # The engine mounts a tmpfs noexec unless told: builds and test runners execute from /tmp.
-    "/tmp": "rw,exec,nosuid,nodev,size=64m,mode=1777",  # noqa: S108 - a path of the sandbox
-    "/run": "rw,noexec,nosuid,nodev,size=16m,mode=1777",
+    # Empty files are kernel memory: unless told, one may be made for each two pages of the host.
+    "/tmp": "rw,exec,nosuid,nodev,size=64m,nr_inodes=64k,mode=1777",  # noqa: S108 - a path of the sandbox
+    "/run": "rw,noexec,nosuid,nodev,size=16m,nr_inodes=16k,mode=1777",
     # Of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
-    handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777",
+    secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,nr_inodes=1k,mode=1777",
 }
+
+GIVEN_BACK = frozenset(
+    {"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
+     "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT", "SYS_PTRACE"}
+)  # fmt: skip
+"""Docker's own default set, and SYS_PTRACE for debuggers. Not NET_RAW: with it a guest forges addresses to its
+gateway and its neighbours. The rest (SYS_ADMIN, NET_ADMIN, ...) takes over a host, or its network."""
 
 
 def body(
@@ -56,13 +64,13 @@ def _command(spec: SandboxSpec, image: Mapping[str, Any], secrets: Sequence[Reso
     if not secrets:
         return {"Cmd": words}
     # Open once: the engine closes stdin when the console, which attaches before the start, has sent the lines.
-    return {"Entrypoint": handover.entrypoint(), "Cmd": [*entry, *words], "OpenStdin": True, "StdinOnce": True}
+    return {"Entrypoint": secret_handover.entrypoint(), "Cmd": [*entry, *words], "OpenStdin": True, "StdinOnce": True}
 
 
 def _labels(spec: SandboxSpec, user: str, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
     labels = {**spec.labels, MANAGED: "1", SPEC: json.dumps(spec.to_dict(), sort_keys=True)}
     if secrets:
-        labels[SECRETS] = handover.label(secrets)
+        labels[SECRETS] = secret_handover.label(secrets)
     if spec.workspace and (note := workspace_note(spec.workspace, user)):
         labels[WORKSPACE] = note
     return labels
@@ -150,3 +158,17 @@ def workspace_note(folder: str, user: str) -> str:
         return ""
     # Without CAP_DAC_OVERRIDE the container's root is bound by the folder's mode like anyone.
     return f"uid {uid} of the sandbox cannot write it: it belongs to {found.st_uid}, mode {found.st_mode & 0o777:o}"
+
+
+def capabilities(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """The option ``capabilities``: Linux capabilities that root in a sandbox keeps. Raises ConfigError."""
+    asked = table.get("capabilities", [])
+    if not isinstance(asked, (list, tuple)) or not all(isinstance(one, str) for one in asked):
+        raise ConfigError("docker: capabilities is a list of names", hint='for example capabilities = ["CHOWN"]')
+    names = {one.upper().removeprefix("CAP_") for one in asked}
+    if refused := sorted(names - GIVEN_BACK):
+        raise ConfigError(
+            f"docker: the capability {refused[0]} is not given to a sandbox",
+            hint=f"these can be: {', '.join(sorted(GIVEN_BACK))}",
+        )
+    return tuple(sorted(names))

@@ -27,8 +27,8 @@ class DockerProvider:
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
         """One backend a context. Raises ConfigError for an unknown option or a wrong value; reads no network."""
         from sandbox_console.backends.docker.backend import DockerBackend
-        from sandbox_console.backends.docker.egress import Options
-        from sandbox_console.backends.docker.relaxing import capabilities
+        from sandbox_console.backends.docker.gates import Options
+        from sandbox_console.backends.docker.hardening import capabilities
 
         for option in settings.options:
             if option not in _OPTIONS:

@@ -21,8 +21,8 @@ from sandbox_console.backends.microsandbox import (
     system_log,
     translate,
 )
-from sandbox_console.backends.microsandbox.look import Looker
-from sandbox_console.backends.microsandbox.made import Options
+from sandbox_console.backends.microsandbox.create_options import Options
+from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
@@ -145,7 +145,7 @@ class Deeper:
         need(permit)
         raise Unsupported(
             f"microsandbox cannot change the network of {ref.id} while it exists ({len(rules)} rules were asked)",
-            hint="sandbox-console update NAME --egress HOST makes it anew",
+            hint="sandbox-console update NAME --egress HOST recreates it",
         )
 
     async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:

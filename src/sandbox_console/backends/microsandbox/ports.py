@@ -18,8 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sandbox_console.backends.common.port_notes import reach
-from sandbox_console.backends.common.refusals import place_taken
+from sandbox_console.backends.common.messages import place_taken, reach
 from sandbox_console.errors import Conflict, InvalidSpec
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
@@ -78,7 +77,7 @@ def taken(name: str, one: PublishedPort) -> Conflict:
 
 
 def bindings(module: Any, ports: Ports) -> list[Any]:
-    """The same for the SDK."""
+    """The ports in the form that the SDK takes."""
     return [module.PortBinding.tcp(one.host_port, one.port, bind=one.address) for one in ports]
 
 

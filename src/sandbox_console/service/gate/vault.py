@@ -35,6 +35,7 @@ class Vault:
         self.table = table
         self._ground = ground
         self.redactor = Redactor()
+        self._in_hosts = Redactor()
         self._known: set[str] = set()
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -56,16 +57,23 @@ class Vault:
         wanted = list(names)
         if wanted:
             keep_to_itself()  # for good: the redactor has them until the end
-        if any(name in self.table and self.table[name].source.startswith("file:") for name in wanted):
+        if any(name in self.table and self.table[name].kind in ("file", "cmd") for name in wanted):
             AROUND.set(await asyncio.to_thread(self._ground))
         found = await sources.resolve(wanted, self.table)
         self.redactor.add(secret.value for secret in found)
+        self._in_hosts.add(secret.value.lower() for secret in found)
         self._known |= {secret.name for secret in found}
         return found
 
-    def unread(self, names: Iterable[str]) -> list[str]:
-        """Which of the names have had no value read in this process."""
-        return [name for name in names if name not in self._known]
+    def host(self, name: str) -> str:
+        """A host name that a guest chose, masked: names are told in small letters, whatever was asked for."""
+        masked = self.redactor.text(name)
+        return masked if masked != name else self._in_hosts.text(name)
+
+    def unread(self, names: Iterable[str], *, acting: bool = False) -> list[str]:
+        """Which of the names have had no value read in this process; ``acting``: of keyrings' and programs' alone."""
+        found = [name for name in names if name not in self._known]
+        return [name for name in found if sources.acts(self.table[name])] if acting else found
 
     async def learn(self, names: Iterable[str], *, acting: bool = True) -> list[str]:
         """Make the redactor know the values of these; gives the names that cannot be resolved now.

@@ -63,14 +63,14 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("inspect-next-match", "n", "next(1)", "Next match", show=False),
         _key("inspect-previous-match", "N", "next(-1)", "Previous match", show=False),
         _key("inspect-raw", "r", "raw", "Raw or tree"),
-        _key("inspect-refresh", "R", "again", "Ask anew", show=False),
+        _key("inspect-refresh", "R", "again", "Ask again", show=False),
     ],
     "files": [
         _key("files-parent", "backspace,h,left", "up", "Folder above", show=False),
         _key("files-download", "D", "ask('download')", "Download"),
         _key("files-upload", "U", "ask('upload')", "Upload"),
         _key("files-go-to", "P", "ask('go')", "Go to a path", show=False),
-        _key("files-refresh", "R", "again", "Look anew", show=False),
+        _key("files-refresh", "R", "again", "Refresh", show=False),
     ],
     "hosts": [
         _key("hosts-allow", "a", "allow", "Allow"),

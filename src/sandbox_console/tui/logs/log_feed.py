@@ -26,7 +26,7 @@ SLACK_NS = 1_000
 Sink = Callable[[Sequence[LogItem]], None]
 Note = Callable[[str], None]
 Forget = Callable[[], int | None]
-"""Drops the lines that have no end yet, as they are read anew; gives when the first of them began (ns)."""
+"""Drops the lines that have no end yet, as they are read again; gives when the first of them began (ns)."""
 
 
 class Stand(Struct, frozen=True):

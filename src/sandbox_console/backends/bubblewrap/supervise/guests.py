@@ -10,15 +10,15 @@ TYPE_CHECKING = False  # the typing module costs 1 MB
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from .freezer import Freezer
     from .loop import Loop
-    from .pausing import Pausing
     from .requests import Requests
 
     class Keeper(Protocol):
         """What a command needs of the supervisor."""
 
         loop: Loop
-        pausing: Pausing
+        pausing: Freezer
         requests: Requests
 
         def forget(self, guest: "Guest") -> None: ...

@@ -12,7 +12,7 @@ from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.visual import Visual
 
-from sandbox_console.tui.widgets.scrolling import LineScroll
+from sandbox_console.tui.widgets.line_scroll import LineScroll
 from sandbox_console.tui.widgets.table.table_layout import GAP, Column, fit_columns, fit_sideways, natural_widths
 from sandbox_console.tui.widgets.table.table_lines import LEFT, Inks, draw_head, draw_header, draw_row
 from sandbox_console.tui.widgets.table.table_rows import Line, Paint
@@ -23,7 +23,7 @@ Drawn = tuple[Hashable, Paint, bool, bool]
 
 
 class TableCanvas(LineScroll):
-    """Draws the rows in view; only those lines that say something else are drawn anew."""
+    """Draws the rows in view; only those lines that say something else are redrawn."""
 
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
     """Other rows are drawn by :meth:`set_rows`: only those lines that change."""

@@ -1,0 +1,60 @@
+"""The id of this installation: a state directory's own, on every sandbox made from it.
+
+Another user's console, or one with another state directory, may use the same engine. Its sandboxes are not ours: what
+they need, as the rules of their egress, is in its state and not in ours.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from sandbox_console.errors import BackendError
+
+ANOTHER = "another console"
+"""Who made a sandbox that carries another installation's id."""
+
+_BYTES = 8
+
+
+class Installation:
+    """The id in a backend's folder, made when the first sandbox is."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file = folder and folder / "installation"
+        self._id = ""
+
+    @property
+    def id(self) -> str:
+        """The id; empty where no sandbox was made yet, or there is no folder."""
+        if not self._id and self._file is not None:
+            try:
+                self._id = self._file.read_text().strip()
+            except (OSError, UnicodeDecodeError):
+                return ""
+        return self._id
+
+    def made(self) -> str:
+        """The id, made where there is none. Raises BackendError where it cannot be kept."""
+        if self.id or self._file is None:
+            return self.id
+        part = self._file.with_name(f".installation-{secrets.token_hex(_BYTES)}")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part.write_text(secrets.token_hex(_BYTES))
+            try:
+                os.link(part, self._file)  # whole or not at all; of two consoles the first one's holds
+            except FileExistsError:
+                pass
+            finally:
+                part.unlink()
+        except OSError as error:
+            text = f"the id of this installation cannot be kept in {self._file}: {error.strerror}"
+            raise BackendError(text, hint=f"see its owner and mode: ls -ld {self._file.parent}") from error
+        return self.id
+
+
+def differ(theirs: str, ours: str) -> bool:
+    """Whether two ids are of two installations. Without one of them it counts as ours."""
+    return bool(ours and theirs) and theirs != ours

@@ -1,0 +1,78 @@
+"""Completion in bash, zsh and fish: verbs and options out of the parser, names and labels of what is there now."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from sandbox_console.cli import parser
+
+LIST_S = 1.0
+"""How long the list of sandboxes may take before a Tab goes without it: names are then those last seen."""
+
+_PLAIN = re.compile(r"[\w.@%+=:,/-]+")
+_COMMAND = "sandbox-console"
+
+
+def shell_code(shell: str) -> str:
+    """What a shell reads to complete the command."""
+    from argcomplete.shell_integration import shellcode
+
+    return str(shellcode([_COMMAND], shell=shell)).strip() + "\n"
+
+
+def complete() -> None:
+    """Answer a shell's question, which stands in the environment, and end. Nothing is changed and nothing recorded."""
+    import argcomplete
+
+    root = parser.build()
+    for action in _actions(root):
+        if action.dest in ("name", "names") and action.metavar == "NAME":
+            action.completer = _names  # type: ignore[attr-defined]
+        elif action.dest == "label":
+            action.completer = _labels  # type: ignore[attr-defined]
+    argcomplete.autocomplete(root)
+
+
+def _actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    yield from of._actions  # noqa: SLF001 - argparse has no public way to them
+    for name, inner in parser.subparsers(of).items():
+        if name != "create":  # its NAME is a new one
+            yield from _actions(inner)
+
+
+def _names(prefix: str, **_: object) -> list[str]:
+    listed = _listed("{{.Name}}")
+    return [name for name in (listed if listed is not None else _last_seen()) if name.startswith(prefix)]
+
+
+def _last_seen() -> list[str]:
+    from sandbox_console.errors import ConsoleError
+    from sandbox_console.service import last_names
+
+    with contextlib.suppress(ConsoleError):
+        return sorted(name for name in last_names() if _PLAIN.fullmatch(name))
+    return []
+
+
+def _labels(prefix: str, **_: object) -> list[str]:
+    pairs = {pair for labels in _listed("{{.Labels}}") or () for pair in labels.split(",")}
+    return sorted(pair for pair in pairs if pair.startswith(prefix) and _PLAIN.fullmatch(pair))
+
+
+def _listed(template: str) -> list[str] | None:
+    """A line a sandbox; None in place of a late list. What a name may hold that a shell would act on is left out."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("_ARGCOMPLETE", "COMP_"))}
+    command = [sys.executable, "-m", "sandbox_console", "ls", "--all", "--format", template]
+    try:
+        done = subprocess.run(
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIST_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return sorted({line for line in done.stdout.splitlines() if _PLAIN.fullmatch(line)})

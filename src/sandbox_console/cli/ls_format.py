@@ -1,0 +1,65 @@
+"""``ls --format``: fields of a sandbox in a line of one's own, as ``docker ps --format`` has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sandbox_console.cli import json_output
+from sandbox_console.cli.context import ID_SHOWN
+from sandbox_console.cli.text import duration
+from sandbox_console.errors import UsageError
+from sandbox_console.model.nearest import nearest
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.text import clean
+
+_FIELD = re.compile(r"""\{\{\s*(?:(json)\s+\.|\.(\w+)(?:\s+"([^"]*)")?)\s*\}\}""")
+_ESCAPES = {"\\t": "\t", "\\n": "\n"}
+
+Field = Callable[[Sandbox, float], str]
+
+FIELDS: dict[str, Field] = {
+    "Name": lambda one, _: one.name,
+    "State": lambda one, _: str(one.status),
+    "Status": lambda one, _: str(one.status),
+    "Backend": lambda one, _: one.ref.backend,
+    "Host": lambda one, _: one.ref.host,
+    "Image": lambda one, _: one.image or "",
+    "Age": lambda one, now: "" if one.created_at is None else duration(now - one.created_at),
+    "Exit": lambda one, _: "" if one.exit is None or one.exit.code is None else str(one.exit.code),
+    "ID": lambda one, _: one.ref.id[:ID_SHOWN],
+    "Ref": lambda one, _: str(one.ref),
+    "Maker": lambda one, _: "" if one.managed else one.maker or "another tool",
+    "Labels": lambda one, _: ",".join(f"{key}={value}" for key, value in sorted(one.labels.items())),
+}
+"""Fields by name; ``{{.Label "KEY"}}`` and ``{{json .}}`` go beside them."""
+
+
+def formatter(template: str) -> Field:
+    """What prints a sandbox by a template. Raises UsageError for a field that there is not."""
+    for _, name, key in _FIELD.findall(template):
+        if name and name not in FIELDS and (name != "Label" or not key):
+            raise _unknown(name)
+    left = _FIELD.sub("", template)
+    if "{{" in left or "}}" in left:
+        raise UsageError(f"--format: {template!r} has braces that hold no field", hint='as in "{{.Name}}\\t{{.State}}"')
+    for escape, char in _ESCAPES.items():
+        template = template.replace(escape, char)
+    return lambda one, now: _FIELD.sub(lambda found: _value(found, one, now), template)
+
+
+def _value(found: re.Match[str], one: Sandbox, now: float) -> str:
+    whole, name, key = found.groups()
+    if whole:
+        return json_output.line(json_output.sandbox(one))
+    # A value is another's and must not draw or begin a line; what the template itself holds is the user's.
+    return clean(one.labels.get(key, "") if name == "Label" else FIELDS[name](one, now))
+
+
+def _unknown(name: str) -> UsageError:
+    known = [*FIELDS, "Label"]
+    near = nearest(name, known)
+    hint = f"did you mean .{near}?" if near else f"there is: {', '.join(known)}"
+    if name == "Label":
+        hint = 'as in {{.Label "team"}}'
+    return UsageError(f"--format: there is no field .{name}", hint=hint)

@@ -1,0 +1,97 @@
+"""Which sandboxes a verb is for: the NAMEs, or ours that have a label, after a question that lists them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.ls import exit_text
+from sandbox_console.cli.spec_options import pairs
+from sandbox_console.errors import BackendUnreachable, ConsoleError, NeedsConfirmation, UsageError
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, Status
+from sandbox_console.service import Console
+
+_LISTED = 20
+"""So many are named in a question; the rest is counted."""
+
+
+_ENDED = (Status.EXITED, Status.FAILED, Status.LOST)
+"""What ``prune`` takes: not what was made and never started, nor what nobody knows the state of."""
+
+
+async def chosen(context: Context, console: Console) -> list[str]:
+    """The NAMEs; with ``--label`` and for ``prune`` whole references of ours, agreed to.
+
+    Others' sandboxes are chosen by NAME alone. A host that did not answer is a failure of the verb: what it holds was
+    not chosen from. Raises UsageError, NeedsConfirmation.
+    """
+    args = context.args
+    if args.verb != "prune" and not args.label:
+        if not args.names:
+            raise UsageError("no sandbox is named", hint=f"sandbox-console {args.verb} NAME..., or -l KEY=VALUE")
+        if args.dry_run:
+            raise UsageError("--dry-run goes with --label: it tells which sandboxes fit", hint="leave it out")
+        return list(dict.fromkeys(args.names))
+    if args.names:
+        raise UsageError("NAMEs and --label exclude each other", hint="leave one of them out")
+    wanted = pairs(args.label, "label")
+    sandboxes, healths = await console.list(context.backend[0])
+    found = [one for one in sandboxes if one.managed and all(one.labels.get(k) == v for k, v in wanted.items())]
+    if args.verb == "prune":
+        found = [one for one in found if one.status in _ENDED]
+    _fail_for_the_silent(context, healths)
+    found.sort(key=lambda one: (one.name, one.ref))
+    if args.dry_run:
+        for one in found:
+            _tell(context, one)
+        return []
+    if not found:
+        context.say("nothing to do: no sandbox of ours fits")
+    else:
+        await _agree(context, found)
+    return [str(one.ref) for one in found]
+
+
+def _tell(context: Context, one: Sandbox) -> None:
+    if context.json:
+        context.record({"name": one.name, "ref": str(one.ref), "action": context.args.verb, "dry_run": True})
+    else:
+        context.text(f"{one.name}  {one.status}  {exit_text(one)}  {one.ref}")
+
+
+def _fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> None:
+    for one in healths:
+        if not one.ok and one.state is not HealthState.UNAVAILABLE:
+            place = one.backend if one.host == "local" else f"{one.backend}/{one.host}"
+            context.fail(BackendUnreachable(f"{place} was not looked at: {one.reason}", hint=one.hint))
+
+
+async def _agree(context: Context, found: Sequence[Sandbox]) -> None:
+    """Ask at a terminal, unless ``--yes`` was given. Raises NeedsConfirmation, or ConsoleError for a no."""
+    if context.args.yes:
+        return
+    names = ", ".join(one.name for one in found[:_LISTED])
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    what = "rm" if context.args.verb == "prune" else context.args.verb
+    question = f"{what} {len(found)} sandbox{'' if len(found) == 1 else 'es'}: {names}{more}"
+    fd = context.streams.stdin
+    if fd is None or context.json or not (os.isatty(fd) and context.streams.err.tty):
+        raise NeedsConfirmation(f"{question}: not agreed to", token="", hint="look with --dry-run, then add --yes")
+    context.say(f"{question}")
+    context.say("Go on? [y/N]")
+    if (await _line(fd)).strip().lower() not in ("y", "yes"):
+        raise ConsoleError("nothing was done: the question was answered with no")
+
+
+async def _line(fd: int) -> str:
+    """A line typed at a terminal; a signal ends the waiting."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(fd)
+    return os.read(fd, 4096).decode("utf-8", "replace")

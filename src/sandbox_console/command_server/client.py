@@ -1,0 +1,216 @@
+"""The command's side: hand the call to a server where one answers, and be its signals and its exit code.
+
+Nothing heavy is imported here. Until the server's child has said that it is ready and was told to go, nothing was
+done: whatever goes wrong before that, the command carries itself out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from sandbox_console.background_process import ProcessFolder, peer
+from sandbox_console.command_server import identity, request
+from sandbox_console.errors import ConsoleError
+
+ANSWER_S = 0.5
+"""How long a server may take to be ready. A frozen one costs a command this much."""
+
+SERVED = frozenset(
+    {"ls", "show", "create", "update", "start", "stop", "kill", "restart", "pause", "resume", "rm", "exec", "cp"}
+    | {"logs", "stats", "top", "diff", "port", "inspect", "events", "rename", "commit", "fork", "snapshot", "images"}
+    | {"egress", "secrets", "audit", "recordings", "wait", "prune"}
+)
+"""Verbs that need no terminal of their own: not the app, a shell, or what goes on serving."""
+
+HERE, READY, GO, REFUSED, ENDED, DIED = b"H", b"R", b"G", b"N", b"E", b"D"
+NONCE = 16
+_FORWARDED = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH,
+)  # fmt: skip
+_FLAGS = ("debug", "inspect", "interactive", "optimize", "no_site", "verbose", "bytes_warning", "isolated", "dev_mode")
+
+
+def may_serve(words: list[str]) -> bool:
+    """Whether a server may carry this call out: a verb comes first, Python runs plainly, and it was not turned off."""
+    return (
+        bool(words)
+        and words[0] in SERVED
+        and sys.platform == "linux"
+        and os.environ.get("SANDBOX_CONSOLE_SERVER", "").lower() not in ("off", "0", "false", "no")
+        and not (sys.warnoptions or sys._xoptions or any(getattr(sys.flags, name) for name in _FLAGS))  # noqa: SLF001
+    )
+
+
+def folder() -> str:
+    """Where the servers of this user listen: in the state folder that is asked for, else in the runtime folder."""
+    if home := os.environ.get("SANDBOX_CONSOLE_HOME"):
+        return os.path.abspath(os.path.join(os.path.expanduser(home), "state", "run"))  # noqa: PTH100, PTH111, PTH118
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    with contextlib.suppress(OSError):
+        if os.stat(runtime).st_uid == os.geteuid():  # noqa: PTH116 - sudo may leave another user's
+            return os.path.join(runtime, "sandbox-console")  # noqa: PTH118
+    return os.path.expanduser("~/.cache/sandbox-console")  # noqa: PTH111
+
+
+def carry_out(words: list[str], caught: Callable[[], int]) -> int | None:
+    """The exit code of what a server did; None where it did nothing. Raises ConsoleError where its end is not known.
+
+    ``caught`` tells the signal that came and was held before the server's child could be told of any; 0 for none.
+    """
+    try:
+        asked = identity.key()
+        place = ProcessFolder(folder())
+    except OSError:
+        return None
+    try:
+        connection = place.connect(identity.name_of(asked), ANSWER_S)
+    finally:
+        place.close()
+    if connection is None:
+        return None
+    with connection:
+        return _call(connection, asked, words, caught)
+
+
+def start() -> None:
+    """Start a server for the calls that follow, unless there is one; what hinders it is no trouble of this call."""
+    with contextlib.suppress(OSError, RuntimeError):
+        asked = identity.key()
+        place = ProcessFolder(folder(), make=True)
+        try:
+            command = [sys.executable, "-P", "-m", "sandbox_console", "command-server", folder()]
+            place.start(identity.name_of(asked), command, identity.at_start())
+        finally:
+            place.close()
+
+
+def look() -> tuple[int, bool]:
+    """The server that would be asked now: its process, 0 for none, and whether it answers."""
+    try:
+        place = ProcessFolder(folder())
+    except OSError:
+        return 0, False
+    try:
+        connection = place.connect(identity.name_of(identity.key()), ANSWER_S)
+    finally:
+        place.close()
+    if connection is None:
+        return 0, False
+    with connection:
+        try:
+            return peer(connection)[0], connection.recv(1) == HERE
+        except TimeoutError:
+            return peer(connection)[0], False
+
+
+def _call(connection: socket.socket, asked: bytes, words: list[str], caught: Callable[[], int]) -> int | None:
+    try:
+        nonce, process = _prepared(connection, asked, words)
+    except (OSError, ValueError):
+        return None
+    with _Forwarding(process) as forwarding:
+        try:
+            connection.settimeout(None)
+            connection.sendall(GO + nonce)
+        except OSError:
+            return None  # it is gone before it began
+        forwarding.begin(caught())
+        return _exit_code(connection)
+
+
+def _prepared(connection: socket.socket, asked: bytes, words: list[str]) -> tuple[bytes, int]:
+    """Hand the call over; gives what to answer, and the child as an open file. Raises OSError, ValueError.
+
+    A child must be there first: what is passed to a frozen server stays open in its queue, and with it ``| cat``.
+    """
+    if connection.recv(1) != HERE:
+        raise ValueError("no child")
+    handed, files = request.mine(asked, [sys.argv[0], *words])
+    try:
+        request.send(connection, handed, files)
+    finally:
+        os.close(files[0])
+    said, came = request.with_files(connection, 1 + NONCE, 1)
+    if len(said) != 1 + NONCE or said[:1] != READY or len(came) != 1:
+        for file in came:
+            os.close(file)
+        raise ValueError("not ready")
+    return said[1:], came[0]
+
+
+def _exit_code(connection: socket.socket) -> int | None:
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while len(said) < 2 and (more := connection.recv(2 - len(said))):
+            said += more
+    if said[:1] == REFUSED:
+        return None
+    if said[:1] == ENDED and len(said) == 2:
+        return said[1]
+    if said[:1] == DIED and len(said) == 2:
+        with contextlib.suppress(OSError):  # SIGKILL
+            signal.signal(said[1], signal.SIG_DFL)
+        # The shell is told the truth: it was killed by this.
+        os.kill(os.getpid(), said[1])
+        return 128 + said[1]
+    raise ConsoleError(
+        "the process that carried this command out was killed, and what it did is not known",
+        hint="sandbox-console audit ls; without such a process: SANDBOX_CONSOLE_SERVER=off",
+    )
+
+
+class _Forwarding:
+    """What this process is told is told the child, once it was told to go; Ctrl+Z stops both.
+
+    Where it never goes, what came meanwhile comes again to those who had the signals before.
+    """
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._began = False
+        self._came: list[int] = []
+        self._before = {number: signal.getsignal(number) for number in (*_FORWARDED, signal.SIGTSTP)}
+
+    def __enter__(self) -> _Forwarding:  # noqa: PYI034 - importing typing costs 8 ms
+        for number, handler in self._before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, self._stop if number == signal.SIGTSTP else self._forward)
+        return self
+
+    def begin(self, held: int) -> None:
+        """The child goes: it is told of ``held`` (0 for none), and of what came since."""
+        self._began = True
+        for each in (*([held] if held else []), *self._came):
+            self._send(each)
+        self._came.clear()
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._process)
+        for came in self._came:
+            signal.raise_signal(came)
+
+    def _send(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._process, number)
+
+    def _forward(self, number: int, _: FrameType | None) -> None:
+        if self._began:
+            self._send(number)
+        else:
+            self._came.append(number)
+
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        self._send(signal.SIGSTOP)  # the kernel drops SIGTSTP for a process whose session has no terminal
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, self._stop)
+        self._send(signal.SIGCONT)

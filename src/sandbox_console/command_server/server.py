@@ -1,0 +1,129 @@
+"""The server: accept a call, fork a child for it, end after a minute without one. It reads nothing and keeps nothing.
+
+It only accepts, forks and reaps, so that no caller can hold up another. All that is a call's own (words, environment,
+secrets, connections) is in the child alone. It looks at no configuration: each child reads its call's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import NoReturn
+
+from sandbox_console.background_process import ProcessFolder
+from sandbox_console.command_server import child, identity
+from sandbox_console.command_server.client import DIED, ENDED
+
+IDLE_S = 60.0
+
+
+def serve(folder: str, lock: int, run: child.Run, hold: child.Hold, idle_s: float = IDLE_S) -> None:
+    """Serve until nobody has called for ``idle_s``, or the code on disk is another. Raises OSError."""
+    _reset_signals()
+    os.set_inheritable(lock, False)
+    os.umask(0o077)
+    asked = identity.key()
+    place, name = ProcessFolder(folder), identity.name_of(asked)
+    began, loaded = _began_ns(), child.snapshot()
+    if any(state[2] >= began for state in loaded.values()):
+        place.leave(name)  # code that changes just now may be half of each
+        return
+    gc.collect()
+    gc.freeze()  # what is loaded stays shared with the children: no collection writes to it
+    server = _Server(place.listen(name), lock, asked, loaded, run, hold)
+    try:
+        server.run(idle_s)
+    finally:
+        place.leave(name)
+        server.refuse_the_rest()
+
+
+class _Server:
+    def __init__(
+        self, listener: socket.socket, lock: int, asked: bytes, loaded: child.Files, run: child.Run, hold: child.Hold
+    ) -> None:
+        self._listener = listener
+        self._lock = lock
+        self._asked, self._loaded, self._run, self._hold = asked, loaded, run, hold
+        self._calls: dict[int, tuple[int, socket.socket]] = {}
+        self._poll = select.poll()
+        self._poll.register(listener, select.POLLIN)
+        listener.setblocking(False)
+
+    def run(self, idle_s: float) -> None:
+        while True:
+            ready = self._poll.poll(None if self._calls else idle_s * 1000)
+            if not ready:
+                return
+            for number, _ in ready:
+                if number == self._listener.fileno():
+                    self._accept()
+                elif self._reap(number) == child.STALE_CODE:
+                    return
+
+    def refuse_the_rest(self) -> None:
+        self._listener.close()
+        for process, connection in self._calls.values():
+            os.close(process) if process >= 0 else None
+            connection.close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        try:
+            pid = os.fork()
+        except OSError:  # no room for another process: the caller carries itself out
+            connection.close()
+            return
+        if pid == 0:
+            self._child(connection)
+        process = os.pidfd_open(pid)
+        self._calls[process] = (pid, connection)
+        self._poll.register(process, select.POLLIN)
+
+    def _child(self, connection: socket.socket) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.setsid()
+        self._listener.close()
+        os.close(self._lock)
+        for process, (_, other) in self._calls.items():
+            os.close(process)
+            other.close()
+        child.carry_out(connection, self._asked, self._loaded, self._run, self._hold)
+
+    def _reap(self, process: int) -> int:
+        """Note a child's end; one that was killed, or was ended by a second signal, has not told it itself."""
+        pid, connection = self._calls.pop(process)
+        self._poll.unregister(process)
+        os.close(process)
+        _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        with connection, contextlib.suppress(OSError):
+            if code:
+                connection.send(DIED + bytes([-code]) if code < 0 else ENDED + bytes([code]), socket.MSG_DONTWAIT)
+        return code
+
+
+def _began_ns() -> int:
+    """When this process began, as files' times are told. The kernel counts it in ticks since the boot."""
+    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
+        ticks = int(file.read().rpartition(b")")[2].split()[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - (ticks - 1) / os.sysconf("SC_CLK_TCK")
+    return time.time_ns() - int(age * 1e9)
+
+
+def _reset_signals() -> None:
+    """What the starter ignored or blocked is its own affair; a call brings its own."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for signum in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCHLD):
+        signal.signal(signum, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
