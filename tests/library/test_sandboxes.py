@@ -40,7 +40,7 @@ async def test_a_block_removes_what_it_made_and_await_leaves_it(console, spec):
     kept = await console.create(spec())
     found = await console.sandbox(kept.name)
     assert found.ref == kept.ref == (await console.sandbox(kept.ref)).ref
-    with pytest.raises(Conflict, match="taken|exists|already"):
+    with pytest.raises(Conflict, match="name"):
         await console.create((await kept.inspect()).spec)
     async with console.create(spec()) as gone:
         await gone.remove(force=True)
@@ -153,33 +153,32 @@ async def test_a_shell_is_typed_into_and_closed_by_its_block(box):
     assert session.closed
 
 
-async def test_ports_tell_where_they_are_answered_for(console, spec):
-    serve = "mkdir -p /tmp/www; cd /tmp/www; echo hi > index.html; "
-    serve += (
-        "exec $(command -v python3 >/dev/null && echo python3 -m http.server 8000 || echo busybox httpd -f -p 8000)"
-    )
+async def test_ports_tell_where_they_are_answered_for(console, spec, backend):
+    if backend != "bubblewrap":
+        pytest.skip("ports of a sandbox without egress need the image of the gateway; tests/egress has it")
+    serve = "mkdir -p /tmp/www; cd /tmp/www; echo hi > index.html; exec python3 -m http.server 8000"
     async with console.create(spec("sh", "-c", serve, ports=("8000",))) as box:
         [port] = await box.ports()
         assert (port.address, port.port) == ("127.0.0.1", 8000)
-        assert port.host_port
-        if "bubblewrap" in str(box.ref):  # the engine of the tests has a network namespace of its own
-            for _ in range(200):
-                try:
-                    answer = await asyncio.to_thread(urllib.request.urlopen, f"http://{port.place}/")
-                except OSError:
-                    await asyncio.sleep(0.05)
-                else:
-                    assert answer.read() == b"hi\n"
-                    break
+        for _ in range(600):
+            try:
+                answer = await asyncio.to_thread(urllib.request.urlopen, f"http://{port.place}/")
+            except OSError:
+                await asyncio.sleep(0.05)
             else:
-                pytest.fail("nothing answered")
+                assert answer.read() == b"hi\n"
+                break
+        else:
+            pytest.fail("nothing answered")
+        await box.stop(grace_s=0)
+        assert list(await box.ports()) == []
 
 
 async def test_secrets_by_value_reach_the_sandbox_and_nothing_else(console, spec, home):
     other = "another-value-for-one-sandbox"
     async with console.create(spec(secrets=("GIVEN",)), secrets={"MORE": Secret(other)}) as box:
         told = await box.exec('test "$GIVEN" = "$(echo ' + CANARY[::-1] + ' | rev)" && echo "$GIVEN $MORE"')
-        assert told.text == "*** ***\n"  # masked, and handed over
+        assert told.text == "[secret] [secret]\n"  # masked, and handed over
         shown = repr((await box.inspect(), Secret(other), await console.history(AuditQuery())))
         assert CANARY not in shown
         assert other not in shown

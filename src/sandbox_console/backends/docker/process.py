@@ -126,7 +126,9 @@ class Execution:
         await self.channel.close()
 
     async def _reap(self) -> None:
-        if not self._ended.is_set():
+        if self._reading.locked():  # its output is read, so it can be ended before it is told that its input ended
+            await self._reaper.freeze()
+        elif not self._ended.is_set():
             # Output that nobody reads holds up how the engine ends every other command of the container: 10 s each.
             await self.channel.close()
             await self._reaper.hang_up()
