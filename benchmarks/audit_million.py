@@ -47,10 +47,10 @@ def fill(path: Path) -> None:
     store = Store(layout, Keep(), "bench", "s0")
     for start in range(0, ROWS // 2, 2500):
         with store._lock.held():
-            store._follow()
+            store._segment.follow()
             made: list[rows.Row] = []
             for number in range(start, min(start + 2500, ROWS // 2)):
-                place = (made[-1][0], made[-1][-1]) if made else rows.head(store._there())
+                place = (made[-1][0], made[-1][-1]) if made else rows.head(store._segment.there())
                 made += rows.chained(pair(number), place)
             store._commit(made)
             store._keep_up(made[-1])

@@ -20,6 +20,7 @@ Numbers of x32 are in none: they get ENOSYS. libseccomp's "allow" at the end of 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import struct
 import sys
@@ -124,7 +125,7 @@ class Part:
         return list(struct.iter_unpack("=HBBI", code))
 
 
-def by_arguments(lib: ctypes.CDLL, machine: str, calls: dict) -> list[Instruction]:
+def by_arguments(lib: ctypes.CDLL, machine: str, calls: dict, *, nested: bool) -> list[Instruction]:
     """Part 1: allow goes on."""
     part = Part(lib, machine, ALLOW)
     refuse = errno(_EPERM)
@@ -134,7 +135,7 @@ def by_arguments(lib: ctypes.CDLL, machine: str, calls: dict) -> list[Instructio
             part.rule(refuse, name, (0, _MASKED, _LOW, family))
     for command in calls["ioctl"].values():
         part.rule(refuse, "ioctl", (1, _MASKED, _LOW, command))
-    for flag in calls["clone"].values():
+    for flag in () if nested else calls["clone"].values():
         part.rule(refuse, "clone", (0, _MASKED, flag, flag))
     code = part.program()
     return [(_JUMP, 0, 0, len(code) - at - 1) if one == (_RETURN, 0, 0, ALLOW) else one for at, one in enumerate(code)]
@@ -163,21 +164,22 @@ def by_hand(lib: ctypes.CDLL, machine: str, calls: dict) -> list[Instruction]:
     return code
 
 
-def the_list(lib: ctypes.CDLL, machine: str, calls: dict, *, ptrace: bool) -> list[Instruction]:
-    """Part 3."""
+def the_list(lib: ctypes.CDLL, machine: str, calls: dict, asked: dict[str, bool]) -> list[Instruction]:
+    """Part 3; ``asked`` is which of the lists that a spec can ask for are allowed."""
     part = Part(lib, machine, errno(_ENOSYS))
-    for name in [*calls["allowed"], "clone", "socket", *(calls["ptrace"] if ptrace else ())]:
+    extra = {name: calls[name] for name in asked}
+    for name in [*calls["allowed"], "clone", "socket", *(one for key in extra if asked[key] for one in extra[key])]:
         part.rule(ALLOW, name)
-    for name in [*calls["refused"], *(() if ptrace else calls["ptrace"])]:
+    for name in [*calls["refused"], *(one for key in extra if not asked[key] for one in extra[key])]:
         if name != "socketcall":  # decided in part 1; here libseccomp would mix it with its parts
             part.rule(errno(_EPERM), name)
     return part.program()
 
 
-def compiled(lib: ctypes.CDLL, machine: str, calls: dict, *, ptrace: bool) -> bytes:
+def compiled(lib: ctypes.CDLL, machine: str, calls: dict, *, ptrace: bool, nested: bool) -> bytes:
     """The whole program, as prctl and bwrap take it."""
-    code = by_arguments(lib, machine, calls) + by_hand(lib, machine, calls)
-    code += the_list(lib, machine, calls, ptrace=ptrace)
+    code = by_arguments(lib, machine, calls, nested=nested) + by_hand(lib, machine, calls)
+    code += the_list(lib, machine, calls, {"ptrace": ptrace, "nested": nested})
     return b"".join(struct.pack("=HBBI", *one) for one in code)
 
 
@@ -241,8 +243,9 @@ def files() -> dict[str, bytes]:
         raise RuntimeError(f"libseccomp {calls['libseccomp']} is needed, and this is {version(lib)}")
     made = {"docker.json": docker(calls).encode()}
     for machine in MACHINES:
-        made[f"{machine}.bpf"] = compiled(lib, machine, calls, ptrace=False)
-        made[f"{machine}-ptrace.bpf"] = compiled(lib, machine, calls, ptrace=True)
+        for ptrace, nested in itertools.product((False, True), repeat=2):
+            name = f"{machine}{'-ptrace' if ptrace else ''}{'-nested' if nested else ''}.bpf"
+            made[name] = compiled(lib, machine, calls, ptrace=ptrace, nested=nested)
     return made
 
 

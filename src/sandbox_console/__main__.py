@@ -53,11 +53,12 @@ def _of_process(words: list[str]) -> int:
 
 def _command_server(words: list[str]) -> int:
     """``command-server FOLDER LOCK``: started by a command, for those that follow; it has its imports behind it."""
+    from sandbox_console.cli import signals
     from sandbox_console.cli.run import import_verbs
     from sandbox_console.command_server import client, server
 
     import_verbs(client.SERVED)
-    server.serve(words[1], int(words[2]), main)
+    server.serve(words[1], int(words[2]), main, signals.hold)
     return 0
 
 

@@ -14,7 +14,7 @@ from sandbox_console.audit import query, summary
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal, summarised
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.reading import ask
+from sandbox_console.audit.reader import ask
 from sandbox_console.audit.retention import Keep
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditQuery, Outcome

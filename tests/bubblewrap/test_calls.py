@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.bubblewrap.conftest import ROOT, Make, until
+from tests.bubblewrap.conftest import ROOT, Make, host_pids, until
 from tests.support.as_user import UID
 from tests.support.syscalls import answers, listed, program, refused
 
@@ -156,6 +156,90 @@ async def test_debuggers_work_only_where_asked(make: Make) -> None:
     assert await box.sh(f'python3 -c "{script}"') == "-1\n", "the rest is refused as ever"
 
 
+# -- user namespaces
+
+
+_INNER = (
+    "bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --bind /workspace /workspace "
+    "--die-with-parent --new-session sh -c 'echo $$ >/workspace/{0}; touch /usr/x 2>&1; cat /workspace/{0}'"
+)
+
+
+async def test_a_sandbox_works_in_a_sandbox_where_asked(make: Make, workspace: Path) -> None:
+    assert "ermi" in await (await make(workspace=str(workspace))).sh(_INNER.format("refused"))
+    box = await make("sh", "-c", _INNER.format("main") + "; sleep 1000", workspace=str(workspace), nested_userns=True)
+    await until((workspace / "main").exists)
+    for name in ("first", "again"):
+        said = await box.sh(_INNER.format(name))
+        assert "Read-only" in said
+        assert said.endswith("2\n"), "its processes are its own"
+    await box.sh("unshare -Urnm sh -c 'mount -t tmpfs none /tmp; touch /tmp/x; ls /tmp; ip link' >/workspace/own 2>&1")
+    assert (workspace / "own").read_text().startswith("x\n1: lo")
+    fact = next(one for one in (await box.show()).effective if one.field == "seccomp")
+    assert (fact.value, fact.enforced) == ("filtered", True)
+    assert "user namespaces work" in fact.note
+    assert "ptrace" in fact.note
+    assert "namespaces, AF" not in fact.note
+
+
+async def test_what_enters_is_not_led_into_namespaces_of_the_main_commands(make: Make) -> None:
+    """The main command has left for its own before the supervisor looks at it."""
+    box = await make("unshare", "-Urnmi", "sh", "-c", "mount -t tmpfs none /tmp; touch /tmp/led; sleep 1000",
+                     nested_userns=True)  # fmt: skip
+    here = {name: await box.sh(f"readlink /proc/self/ns/{name}; readlink /proc/1/ns/{name}") for name in ("mnt", "net")}
+    for name, said in here.items():
+        assert len(set(said.split())) == 1, name
+    assert "led" not in await box.sh("ls /tmp")
+
+
+async def test_a_user_namespace_opens_nothing_of_the_rest(make: Make, workspace: Path, key: int) -> None:
+    """Root of a namespace of its own tries what its capabilities are for."""
+    box = await make(workspace=str(workspace), nested_userns=True)
+    script = f"""
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def said(result):
+    return ctypes.get_errno() if result < 0 else 0
+print("keys", said(libc.syscall({_KEYCTL}, 0, {_SESSION}, 0)))
+for number, name in ((321, "bpf"), (298, "perf"), (425, "io_uring"), (323, "userfaultfd"), (304, "handle"), (175, "module")):
+    print(name, said(libc.syscall(number, 0, 0, 0, 0, 0)))
+print("ptrace", said(libc.ptrace(0, 0, 0, 0)))
+for family in (38, 40):
+    try:
+        socket.socket(family, socket.SOCK_STREAM)
+        print("socket", 0)
+    except PermissionError as error:
+        print("socket", error.errno)
+for path in ("/usr/x", "/proc/sys/kernel/core_pattern", "/sys/x"):
+    try:
+        open(path, "a").close()
+        print(path, 0)
+    except OSError as error:
+        print(path, "closed")
+for how in (("--remount", "-o", "remount,rw", "/usr"), ("-t", "sysfs", "none", "/tmp"), ("--move", "/usr", "/tmp")):
+    print("mount", os.spawnlp(os.P_WAIT, "mount", "mount", *how) == 0)
+"""
+    (workspace / "try.py").write_text(script)
+    numbers = platform.machine() == "x86_64"
+    said = await box.sh("unshare -Urm python3 /workspace/try.py 2>/dev/null")
+    for line in said.splitlines():
+        what, _, answer = line.rpartition(" ")
+        if numbers or what not in ("bpf", "perf", "io_uring", "userfaultfd", "handle", "module"):
+            assert answer in ("1", "closed", "False"), line
+    assert len(said.splitlines()) == 16, said
+    assert "uid_map" not in await box.sh(
+        "unshare -U sh -c 'echo 0 0 1 >/proc/self/uid_map' 2>&1 && cat /proc/1/environ"
+    )
+    assert _operators() == [key]
+
+
+async def test_a_flood_of_user_namespaces_ends_with_its_sandbox(make: Make) -> None:
+    box = await make(nested_userns=True, pids=64)
+    await box.sh("for i in $(seq 1 40); do unshare -Urpf --mount-proc sleep 7791 >/dev/null 2>&1 & done; sleep 1")
+    await box.remove()
+    await until(lambda: not host_pids("sleep\x007791"))
+
+
 # -- keys
 
 
@@ -273,15 +357,13 @@ async def test_the_carrier_leaves_no_core_and_nobody_reads_its_memory(make: Make
 
 def test_the_lists_are_one_anothers_complement() -> None:
     lists = listed()
-    both = set(lists["allowed"]) & (set(lists["refused"]) | set(lists["ptrace"]))
+    both = set(lists["allowed"]) & (set(lists["refused"]) | set(lists["ptrace"]) | set(lists["nested"]))
     assert not both
     assert {"keyctl", "add_key", "request_key", "bpf", "perf_event_open", "userfaultfd"} <= set(lists["refused"])
 
 
 def test_a_spec_without_them_is_what_it_was() -> None:
-    assert SandboxSpec.from_dict({"name": "x", "seccomp": "on", "ptrace": False}).to_dict() == {
-        "name": "x",
-        "image": "",
-    }
-    made = SandboxSpec.from_dict({"name": "x", "seccomp": "off", "ptrace": True})
+    plain = {"name": "x", "seccomp": "on", "ptrace": False, "nested_userns": False}
+    assert SandboxSpec.from_dict(plain).to_dict() == {"name": "x", "image": ""}
+    made = SandboxSpec.from_dict({"name": "x", "seccomp": "off", "ptrace": True, "nested_userns": True})
     assert SandboxSpec.from_dict(made.to_dict()) == made

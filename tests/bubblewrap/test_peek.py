@@ -8,7 +8,7 @@ import json
 import pytest
 from tests.bubblewrap.conftest import until
 
-from sandbox_console.backends.bubblewrap.supervise import happened
+from sandbox_console.backends.bubblewrap.supervise import events
 from sandbox_console.errors import Conflict
 from sandbox_console.model.secret import ResolvedSecret
 
@@ -86,9 +86,9 @@ async def test_following_tells_what_comes_and_ends_with_the_sandbox(make):
 
 async def test_they_are_bounded(tmp_path):
     for _ in range(8000):
-        happened.note(str(tmp_path), "exec_start", "sh")
+        events.note(str(tmp_path), "exec_start", "sh")
     sizes = {one.name: one.stat().st_size for one in tmp_path.iterdir()}
-    assert sizes.keys() == {happened.NEW, happened.OLD}
+    assert sizes.keys() == {events.NEW, events.OLD}
     assert sum(sizes.values()) < 600_000
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.bubblewrap.conftest import Make, until
 
+GO = shutil.which("docker")
 RUST = sorted(Path("~/.rustup/toolchains").expanduser().glob("*/bin/cargo"))
 
 
@@ -169,6 +170,30 @@ async def test_gdb_works_where_ptrace_is_asked_for(make: Make) -> None:
     assert "$1 = 42" in said
     assert "stopped" in said
     assert "stopped" not in await (await make()).sh("gdb -batch -nx -ex starti -ex kill /usr/bin/env 2>&1")
+
+
+_SERVE = """
+import http.server
+class One(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.send_header("Api-Version", "1.43"); self.end_headers(); self.wfile.write(b'[]')
+    do_HEAD = do_GET
+    def log_message(self, *_): pass
+http.server.HTTPServer(("127.0.0.1", 7373), One).serve_forever()
+"""
+
+
+@pytest.mark.skipif(not GO, reason="no docker, which is the Go program at hand")
+async def test_a_go_program_works(make: Make, workspace: Path) -> None:
+    """Docker's client: static, many threads, the runtime's own poller, signals; it talks to a server in the sandbox."""
+    shutil.copy2(GO, workspace / "docker")
+    (workspace / "serve.py").write_text(_SERVE)
+    script = """
+    python3 /workspace/serve.py & until bash -c '</dev/tcp/127.0.0.1/7373' 2>/dev/null; do sleep 0.05; done
+    export HOME=/tmp DOCKER_HOST=tcp://127.0.0.1:7373; GOMAXPROCS=8 /workspace/docker ps -a; kill %1
+    """
+    end, out, err = await (await make(workspace=str(workspace))).run("bash", "-ec", script)
+    assert (end.code, out.startswith(b"CONTAINER ID")) == (0, True), err
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox_console.cli import parser, words
+from sandbox_console.cli import arguments, parser
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 BEGIN, END = "<!-- reference: made by python -m tests.cli.reference -->\n", "<!-- end of the reference -->\n"
@@ -15,7 +15,7 @@ BEGIN, END = "<!-- reference: made by python -m tests.cli.reference -->\n", "<!-
 def reference() -> str:
     """Every verb with its arguments and options, the common ones once."""
     everywhere = argparse.ArgumentParser(add_help=False)
-    words.add_everywhere(everywhere)
+    arguments.add_everywhere(everywhere)
     common = {option for action in everywhere._actions for option in action.option_strings} | {"-h"}
     parts = ["### Everywhere\n\n", *_table(everywhere, set())]
     for name, verb in _verbs(parser.build(), ""):

@@ -522,9 +522,9 @@ def test_pause_and_resume(cli: Cli, box: str) -> None:
 
 def test_an_unexpected_failure_is_one_line_and_a_file_without_values(cli: Cli) -> None:
     code = (
-        "import sys\nfrom sandbox_console.cli import listing\n"
+        "import sys\nfrom sandbox_console.cli import ls\n"
         "def broken(context):\n    secret = 'a-very-secret-value'\n    raise RuntimeError(secret)\n"
-        "listing.ls = broken\nfrom sandbox_console.__main__ import main\nsys.exit(main(['ls']))\n"
+        "ls.ls = broken\nfrom sandbox_console.__main__ import main\nsys.exit(main(['ls']))\n"
     )
     import sys
 

@@ -33,6 +33,7 @@ import os, sys, time
 for folder in {path!r}: sys.path.insert(0, folder)
 from sandbox_console.background_process import ProcessFolder
 from sandbox_console.command_server import client, identity, server
+hold = lambda: None
 {more}
 def run(words):
     there = {{"code": 0, "os": os, "sys": sys, "time": time}}
@@ -41,14 +42,15 @@ def run(words):
 place = ProcessFolder({folder!r}, make=True)
 lock = place.take(identity.name_of(identity.key()))
 if lock is not None:
-    server.serve({folder!r}, lock, run, {idle_s})
+    server.serve({folder!r}, lock, run, hold, {idle_s})
 """
 CLIENT = """
 import sys
 from sandbox_console.command_server import client
 client.folder = lambda: {folder!r}
+caught = lambda: 0
 {more}
-code = client.carry_out(["exec", {program!r}], lambda: 0)
+code = client.carry_out(["exec", {program!r}], lambda: caught())
 sys.exit({direct} if code is None else code)
 """
 
@@ -202,6 +204,65 @@ def test_signals_reach_it_and_ctrl_z_stops_both(rig: Rig) -> None:
     assert process.returncode == 2
 
 
+HELD = """
+import os, select, signal
+from sandbox_console.cli import signals
+held = signals.hold()
+caught = lambda: held.caught
+def come(): os.kill(os.getpid(), signal.SIGINT)
+def after(holder, name, then):
+    first = getattr(holder, name)
+    def both(*given):
+        result = first(*given)
+        then(*given)
+        return result
+    setattr(holder, name, both)
+"""
+OBEYED = """
+from sandbox_console.cli.signals import Taken
+with Taken() as signals:
+    while not signals.exit_code(): time.sleep(0.01)
+    code = signals.exit_code()
+"""
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "come()",
+        "after(client.request, 'send', lambda *given: come())",
+        "after(client, '_prepared', lambda *given: come())",
+        "after(client._Forwarding, '__enter__', lambda *given: come())",
+        "after(client._Forwarding, 'begin', lambda *given: come())",
+    ],
+)
+def test_a_signal_counts_from_the_commands_first_moment(rig: Rig, moment: str) -> None:
+    rig.start(more="from sandbox_console.cli.signals import hold")
+    assert rig.call(OBEYED, more=HELD + moment) == (130, "", "")
+
+
+def test_a_signal_that_came_for_a_child_that_never_began_is_the_commands(rig: Rig) -> None:
+    rig.start()
+    more = HELD + (
+        "kept = []\n"
+        "after(client, '_prepared', lambda connection, *rest: kept.append(connection))\n"
+        "def lost(forwarding):\n"
+        "    signal.pidfd_send_signal(forwarding._process, signal.SIGKILL)\n"
+        "    gone = select.poll(); gone.register(kept[0], 0); gone.poll()\n"
+        "    come()\n"
+        "after(client._Forwarding, '__enter__', lost)\n"
+        "import atexit; atexit.register(lambda: print(held.caught))"
+    )
+    assert rig.call("pass", more=more) == (DIRECT, f"{signal.SIGINT}\n", "")
+
+
+def test_a_child_that_ends_itself_at_once_is_told_with_its_code_and_no_code_ends_the_server(rig: Rig) -> None:
+    server = rig.start()
+    assert rig.call("os._exit(130)") == (130, "", ""), "so a second Ctrl+C ends a command"
+    assert rig.call("code = 75")[0] == 75, "of a guest's program, say: it is not the word for changed code"
+    assert rig.call("print(os.getppid())") == (0, f"{server.pid}\n", "")
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_a_call_that_is_killed_is_told_as_killed(rig: Rig, signum: signal.Signals) -> None:
     rig.start()
@@ -225,6 +286,16 @@ def test_where_the_caller_is_killed_it_is_told_that_its_terminal_went(rig: Rig) 
     process.kill()
     process.communicate()
     until(lambda: ended.exists() and ended.read_text() == "hangup", "it goes on for nobody")
+
+
+def test_where_the_caller_is_killed_that_ignores_hangups_it_is_told_to_end(rig: Rig) -> None:
+    rig.start()
+    told = rig.base / "pid"
+    process = rig.popen(f"open({str(told)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)", "nohup")
+    child = pid_in(told)
+    process.kill()
+    process.communicate()
+    until(lambda: not Path(f"/proc/{child}").exists(), "it goes on, and nobody sees it")
 
 
 def test_a_server_that_is_killed_does_not_take_its_calls_with_it(rig: Rig) -> None:
@@ -521,6 +592,24 @@ def test_the_first_command_starts_it_and_the_next_are_sessions_of_their_own(home
         assert len({row["session"] for row in rows if row["kind"] == "attempt"}) >= 2
     finally:
         console(home, "rm", "box", "--force", SANDBOX_CONSOLE_SERVER="off")
+
+
+def test_doctor_tells_of_it(home: Path) -> None:
+    (home / "config.toml").write_text("[backends.docker]\nenabled = false\n[backends.microsandbox]\nenabled = false\n")
+
+    def said(**env: str) -> tuple[str, str]:
+        lines = map(json.loads, console(home, "doctor", "--json", **env).stdout.splitlines())
+        [found] = [one for one in lines if one["what"] == "command server"]
+        return found["state"], found["text"]
+
+    assert said(SANDBOX_CONSOLE_SERVER="off") == ("ok", "is not used: each command imports what it needs")
+    assert said() == ("ok", "none now: a command starts it")
+    console(home, "ls")
+    until(lambda: [*(home / "state/run").glob("*.sock")], "no server was started")
+    state, text = said()
+    assert (state, text.split()[0]) == ("ok", "process")
+    os.kill(int(text.split()[1]), signal.SIGSTOP)
+    assert said()[0] == "warning"
 
 
 def served(home: Path) -> bool:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from tests.cli.golden import NOW, Golden, fleet
 
-from sandbox_console.cli import doctor, specs
+from sandbox_console.cli import doctor, spec_options
 from sandbox_console.cli.lifecycle import _signal
 from sandbox_console.cli.logs import when
 from sandbox_console.errors import UsageError
@@ -70,11 +70,11 @@ def test_since_takes_seconds_since_the_epoch() -> None:
 
 def test_a_specs_file_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="is over 1 MiB"):
-        specs.read_file("/dev/zero")
+        spec_options.read_file("/dev/zero")
     with Path("/dev/zero").open("rb") as zeros:
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=zeros))
         with pytest.raises(UsageError, match="is over 1 MiB"):
-            specs.read_file("-")
+            spec_options.read_file("-")
 
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 100_000, '{"a": ' + "[" * 100_000])
@@ -82,16 +82,16 @@ def test_a_specs_file_that_is_nested_deep_is_refused(tmp_path: Path, text: str) 
     file = tmp_path / "spec"
     file.write_text(text)
     with pytest.raises(UsageError, match=r"nested too deep|neither TOML nor JSON"):
-        specs.read_file(str(file))
+        spec_options.read_file(str(file))
 
 
 @pytest.mark.parametrize("text", ['image = "host"', '{"image": "host"}'])
 def test_a_byte_order_mark_is_no_part_of_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     file = tmp_path / "spec"
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert specs.read_file(str(file)) == {"image": "host"}
+    assert spec_options.read_file(str(file)) == {"image": "host"}
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(file.read_bytes())))
-    assert specs.read_file("-") == {"image": "host"}
+    assert spec_options.read_file("-") == {"image": "host"}
 
 
 @pytest.mark.parametrize(

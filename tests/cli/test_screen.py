@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sandbox_console.cli.screen import ScreenFilter
+from sandbox_console.cli.terminal_filter import ScreenFilter
 
 DRAWS = [
     b"plain text\r\n\ttabbed\x08\x07",

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from sandbox_console.cli import data
-from sandbox_console.cli.showing import LineCleaner
+from sandbox_console.cli import json_output
+from sandbox_console.cli.exec import LineCleaner
 from sandbox_console.cli.text import duration, moment, moment_ns, size, table, width
 
 
@@ -42,7 +42,7 @@ def test_a_lone_escape_at_the_end_is_not_lost() -> None:
 
 @pytest.mark.parametrize("value", [b"plain", "\u202e\u00e9".encode(), b"\xff\x00\xfe", b"", b"\x7f\x1b"])
 def test_bytes_come_back_from_json_as_they_were(value: bytes) -> None:
-    text = data.line(data.payload(value))
+    text = json_output.line(json_output.payload(value))
     assert text.isascii()
     assert text.isprintable()
     import base64
@@ -62,7 +62,7 @@ def test_bytes_come_back_from_json_as_they_were(value: bytes) -> None:
     ],
 )
 def test_a_chunk_is_split_at_whole_characters(given: bytes, whole: bytes, held: bytes) -> None:
-    assert data.whole_characters(given) == (whole, held)
+    assert json_output.whole_characters(given) == (whole, held)
 
 
 def test_columns_line_up_whatever_they_hold() -> None:

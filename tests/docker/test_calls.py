@@ -115,7 +115,7 @@ def test_the_doctor_tells_what_new_sandboxes_get(profile: str, state: str, words
 async def test_the_gateway_has_it_too(engine) -> None:
     from ipaddress import IPv4Network
 
-    from sandbox_console.backends.docker.egress_bodies import Gate, gateway
+    from sandbox_console.backends.docker.gate_config import Gate, gateway
     from sandbox_console.model.spec import SandboxSpec
 
     spec = SandboxSpec("x", IMAGE, egress=("a.com",))

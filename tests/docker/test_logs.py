@@ -8,9 +8,9 @@ from tests.support.engine import IMAGE
 from tests.support.require import requires
 
 from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.frames import Demuxer, TtySplitter
+from sandbox_console.backends.docker.log_frames import Demuxer, TtySplitter
+from sandbox_console.backends.docker.log_overlap import Seen
 from sandbox_console.backends.docker.logs import _Reader, longest_silence
-from sandbox_console.backends.docker.seen import Seen
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef

@@ -10,7 +10,7 @@ from tests.docker.conftest import collect
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
-from sandbox_console.backends.docker.attaching import KEPT
+from sandbox_console.backends.docker.attach import KEPT
 from sandbox_console.errors import Conflict, NotFound, Unsupported, UsageError
 from sandbox_console.model.action import Exec
 from sandbox_console.model.capability import Capability

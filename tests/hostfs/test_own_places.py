@@ -12,7 +12,8 @@ from sandbox_console.hostfs import mounts
 from sandbox_console.model.action import Create, Exec, Start, Update
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import open_console
-from sandbox_console.service.reads.shares import Own, known_folders, without_guests_programs, workspace_problem
+from sandbox_console.service.reads import given
+from sandbox_console.service.reads.shares import Own, without_guests_programs, workspace_problem
 from sandbox_console.testing.fake import FakeBackend
 
 ROOT = os.geteuid() == 0
@@ -139,13 +140,13 @@ async def test_what_was_given_is_known_until_it_is_gone(home, monkeypatch):
     async with open_console(backends=[fake]) as console:
         made = await console.perform(Create(spec(home / "work"), "fake", "local")).result()
         assert made.ref is not None
-        assert known_folders(state) == {str(home / "work")}
+        assert given.everywhere(state).all == {str(home / "work")}
         assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
         fake.faults.dead = True
         assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
         fake.faults.dead = False
         await console.perform(Remove(made.ref, force=True)).result()
-    assert known_folders(state) == set()
+    assert given.everywhere(state).all == set()
 
 
 async def test_programs_and_state_where_a_guest_writes_are_not_used(home, monkeypatch):
@@ -176,10 +177,11 @@ async def test_an_image_that_a_guest_can_change_makes_no_sandbox(home):
 
 
 def test_what_mounts_are_read_as(monkeypatch, tmp_path):
-    line = r"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - overlay /dev/root rw,lowerdir=/a\:b:/c,upperdir=/d"
+    layers = r"lowerdir=/a\134:b\134\054c:/d\134\134e,upperdir=/f:g"  # as Linux 6.18 writes it
+    line = rf"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - overlay /dev/root rw,{layers}"
     found = mounts._mount(line)
     assert (found.device, found.root, found.point) == ("98:0", "/mnt1", "/mnt 2")
-    assert found.layers == (r"/a\:b", "/c", "/d")
+    assert found.layers == ("/a:b,c", r"/d\e", "/f:g")
     assert workspace_problem(str(tmp_path), Own(tmp_path / "state")) == ""
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_console.errors import BackendError, ConsoleError
 from sandbox_console.hostfs.places import Ground
-from sandbox_console.hostfs.unpacking import Unpacker
+from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import find
 
 

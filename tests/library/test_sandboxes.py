@@ -153,9 +153,8 @@ async def test_a_shell_is_typed_into_and_closed_by_its_block(box):
     assert session.closed
 
 
-async def test_ports_tell_where_they_are_answered_for(console, spec, backend):
-    if backend != "bubblewrap":
-        pytest.skip("ports of a sandbox without egress need the image of the gateway; tests/egress has it")
+@pytest.mark.parametrize("backend", ["bubblewrap"], indirect=True)  # docker's gateway needs an image: tests/egress
+async def test_ports_tell_where_they_are_answered_for(console, spec):
     serve = "mkdir -p /tmp/www; cd /tmp/www; echo hi > index.html; exec python3 -m http.server 8000"
     async with console.create(spec("sh", "-c", serve, ports=("8000",))) as box:
         [port] = await box.ports()
@@ -197,9 +196,8 @@ async def test_secrets_by_value_reach_the_sandbox_and_nothing_else(console, spec
         await console.create(spec(), secrets={"SHORT": Secret("short")})
 
 
-async def test_what_others_made_needs_consent(console, backend, request):
-    if backend != "docker":
-        pytest.skip("on bubblewrap there is nothing that others made")
+@pytest.mark.parametrize("backend", ["docker"], indirect=True)  # on bubblewrap there is nothing that others made
+async def test_what_others_made_needs_consent(console, request):
     engine = request.getfixturevalue("docker_engine")
     engine.docker("run", "-d", "--name", "foreign", "sandbox-console-test:busybox", "sleep", "1000")
     try:

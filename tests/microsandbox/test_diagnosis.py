@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_console.backends.microsandbox import diagnosis, health, kvm, kvm_probe, sdk
+from sandbox_console.backends.microsandbox import diagnosis, kvm, kvm_probe, sdk
 from sandbox_console.model.sandbox import HealthState
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -103,9 +103,9 @@ def test_a_verdict_is_kept_until_the_device_is_another(verdict, tmp_path):
 async def test_where_no_guest_can_be_tried_the_last_boot_tells(home, monkeypatch):
     monkeypatch.setattr(kvm, "TRIED", False)
     monkeypatch.setattr(kvm, "problem", lambda: None)
-    assert (await health.look()).state is HealthState.OK
+    assert (await diagnosis.health()).state is HealthState.OK
     boots(home, "one", "good.log", "internal-error.log")
-    down = await health.look()
+    down = await diagnosis.health()
     assert (down.state, "the last boot failed" in down.reason) == (HealthState.UNAVAILABLE, True)
     assert "nested" in down.hint
     [found] = diagnosis._last_boot()
@@ -123,13 +123,13 @@ async def test_a_boot_that_is_under_way_or_that_the_guest_broke_off_is_no_fault_
     boots(home, "two", "good.log")
     log = home / "sandboxes" / "two" / "logs" / "runtime.log"
     log.write_text(begun)
-    assert (await health.look()).state is HealthState.OK
+    assert (await diagnosis.health()).state is HealthState.OK
     assert [one.text for one in diagnosis._last_boot()] == ["one booted"]
     os.utime(log, (time.time() - 100, time.time() - 100))
     os.utime(home / "sandboxes" / "one" / "logs" / "runtime.log", (0, 0))
-    assert "ended while it booted" in (await health.look()).reason
+    assert "ended while it booted" in (await diagnosis.health()).reason
     (log.parent / "boot-error.json").write_text('{"message": "the root has no init"}')
-    assert (await health.look()).state is HealthState.OK
+    assert (await diagnosis.health()).state is HealthState.OK
     assert "the root has no init" in diagnosis._last_boot()[0].text
 
 

@@ -17,10 +17,10 @@ import pytest
 from sandbox_console.backends.microsandbox import (
     boot_failure,
     egress,
+    inventory,
     kvm,
     kvm_probe,
     logs,
-    look,
     main_process,
     network,
     ports,
@@ -230,7 +230,7 @@ def test_out_of_memory_is_told_by_the_guests_kernel(tmp_path, monkeypatch, log, 
     (logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text()) / "kernel.log").write_text(log)
     job = _job("j", "b", 1, "exited", code)
     seen = translate.view(_handle(_managed(), "stopped"))
-    run, failed = look._boot_of(seen, [job], None)
+    run, failed = inventory._boot_of(seen, [job], None)
     found = translate.sandbox(seen, run, [job], failed).exit
     assert (found.code, found.oom) == shown
 
@@ -462,11 +462,11 @@ def test_processes_are_read_and_the_kernels_left_out():
 
 
 def test_a_fraction_of_a_cpu_is_refused_or_rounded_up():
-    from sandbox_console.backends.microsandbox import made
+    from sandbox_console.backends.microsandbox import create_options
 
     with pytest.raises(InvalidSpec, match="whole"):
-        made.whole_cpus(SandboxSpec("x", cpus=0.5))
-    assert made.whole_cpus(SandboxSpec("x", cpus=1.5, limits="best-effort")) == 2
+        create_options.whole_cpus(SandboxSpec("x", cpus=0.5))
+    assert create_options.whole_cpus(SandboxSpec("x", cpus=1.5, limits="best-effort")) == 2
     assert main_process.mains([], ()) == []
     assert sys.platform
 

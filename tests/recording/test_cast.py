@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_console.recording.cast import Writer, read_events, read_header
-from sandbox_console.recording.plain import lines, plain
+from sandbox_console.recording.cast import Writer, lines, plain, read_events, read_header
 from sandbox_console.secrets.redactor import Redactor
 
 SECRET = "correct-horse-battery"

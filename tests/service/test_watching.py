@@ -8,7 +8,7 @@ from msgspec import structs
 
 from sandbox_console.model.event import HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import Status
-from sandbox_console.service.reads import sweep, watcher
+from sandbox_console.service.reads import stats_sweep, watcher
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.testing.fake import FakeBackend
 
@@ -56,8 +56,8 @@ async def test_a_bug_in_a_stats_stream_ends_that_stream_alone(box, home):
 
 
 async def test_what_is_off_screen_is_sampled_now_and_then(box, home, monkeypatch):
-    monkeypatch.setattr(sweep, "EVERY_S", 0.05)
-    monkeypatch.setattr(sweep, "SAMPLE_S", 0.01)
+    monkeypatch.setattr(stats_sweep, "EVERY_S", 0.05)
+    monkeypatch.setattr(stats_sweep, "SAMPLE_S", 0.01)
     other = structs.replace(box, ref=structs.replace(box.ref, id="other"), status=Status.RUNNING)
     ended = structs.replace(box, ref=structs.replace(box.ref, id="ended"), status=Status.EXITED)
     broken = structs.replace(other, ref=structs.replace(box.ref, id="gone"))
@@ -76,8 +76,8 @@ async def test_what_is_off_screen_is_sampled_now_and_then(box, home, monkeypatch
 
 
 async def test_what_is_off_screen_is_sampled_at_once_when_its_samples_decide_what_is_on_screen(box, home, monkeypatch):
-    monkeypatch.setattr(sweep, "SAMPLE_S", 0.01)
-    monkeypatch.setattr(sweep, "SOON_EVERY_S", 0.05)
+    monkeypatch.setattr(stats_sweep, "SAMPLE_S", 0.01)
+    monkeypatch.setattr(stats_sweep, "SOON_EVERY_S", 0.05)
     told: list[Sampled] = []
     pump = watcher.StatsPump(Fleet([FakeBackend([box])]), told.append, 1000.0, lambda: [box])
     pump.show([])

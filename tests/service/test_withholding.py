@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 
 import pytest
 
-from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Create, Exec
+from sandbox_console.errors import ConsoleError, NotFound
+from sandbox_console.model.action import Create, Exec, OpenShell, Update
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Rules
@@ -70,3 +71,125 @@ async def test_once_read_arguments_are_told_masked_in_the_row_itself(home):
             await console.perform(Exec(ref, ("echo", "a long argument", VALUE))).result()
         second, *_ = await console.history(AuditQuery(action="exec"))
     assert second.attempt.body["argv"] == ["echo", "a long argument", "[secret]"]
+
+
+async def rows(console, action: str):
+    return await console.history(AuditQuery(action=action))
+
+
+UNUSED = {"OTHER": printing("raise SystemExit('never run')")}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"command": ("sh", "-c", VALUE)},
+        {"labels": {"why": VALUE}},
+        {"labels": {VALUE: "why"}},
+        {"env": {"PASTED": VALUE}},
+        {"workdir": f"/{VALUE}"},
+        {"user": VALUE},
+    ],
+)
+async def test_no_part_of_a_spec_is_raw(home, fields):
+    """In a spec that does not even use the secret, at create and at update."""
+    backend = FakeBackend()
+    async with open_console(Config(secrets=UNUSED), backends=[backend]) as console:
+        done = await console.perform(Create(SandboxSpec("one", image="x", **fields), "fake", "local")).result()
+        await console.perform(Update(done.ref, SandboxSpec("one", image="x", cpus=1))).result()
+        assert len(await rows(console, "create")) == len(await rows(console, "update")) == 1
+    assert VALUE.encode() not in files_of(home)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"argv": (VALUE,)},
+        {"argv": ("sh", "-c", f"echo {VALUE} | cat")},
+        {"argv": ("true",), "env": {"PASTED": VALUE}},
+        {"argv": ("true",), "workdir": VALUE},
+        {"argv": ("true",), "user": VALUE},
+    ],
+)
+async def test_no_part_of_a_command_is_raw_though_the_sandbox_does_not_use_the_secret(home, fields):
+    backend = FakeBackend()
+    async with open_console(Config(secrets=UNUSED), backends=[backend]) as console:
+        done = await console.perform(Create(SandboxSpec("one", image="x"), "fake", "local")).result()
+        with suppress(ConsoleError):
+            await console.perform(Exec(done.ref, **fields)).result()
+        with suppress(ConsoleError):
+            await console.perform(OpenShell(done.ref, shell=VALUE)).result()
+        assert len(await rows(console, "exec")) == 1
+    assert VALUE.encode() not in files_of(home)
+
+
+async def test_an_error_that_names_the_word_has_its_hash_in_the_row(home):
+    backend = FakeBackend()
+
+    async def fails(*_):
+        raise NotFound(f"{VALUE!r}: not found in the sandbox, nor is /bin/{VALUE}")
+
+    async with open_console(Config(secrets=UNUSED), backends=[backend]) as console:
+        done = await console.perform(Create(SandboxSpec("one", image="x"), "fake", "local")).result()
+        backend.exec = fails
+        with pytest.raises(NotFound, match=VALUE):
+            await console.perform(Exec(done.ref, (VALUE,))).result()
+        [entry] = await rows(console, "exec")
+    [word] = entry.attempt.body["argv"]
+    assert entry.end.body["error"] == f"{word!r}: not found in the sandbox, nor is /bin/{word}"
+    assert VALUE.encode() not in files_of(home)
+
+
+async def test_a_refusal_that_names_the_word_has_its_hash_too(home):
+    backend = FakeBackend()
+    rules = Rules(deny=("exec",))
+    async with open_console(Config(secrets=UNUSED, policy=rules), backends=[backend]) as console:
+        done = await console.perform(Create(SandboxSpec("one", image="x"), "fake", "local")).result()
+        with pytest.raises(ConsoleError):
+            await console.perform(Exec(done.ref, (VALUE,))).result()
+    assert VALUE.encode() not in files_of(home)
+
+
+@pytest.mark.parametrize(("least", "raw"), [(4, 0), (8, 1), (18, 2)])
+async def test_the_policy_says_from_which_length(home, least, raw):
+    backend = FakeBackend()
+    config = Config(secrets=UNUSED, policy=Rules(hash_words_from=least))
+    async with open_console(config, backends=[backend]) as console:
+        done = await console.perform(Create(SandboxSpec("one", image="x"), "fake", "local")).result()
+        await console.perform(Exec(done.ref, ("seven77", VALUE))).result()
+        [entry] = await rows(console, "exec")
+    assert len(VALUE) == 17
+    assert sum(not word.startswith("hmac:") for word in entry.attempt.body["argv"]) == raw
+
+
+async def test_the_policy_may_look_at_the_sandboxs_own_alone(home):
+    backend = FakeBackend()
+    config = Config(secrets=UNUSED, policy=Rules(hash_words_for="own"))
+    async with open_console(config, backends=[backend]) as console:
+        done = await console.perform(Create(SandboxSpec("one", image="x"), "fake", "local")).result()
+        await console.perform(Exec(done.ref, ("a longer word", VALUE))).result()
+        [entry] = await rows(console, "exec")
+    assert entry.attempt.body["argv"] == ["a longer word", VALUE]
+
+
+async def test_a_variable_that_the_sandbox_does_not_use_is_known_all_the_same(home, monkeypatch):
+    monkeypatch.setenv("OF_OURS", VALUE)
+    backend = FakeBackend()
+    async with open_console(
+        Config(secrets={"OURS": SecretSource(source="env:OF_OURS")}), backends=[backend]
+    ) as console:
+        done = await console.perform(Create(SandboxSpec("one", image="x"), "fake", "local")).result()
+        await console.perform(Exec(done.ref, ("a longer word", VALUE))).result()
+        [entry] = await rows(console, "exec")
+    assert entry.attempt.body["argv"] == ["a longer word", "[secret]"]
+
+
+async def test_with_one_known_and_one_not_the_rest_stays_a_hash(home):
+    source = printing("print('another-value')")
+    backend, ref = await made(home, source)
+    async with open_console(Config(secrets={"TOKEN": source, **UNUSED}), backends=[backend]) as console:
+        await console.perform(Exec(ref, (VALUE, "another-value"))).result()
+        [entry] = await rows(console, "exec")
+    assert "argv" not in entry.end.body
+    assert VALUE.encode() not in files_of(home)
+    assert b"another-value" not in files_of(home)

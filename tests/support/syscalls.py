@@ -100,7 +100,7 @@ def listed() -> dict:
 def refused() -> tuple[dict[str, Call], dict[str, int]]:
     """Every call that a guest is refused, in every way it can be made, by a name to tell it; and its answer."""
     calls, lists = {}, listed()
-    names = [*lists["refused"], *lists["ptrace"]]
+    names = [*lists["refused"], *lists["ptrace"], *lists["nested"]]
     for arch, old, bit in (("x86_64", False, 0), ("x86_64", False, X32), ("x86", True, 0)):
         how = "i386 " if old else "x32 " if bit else ""
         here = numbers(names, arch) | lists["young"]["refused"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_console.backends.bubblewrap import stats as bubblewrap_stats
-from sandbox_console.backends.common.port_notes import reach
+from sandbox_console.backends.common.messages import reach
 from sandbox_console.backends.docker.detail import port_fact
 from sandbox_console.backends.docker.stats import measure
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sandbox_console.audit import schema
-from sandbox_console.audit.memo import Memo
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula."""
@@ -63,3 +62,15 @@ def _any_cell(value: Any) -> Any:
     if isinstance(value, str):
         return "'" + value if value.startswith(_FORMULA) else value
     return value.hex() if isinstance(value, bytes) else value
+
+
+class Memo(dict[str, str]):
+    """``made[text]`` is ``make(text)``. Kept for a block of rows, so that it stays small."""
+
+    def __init__(self, make: Callable[[str], str]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, text: str) -> str:
+        made = self[text] = self._make(text)
+        return made

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from sandbox_console.audit import cells, ocsf, rows, schema
+from sandbox_console.audit.cells import Memo
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.memo import Memo
-from sandbox_console.audit.reading import reading
+from sandbox_console.audit.reader import reading
 from sandbox_console.audit.thread import unit
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditSelection

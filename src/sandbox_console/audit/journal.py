@@ -15,10 +15,11 @@ from msgspec import structs
 
 from sandbox_console.audit import summary
 from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.open_segment import unavailable
 from sandbox_console.audit.retention import Keep
 from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.sessions import Session
-from sandbox_console.audit.store import Store, unavailable
+from sandbox_console.audit.store import Store
 from sandbox_console.audit.thread import Worker
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit

@@ -11,7 +11,7 @@ from typing import Any
 from sandbox_console.audit import rows as rows_
 from sandbox_console.audit import schema, summary
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.reading import ask
+from sandbox_console.audit.reader import ask
 from sandbox_console.errors import AuditUnavailable, NotFound, UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Kind
 

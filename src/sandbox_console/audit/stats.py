@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from sandbox_console.audit.layout import Layout
-from sandbox_console.audit.reading import reading
+from sandbox_console.audit.reader import reading
 from sandbox_console.audit.thread import unit
 from sandbox_console.model.audit import AuditStats
 

@@ -21,7 +21,8 @@ def running(words: Sequence[str], **pipes: Any) -> Iterator[subprocess.Popen[byt
     process: subprocess.Popen[bytes] | None = None
     try:
         with _held():  # a signal between the fork and the assignment would lose sight of the child
-            command = [sys.executable, "-m", "sandbox_console", *words]
+            # -P: the folder that one happens to be in may be a sandbox's, and its modules are not ours to import.
+            command = [sys.executable, "-P", "-m", "sandbox_console", *words]
             env = os.environ | {"SANDBOX_CONSOLE_SERVER": "off"}  # what we run leaves nothing behind
             process = subprocess.Popen(command, env=env, preexec_fn=_release, **pipes)  # noqa: PLW1509 - no other thread
         yield process

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TextIO
 
 from msgspec import Struct, field
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.cli.text import table
 from sandbox_console.errors import ConsoleError, InvalidSpec
@@ -134,7 +134,7 @@ class Context(Struct):
 
     def record(self, value: Mapping[str, Any]) -> None:
         """Print one object of data."""
-        self.streams.out.line(data.line(value))
+        self.streams.out.line(json_output.line(value))
 
     def text(self, text: str) -> None:
         """Print a line of data for a person, cleaned."""
@@ -166,7 +166,7 @@ class Context(Struct):
 def tell(err: Sink, error: ConsoleError, *, as_json: bool, name: str = "") -> None:
     """Print an error: ``error: ...`` and ``hint: ...``, or one JSON object; on standard error in both cases."""
     if as_json:
-        err.line(data.line(error.as_dict() | ({"name": name} if name else {})))
+        err.line(json_output.line(error.as_dict() | ({"name": name} if name else {})))
         return
     if isinstance(error, InvalidSpec):
         for field_name, problem in error.problems.items():

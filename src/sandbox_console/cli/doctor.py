@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from sandbox_console.cli.context import Context, colours
 from sandbox_console.cli.text import size
+from sandbox_console.command_server import client
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import BackendHealth
@@ -40,7 +41,7 @@ class Finding(Struct, frozen=True):
 
 async def doctor(context: Context) -> int:
     """Look at everything. Exit 1 only where nothing works: no backend answers, or no action could be recorded."""
-    findings = [_python(), *_config(context), _state_dir(context), _terminal(context)]
+    findings = [_python(), *_config(context), _state_dir(context), _terminal(context), _server()]
     works = False
     try:
         async with context.open() as console:
@@ -104,6 +105,16 @@ def _terminal(context: Context) -> Finding:
     text = f"{size.columns}x{size.lines}, {kind}, colours {'on' if colours(context.streams.out) else 'off'}"
     small = size.columns < _LEAST[0] or size.lines < _LEAST[1]
     return Finding("terminal", "warning" if small else "ok", text, "the TUI needs 80x24" if small else "")
+
+
+def _server() -> Finding:
+    if not client.may_serve(["ls"]):
+        return Finding("command server", "ok", "is not used: each command imports what it needs")
+    process, answers = client.look()
+    if answers or not process:
+        return Finding("command server", "ok", f"process {process}" if process else "none now: a command starts it")
+    text = f"process {process} does not answer: each command waits half a second for it, then does without"
+    return Finding("command server", "warning", text, f"kill -KILL {process}, or SANDBOX_CONSOLE_SERVER=off")
 
 
 async def _audit(console: Console) -> list[Finding]:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.finding import find
-from sandbox_console.cli.making import follow
-from sandbox_console.cli.specs import read_file, read_text
+from sandbox_console.cli.create import follow
+from sandbox_console.cli.lookup import find
+from sandbox_console.cli.spec_options import read_file, read_text
 from sandbox_console.cli.text import duration, moment
 from sandbox_console.errors import ConsoleError, InvalidSpec, UsageError
 from sandbox_console.hostfs.places import NOBODYS, Ground
@@ -160,7 +160,7 @@ def host_data(seen: HostSeen) -> dict[str, Any]:
 
 def _print_record(context: Context, record: EgressRecord) -> None:
     if context.json:
-        context.record({"kind": "record"} | data.egress_record(record))
+        context.record({"kind": "record"} | json_output.egress_record(record))
         return
     why = REASONS.get(record.reason, record.reason)
     said = "ended" if record.ended and not record.reason else "allowed" if record.allowed else "denied"

@@ -15,14 +15,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from sandbox_console.cli import finding
+from sandbox_console.cli import lookup
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.cli.text import size
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
-from sandbox_console.hostfs.packing import Order, packed, unreadable
 from sandbox_console.hostfs.places import Ground
-from sandbox_console.hostfs.unpacking import Unpacker
+from sandbox_console.hostfs.tar_pack import Order, packed, unreadable
+from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import Found, find
 from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.inside import FileInfo, FileKind
@@ -54,7 +54,7 @@ async def cp(context: Context) -> int:
     copy = _Copy(context, words)
     try:
         async with context.open() as console:
-            found = await finding.find(context, console, words.name, changing=True)
+            found = await lookup.find(context, console, words.name, changing=True)
             result = await (copy.fetch(console, found) if words.out else copy.send(console, found))
     finally:
         await copy.end()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.finding import find
+from sandbox_console.cli.lookup import find
 from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.model import ports
 from sandbox_console.model.action import Forward

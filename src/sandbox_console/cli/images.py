@@ -10,15 +10,14 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context, OutputClosed
-from sandbox_console.cli.making import follow
-from sandbox_console.cli.places import able, only
+from sandbox_console.cli.create import follow
+from sandbox_console.cli.hosts import able, only
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.cli.text import duration, size
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.hostfs.files import NewFile, opened
-from sandbox_console.hostfs.packing import unreadable
-from sandbox_console.hostfs.parts import fresh_name
+from sandbox_console.hostfs.files import NewFile, fresh_name, opened
 from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.tar_pack import unreadable
 from sandbox_console.model.action import Action, LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.inside import Image, Prunable

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.finding import find_all
+from sandbox_console.cli.lookup import find_all
 from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.cli.selection import chosen
 from sandbox_console.errors import ConsoleError, UsageError

@@ -9,10 +9,10 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context, colours
-from sandbox_console.cli.finding import find_all
-from sandbox_console.cli.specs import whole
+from sandbox_console.cli.lookup import find_all
+from sandbox_console.cli.spec_options import whole
 from sandbox_console.cli.text import moment_ns, width
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.check import parse_duration_s
@@ -208,12 +208,12 @@ class _Printer:
 
     def _shown(self, sandbox: Sandbox, item: LogRecord) -> bytes:
         if self._context.json:
-            return data.line(data.log_item(sandbox, item)).encode() + b"\n"
+            return json_output.line(json_output.log_item(sandbox, item)).encode() + b"\n"
         return self._head(sandbox, item) + self._show(item.data)
 
     def _gap(self, sandbox: Sandbox, gap: LogGap) -> bytes:
         if self._context.json:
-            return data.line(data.log_item(sandbox, gap)).encode() + b"\n"
+            return json_output.line(json_output.log_item(sandbox, gap)).encode() + b"\n"
         lost = "some output" if gap.lines is None else f"{gap.lines} lines"
         self._context.say(f"gap: {sandbox.name}: {lost} lost: {gap.reason}")
         return b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import ID_SHOWN
 from sandbox_console.cli.text import duration
 from sandbox_console.errors import UsageError
@@ -51,7 +51,7 @@ def formatter(template: str) -> Field:
 def _value(found: re.Match[str], one: Sandbox, now: float) -> str:
     whole, name, key = found.groups()
     if whole:
-        return data.line(data.sandbox(one))
+        return json_output.line(json_output.sandbox(one))
     # A value is another's and must not draw or begin a line; what the template itself holds is the user's.
     return clean(one.labels.get(key, "") if name == "Label" else FIELDS[name](one, now))
 

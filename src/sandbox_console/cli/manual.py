@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from sandbox_console.cli import parser, words
+from sandbox_console.cli import arguments, parser
 from sandbox_console.version import __version__
 
 
@@ -13,7 +13,7 @@ def page() -> str:
     """The whole page: every verb with its words, what may stand everywhere once."""
     root = parser.build()
     everywhere = argparse.ArgumentParser(add_help=False)
-    words.add_everywhere(everywhere)
+    arguments.add_everywhere(everywhere)
     common = {option for action in everywhere._actions for option in action.option_strings} | {"-h"}  # noqa: SLF001
     lines = [f'.TH SANDBOX-CONSOLE 1 "" "sandbox-console {__version__}"', ".SH NAME"]
     lines += ["sandbox-console \\- see, watch, enter, create and audit sandboxes", ".SH SYNOPSIS"]

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from sandbox_console.cli import words
+from sandbox_console.cli import arguments
 from sandbox_console.errors import UsageError
 from sandbox_console.model.nearest import nearest
 
@@ -60,9 +60,9 @@ def build() -> Parser:
     """The parser with every verb. It costs 30 ms, and a command may need it twice."""
     about = "See, watch, enter, create and audit sandboxes. Without a VERB it opens the screen."
     parser = Parser(prog="sandbox-console", description=about)
-    words.add_everywhere(parser)
+    arguments.add_everywhere(parser)
     parser.add_argument("--version", action="store_true", help="print the version")
-    words.add_verbs(parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser))
+    arguments.add_verbs(parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser))
     return parser
 
 
@@ -76,7 +76,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     found.command = command
     if command is not None and found.verb not in _COMMAND_VERBS:
         raise UsageError(f"{found.verb or 'the TUI'} takes no command after --", hint="sandbox-console --help")
-    for name, value in words.EVERYWHERE_DEFAULTS.items():
+    for name, value in arguments.EVERYWHERE_DEFAULTS.items():
         if not hasattr(found, name):
             setattr(found, name, value)
     return found

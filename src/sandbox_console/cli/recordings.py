@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from sandbox_console.cli.audit_export import to_file
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.export import to_file
-from sandbox_console.cli.screen import ScreenFilter
+from sandbox_console.cli.terminal_filter import ScreenFilter
 from sandbox_console.cli.text import duration, moment, size
 from sandbox_console.errors import UsageError
 from sandbox_console.model.recording import Recording

@@ -62,17 +62,17 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912 - a case a verb group
     """The function that carries a verb out, imported now."""
     match verb:
         case "ls":
-            from sandbox_console.cli.listing import ls as found
+            from sandbox_console.cli.ls import ls as found
         case "show":
-            from sandbox_console.cli.listing import show as found
+            from sandbox_console.cli.ls import show as found
         case "wait":
             from sandbox_console.cli.wait import wait as found
         case "create":
-            from sandbox_console.cli.making import create as found
+            from sandbox_console.cli.create import create as found
         case "update":
-            from sandbox_console.cli.changing import update as found
+            from sandbox_console.cli.update import update as found
         case "exec":
-            from sandbox_console.cli.entering import exec_ as found
+            from sandbox_console.cli.exec import exec_ as found
         case "shell":
             from sandbox_console.cli.shell import shell as found
         case "logs":
@@ -80,7 +80,7 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912 - a case a verb group
         case "stats":
             from sandbox_console.cli.stats import stats as found
         case "audit":
-            from sandbox_console.cli.records import audit as found
+            from sandbox_console.cli.audit import audit as found
         case "secrets":
             from sandbox_console.cli.secrets import secrets as found
         case "recordings":
@@ -88,15 +88,15 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912 - a case a verb group
         case "cp":
             from sandbox_console.cli.files import cp as found
         case "attach":
-            from sandbox_console.cli.attach import attach as found
+            from sandbox_console.cli.exec import attach as found
         case "forward":
             from sandbox_console.cli.forward import forward as found
         case "top" | "diff" | "inspect" | "events" | "port":
-            from sandbox_console.cli.inside import inside as found
+            from sandbox_console.cli.inspect import inside as found
         case "rename" | "commit" | "fork":
-            from sandbox_console.cli.deriving import derive as found
+            from sandbox_console.cli.snapshots import derive as found
         case "snapshot":
-            from sandbox_console.cli.deriving import snapshot as found
+            from sandbox_console.cli.snapshots import snapshot as found
         case "images":
             from sandbox_console.cli.images import images as found
         case "egress":

@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.listing import exit_text
-from sandbox_console.cli.specs import pairs
+from sandbox_console.cli.ls import exit_text
+from sandbox_console.cli.spec_options import pairs
 from sandbox_console.errors import BackendUnreachable, ConsoleError, NeedsConfirmation, UsageError
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, Status
 from sandbox_console.service import Console

@@ -11,9 +11,9 @@ import tty
 from collections.abc import Iterator
 
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.entering import say_without
-from sandbox_console.cli.finding import find
-from sandbox_console.cli.screen import ScreenFilter
+from sandbox_console.cli.exec import say_without
+from sandbox_console.cli.lookup import find
+from sandbox_console.cli.terminal_filter import ScreenFilter
 from sandbox_console.errors import BackendError, UsageError
 from sandbox_console.model.action import OpenShell
 from sandbox_console.service import ShellSession
@@ -25,7 +25,7 @@ async def shell(context: Context) -> int:
     """Open a shell and give its exit code. It ends when the shell ends, as by ``exit`` or Ctrl+D.
 
     Keys go to the guest as they are. Its output passes a filter that leaves drawing and drops all else (titles,
-    clipboard, queries: cli/screen.py says what). The terminal is put back as it was, whatever happens.
+    clipboard, queries: cli/terminal_filter.py says what). The terminal is put back as it was, whatever happens.
     """
     fd = context.streams.stdin
     if fd is None or not os.isatty(fd) or not context.streams.out.tty:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.finding import find_all, warn_of_the_silent
+from sandbox_console.cli.lookup import find_all, warn_of_the_silent
 from sandbox_console.cli.text import size
 from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.sandbox import Sandbox, Stats
@@ -31,7 +31,7 @@ async def stats(context: Context) -> int:
         found = [(one, sample) for one, sample in zip(sandboxes, samples, strict=True) if sample is not None]
     if context.json:
         for one, sample in found:
-            context.record(data.stats(one, sample))
+            context.record(json_output.stats(one, sample))
     elif found or not context.failures:
         context.table(_HEAD, (_row(one, sample) for one, sample in found))
     return context.code
@@ -73,7 +73,7 @@ async def _watch(context: Context, console: Console, one: Sandbox) -> None:
             async for sample in console.stats(one.ref, _INTERVAL_S):
                 sampled, away = True, False
                 if context.json:
-                    context.record(data.stats(one, sample))
+                    context.record(json_output.stats(one, sample))
                 else:
                     context.text("  ".join(_row(one, sample)))
             break

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from sandbox_console.cli import data
+from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
-from sandbox_console.cli.finding import find_all
 from sandbox_console.cli.lifecycle import seconds
-from sandbox_console.cli.listing import exit_text
+from sandbox_console.cli.lookup import find_all
+from sandbox_console.cli.ls import exit_text
 from sandbox_console.errors import ConsoleError, TimedOut
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.service import Console
@@ -51,6 +51,6 @@ def _print(context: Context, name: str, end: Sandbox | ConsoleError) -> None:
     if isinstance(end, ConsoleError):
         context.fail(end, name if len(context.args.names) > 1 else "")
     elif context.json:
-        context.record(data.sandbox(end))
+        context.record(json_output.sandbox(end))
     else:
         context.text(exit_text(end).split()[0])

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from sandbox_console.background_process import peer
 from sandbox_console.command_server import identity, request
-from sandbox_console.command_server.client import ENDED, GO, HERE, NONCE, READY
+from sandbox_console.command_server.client import ENDED, GO, HERE, NONCE, READY, REFUSED
 
 STALE_CODE = 75
 """How a child ends that found the server's code changed on disk."""
@@ -28,6 +28,7 @@ _CALL_S = 10.0
 _CREDENTIALS = struct.Struct("3i")
 
 Run = Callable[[list[str]], int]
+Hold = Callable[[], object]
 Files = Mapping[str, tuple[int, int, int]]
 
 
@@ -35,12 +36,15 @@ class Refused(Exception):
     """The call is not one that this server may carry out."""
 
 
-def carry_out(connection: socket.socket, asked: bytes, loaded: Files, run: Run) -> NoReturn:
-    """Carry a call out and end. Until the caller has said go, nothing is done that anybody could see."""
+def carry_out(connection: socket.socket, asked: bytes, loaded: Files, run: Run, hold: Hold) -> NoReturn:
+    """Carry a call out and end. Until the caller has said go, nothing is done that anybody could see.
+
+    ``hold`` takes the signals that end a command before the caller can send any: ``run`` is to obey those that came.
+    """
     try:
         if changed(loaded):
             os._exit(STALE_CODE)
-        words, connection = _prepared(connection, asked)
+        words, connection = _prepared(connection, asked, hold)
     except BaseException:  # noqa: BLE001 - the caller sees that nobody is ready
         os._exit(1)
     code = 1
@@ -71,7 +75,7 @@ def _state(file: str) -> tuple[int, int, int]:
     return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _prepared(connection: socket.socket, asked: bytes) -> tuple[list[str], socket.socket]:
+def _prepared(connection: socket.socket, asked: bytes, hold: Hold) -> tuple[list[str], socket.socket]:
     """Take the call over up to its go. Raises OSError, ValueError, Refused."""
     connection.settimeout(_CALL_S)
     caller, uid, _ = peer(connection)
@@ -83,10 +87,14 @@ def _prepared(connection: socket.socket, asked: bytes) -> tuple[list[str], socke
     if wanted.identity != asked or identity.place(caller) != identity.place("self"):
         raise Refused
     connection, alive, files = _moved(connection, alive, files, max((*wanted.files, 2)) + 1)
-    _become(wanted, files)
-    _await_go(connection, caller, alive)
+    _become(wanted, files, hold)
+    try:
+        _await_go(connection, caller, alive)
+        _follow(connection)
+    except (OSError, Refused):
+        connection.send(REFUSED)
+        raise
     os.close(alive)
-    _follow(connection)
     words = list(map(os.fsdecode, wanted.argv))
     sys.argv = words
     return words[1:], connection
@@ -106,7 +114,7 @@ def _moved(connection: socket.socket, alive: int, files: list[int], above: int) 
     return moved, up(alive), [up(file) for file in files]
 
 
-def _become(wanted: request.Request, files: list[int]) -> None:
+def _become(wanted: request.Request, files: list[int], hold: Hold) -> None:
     """Take the call's folder, files, environment, mask and signals."""
     os.fchdir(files[0])
     os.close(files[0])
@@ -124,6 +132,7 @@ def _become(wanted: request.Request, files: list[int]) -> None:
         if wanted.ignored >> (signum - 1) & 1:
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(signum, signal.SIG_IGN)
+    hold()
     signal.pthread_sigmask(signal.SIG_SETMASK, {n for n in range(1, 65) if wanted.blocked >> (n - 1) & 1})
 
 
@@ -165,11 +174,12 @@ def _await_go(connection: socket.socket, caller: int, alive: int) -> None:
 
 
 def _follow(connection: socket.socket) -> None:
-    """Where the caller is killed, this process is told as if its terminal had gone: the kernel sends SIGHUP."""
+    """Where the caller is killed, this process is told as if its terminal had gone; after nohup it is told to end."""
     connection.setblocking(True)
     number = connection.fileno()
     fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(number, fcntl.F_SETSIG, signal.SIGHUP)
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    fcntl.fcntl(number, fcntl.F_SETSIG, signal.SIGTERM if ignored else signal.SIGHUP)
     fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) | os.O_ASYNC)
     with contextlib.suppress(BlockingIOError):
         if not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
@@ -182,4 +192,4 @@ def _end(connection: socket.socket, code: int) -> NoReturn:
             stream.flush()
     with contextlib.suppress(OSError):
         connection.send(ENDED + bytes([code]))
-    os._exit(code)
+    os._exit(0)  # the code has been told; one of STALE_CODE would end the server

@@ -11,10 +11,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 
-from sandbox_console.background_process import ProcessFolder
+from sandbox_console.background_process import ProcessFolder, peer
 from sandbox_console.command_server import identity, request
 from sandbox_console.errors import ConsoleError
 
@@ -28,9 +28,12 @@ SERVED = frozenset(
 )
 """Verbs that need no terminal of their own: not the app, a shell, or what goes on serving."""
 
-HERE, READY, GO, ENDED, DIED = b"H", b"R", b"G", b"E", b"D"
+HERE, READY, GO, REFUSED, ENDED, DIED = b"H", b"R", b"G", b"N", b"E", b"D"
 NONCE = 16
-_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH")
+_FORWARDED = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH,
+)  # fmt: skip
 _FLAGS = ("debug", "inspect", "interactive", "optimize", "no_site", "verbose", "bytes_warning", "isolated", "dev_mode")
 
 
@@ -88,23 +91,38 @@ def start() -> None:
             place.close()
 
 
+def look() -> tuple[int, bool]:
+    """The server that would be asked now: its process, 0 for none, and whether it answers."""
+    try:
+        place = ProcessFolder(folder())
+    except OSError:
+        return 0, False
+    try:
+        connection = place.connect(identity.name_of(identity.key()), ANSWER_S)
+    finally:
+        place.close()
+    if connection is None:
+        return 0, False
+    with connection:
+        try:
+            return peer(connection)[0], connection.recv(1) == HERE
+        except TimeoutError:
+            return peer(connection)[0], False
+
+
 def _call(connection: socket.socket, asked: bytes, words: list[str], caught: Callable[[], int]) -> int | None:
     try:
         nonce, process = _prepared(connection, asked, words)
     except (OSError, ValueError):
         return None
-    try:
-        with _forwarded(process):
-            try:
-                connection.settimeout(None)
-                connection.sendall(GO + nonce)
-                if held := caught():
-                    signal.pidfd_send_signal(process, held)
-            except OSError:
-                return None  # it is gone before it began
-            return _exit_code(connection)
-    finally:
-        os.close(process)
+    with _Forwarding(process) as forwarding:
+        try:
+            connection.settimeout(None)
+            connection.sendall(GO + nonce)
+        except OSError:
+            return None  # it is gone before it began
+        forwarding.begin(caught())
+        return _exit_code(connection)
 
 
 def _prepared(connection: socket.socket, asked: bytes, words: list[str]) -> tuple[bytes, int]:
@@ -127,11 +145,13 @@ def _prepared(connection: socket.socket, asked: bytes, words: list[str]) -> tupl
     return said[1:], came[0]
 
 
-def _exit_code(connection: socket.socket) -> int:
+def _exit_code(connection: socket.socket) -> int | None:
     said = b""
     with contextlib.suppress(ConnectionResetError):
         while len(said) < 2 and (more := connection.recv(2 - len(said))):
             said += more
+    if said[:1] == REFUSED:
+        return None
     if said[:1] == ENDED and len(said) == 2:
         return said[1]
     if said[:1] == DIED and len(said) == 2:
@@ -146,31 +166,51 @@ def _exit_code(connection: socket.socket) -> int:
     )
 
 
-@contextlib.contextmanager
-def _forwarded(process: int) -> Iterator[None]:
-    """What this process is told is told the child; Ctrl+Z stops both."""
+class _Forwarding:
+    """What this process is told is told the child, once it was told to go; Ctrl+Z stops both.
 
-    def send(signum: int) -> None:
+    Where it never goes, what came meanwhile comes again to those who had the signals before.
+    """
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._began = False
+        self._came: list[int] = []
+        self._before = {number: signal.getsignal(number) for number in (*_FORWARDED, signal.SIGTSTP)}
+
+    def __enter__(self) -> _Forwarding:  # noqa: PYI034 - importing typing costs 8 ms
+        for number, handler in self._before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, self._stop if number == signal.SIGTSTP else self._forward)
+        return self
+
+    def begin(self, held: int) -> None:
+        """The child goes: it is told of ``held`` (0 for none), and of what came since."""
+        self._began = True
+        for each in (*([held] if held else []), *self._came):
+            self._send(each)
+        self._came.clear()
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._process)
+        for came in self._came:
+            signal.raise_signal(came)
+
+    def _send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(process, signum)
+            signal.pidfd_send_signal(self._process, number)
 
-    def forward(signum: int, _: FrameType | None) -> None:
-        send(signum)
+    def _forward(self, number: int, _: FrameType | None) -> None:
+        if self._began:
+            self._send(number)
+        else:
+            self._came.append(number)
 
-    def stop(signum: int, _: FrameType | None) -> None:
-        send(signal.SIGSTOP)  # the kernel drops SIGTSTP for a process whose session has no terminal
-        signal.signal(signum, signal.SIG_DFL)
-        os.kill(os.getpid(), signum)
-        signal.signal(signum, stop)
-        send(signal.SIGCONT)
-
-    numbers = [getattr(signal, name) for name in _FORWARDED]
-    before = {signum: signal.getsignal(signum) for signum in (*numbers, signal.SIGTSTP)}
-    for signum, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(signum, stop if signum == signal.SIGTSTP else forward)
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        self._send(signal.SIGSTOP)  # the kernel drops SIGTSTP for a process whose session has no terminal
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, self._stop)
+        self._send(signal.SIGCONT)

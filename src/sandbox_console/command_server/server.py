@@ -18,12 +18,12 @@ from typing import NoReturn
 
 from sandbox_console.background_process import ProcessFolder
 from sandbox_console.command_server import child, identity
-from sandbox_console.command_server.client import DIED
+from sandbox_console.command_server.client import DIED, ENDED
 
 IDLE_S = 60.0
 
 
-def serve(folder: str, lock: int, run: child.Run, idle_s: float = IDLE_S) -> None:
+def serve(folder: str, lock: int, run: child.Run, hold: child.Hold, idle_s: float = IDLE_S) -> None:
     """Serve until nobody has called for ``idle_s``, or the code on disk is another. Raises OSError."""
     _reset_signals()
     os.set_inheritable(lock, False)
@@ -36,7 +36,7 @@ def serve(folder: str, lock: int, run: child.Run, idle_s: float = IDLE_S) -> Non
         return
     gc.collect()
     gc.freeze()  # what is loaded stays shared with the children: no collection writes to it
-    server = _Server(place.listen(name), lock, asked, loaded, run)
+    server = _Server(place.listen(name), lock, asked, loaded, run, hold)
     try:
         server.run(idle_s)
     finally:
@@ -45,10 +45,12 @@ def serve(folder: str, lock: int, run: child.Run, idle_s: float = IDLE_S) -> Non
 
 
 class _Server:
-    def __init__(self, listener: socket.socket, lock: int, asked: bytes, loaded: child.Files, run: child.Run) -> None:
+    def __init__(
+        self, listener: socket.socket, lock: int, asked: bytes, loaded: child.Files, run: child.Run, hold: child.Hold
+    ) -> None:
         self._listener = listener
         self._lock = lock
-        self._asked, self._loaded, self._run = asked, loaded, run
+        self._asked, self._loaded, self._run, self._hold = asked, loaded, run, hold
         self._calls: dict[int, tuple[int, socket.socket]] = {}
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
@@ -95,18 +97,19 @@ class _Server:
         for process, (_, other) in self._calls.items():
             os.close(process)
             other.close()
-        child.carry_out(connection, self._asked, self._loaded, self._run)
+        child.carry_out(connection, self._asked, self._loaded, self._run, self._hold)
 
     def _reap(self, process: int) -> int:
-        """Note a child's end; one that was killed cannot tell it itself."""
+        """Note a child's end; one that was killed, or was ended by a second signal, has not told it itself."""
         pid, connection = self._calls.pop(process)
         self._poll.unregister(process)
         os.close(process)
         _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
         with connection, contextlib.suppress(OSError):
-            if os.WIFSIGNALED(status):
-                connection.send(DIED + bytes([os.WTERMSIG(status)]), socket.MSG_DONTWAIT)
-        return os.waitstatus_to_exitcode(status)
+            if code:
+                connection.send(DIED + bytes([-code]) if code < 0 else ENDED + bytes([code]), socket.MSG_DONTWAIT)
+        return code
 
 
 def _began_ns() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -126,3 +127,41 @@ def remove(folder: Folder, name: str, only: Callable[[os.stat_result], bool] = l
             os.unlink(name, dir_fd=folder.fd)
     except OSError:
         return
+
+
+def fresh_name() -> str:
+    """A name that nobody foresees."""
+    return f".sandbox-console-{secrets.token_hex(8)}.part"
+
+
+def remove_tree(folder: Folder, name: str, ground: Ground) -> None:
+    """Remove an entry and all below it, never through a link; what cannot be removed stays.
+
+    However deep it is: a folder's folders are moved up and emptied there.
+    """
+    with suppress(OSError, Conflict):
+        if not stat.S_ISDIR(folder.look(name).st_mode):
+            os.unlink(name, dir_fd=folder.fd)
+            return
+        with folder.enter(name, ground) as top:
+            while _emptied(top, ground):
+                pass
+        os.rmdir(name, dir_fd=folder.fd)
+
+
+def _emptied(top: Folder, ground: Ground) -> bool:
+    """Take what is in a folder away, the folders in its folders one step up; whether some are left. Raises OSError."""
+    left = False
+    for name in top.names():
+        if not stat.S_ISDIR(top.look(name).st_mode):
+            os.unlink(name, dir_fd=top.fd)
+            continue
+        with top.enter(name, ground) as inner:
+            for one in inner.names():
+                if stat.S_ISDIR(inner.look(one).st_mode):
+                    os.rename(one, fresh_name(), src_dir_fd=inner.fd, dst_dir_fd=top.fd)
+                    left = True
+                else:
+                    os.unlink(one, dir_fd=inner.fd)
+        os.rmdir(name, dir_fd=top.fd)
+    return left

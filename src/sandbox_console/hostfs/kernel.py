@@ -7,6 +7,8 @@ import errno
 import functools
 import os
 import stat
+import struct
+import sys
 from pathlib import Path
 
 _OPENAT2 = 437
@@ -14,6 +16,7 @@ _OPENAT2 = 437
 
 NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
 _STRICT = _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
+_AT_EMPTY_PATH, _STATX_BTIME, _BTIME_AT = 0x1000, 0x800, 80
 _AGAIN = 100
 """Times that a rename elsewhere may disturb a walk; the kernel answers EAGAIN then (openat2(2))."""
 
@@ -72,6 +75,20 @@ def mount_of(fd: int) -> int:
         if line.startswith("mnt_id:"):
             return int(line.split()[1])
     raise OSError(errno.ENOSYS, "the kernel tells no mount of a descriptor")
+
+
+def birth_of(fd: int) -> int:
+    """When a file was made, in ns: an inode's number is used again, its birth is not. 0 where that is not known."""
+    found = ctypes.create_string_buffer(256)  # struct statx, of that size in every kernel (statx(2))
+    try:
+        failed = _libc().statx(ctypes.c_int(fd), b"", _AT_EMPTY_PATH, _STATX_BTIME, found)
+    except AttributeError:  # glibc below 2.28
+        return 0
+    mask = int.from_bytes(found.raw[:4], sys.byteorder)
+    if failed or not mask & _STATX_BTIME:
+        return 0
+    seconds, nanoseconds = struct.unpack_from("=qI", found.raw, _BTIME_AT)
+    return int(seconds * 10**9 + nanoseconds)
 
 
 @functools.cache

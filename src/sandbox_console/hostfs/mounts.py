@@ -9,6 +9,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +48,14 @@ def _mount(line: str) -> Mount:
         for option in options.split(","):
             key, _, value = option.partition("=")
             if key.rstrip("+") in _LAYERS:
-                layers += [_plain(one) for one in re.split(r"(?<!\\):", value) if one]
+                layers += _layers(_plain(value), many=key == "lowerdir")
     return Mount(words[2], _plain(words[3]), _plain(words[4]), tuple(layers))
+
+
+def _layers(value: str, *, many: bool) -> list[str]:
+    r"""The folders of an option; of several the ones between colons, a colon in a name as ``\:`` (overlayfs.rst)."""
+    found = re.findall(r"(?:\\.|[^:])+", value) if many else [value]
+    return [re.sub(r"\\(.)", r"\1", one) for one in found if one]
 
 
 def _plain(text: str) -> str:
@@ -80,6 +87,16 @@ def _spots_at(mount: Mount, below: str, known: list[Mount], deep: int) -> Iterat
         for layer in mount.layers:
             if layer.startswith("/"):
                 yield from spots(posixpath.join(layer, below), known, deep=deep + 1)
+
+
+def elsewhere(mount: Mount, known: Iterable[Mount]) -> Iterator[str]:
+    """Other paths of the folder that a mount of a part of a file system shows."""
+    for one in known:
+        if one.device == mount.device and one.root != mount.root and within(mount.root, one.root):
+            path = posixpath.normpath(posixpath.join(one.point, posixpath.relpath(mount.root, one.root)))
+            with suppress(OSError):
+                if os.path.samefile(path, mount.point):  # else something is mounted over it
+                    yield path
 
 
 def overlap(one: Iterable[Spot], other: Iterable[Spot]) -> bool:

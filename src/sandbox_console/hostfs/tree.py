@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import IO, Self
 
 from sandbox_console.errors import Conflict
-from sandbox_console.hostfs.files import remove
-from sandbox_console.hostfs.parts import fresh_name, nursery
+from sandbox_console.hostfs.files import fresh_name, remove, remove_tree
+from sandbox_console.hostfs.partial import nursery
 from sandbox_console.hostfs.places import Ground
 from sandbox_console.hostfs.walk import Folder
 
@@ -193,39 +193,6 @@ def _put(at: Folder, name: str, make: Callable[[str], None]) -> None:
         remove(at, part)
         raise
     remove(at, part)  # a rename between two names of one file does nothing
-
-
-def remove_tree(folder: Folder, name: str, ground: Ground) -> None:
-    """Remove an entry and all below it, never through a link; what cannot be removed stays.
-
-    However deep it is: a folder's folders are moved up and emptied there.
-    """
-    with suppress(OSError, Conflict):
-        if not stat.S_ISDIR(folder.look(name).st_mode):
-            os.unlink(name, dir_fd=folder.fd)
-            return
-        with folder.enter(name, ground) as top:
-            while _emptied(top, ground):
-                pass
-        os.rmdir(name, dir_fd=folder.fd)
-
-
-def _emptied(top: Folder, ground: Ground) -> bool:
-    """Take what is in a folder away, the folders in its folders one step up; whether some are left. Raises OSError."""
-    left = False
-    for name in top.names():
-        if not stat.S_ISDIR(top.look(name).st_mode):
-            os.unlink(name, dir_fd=top.fd)
-            continue
-        with top.enter(name, ground) as inner:
-            for one in inner.names():
-                if stat.S_ISDIR(inner.look(one).st_mode):
-                    os.rename(one, fresh_name(), src_dir_fd=inner.fd, dst_dir_fd=top.fd)
-                    left = True
-                else:
-                    os.unlink(one, dir_fd=inner.fd)
-        os.rmdir(name, dir_fd=top.fd)
-    return left
 
 
 def _folder_mode(mode: int) -> int:

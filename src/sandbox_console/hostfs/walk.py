@@ -68,7 +68,7 @@ class Folder:
     def enter(self, name: str, ground: Ground) -> Folder:
         """A folder in it, open. Raises OSError, Conflict."""
         fd = self.open(name, _FOLDER)
-        return Folder(fd, self.said(name), self.root or ground.holds(os.fstat(fd)))
+        return Folder(fd, self.said(name), self.root or ground.holds(fd))
 
     def names(self) -> list[str]:
         """What is in it. Raises OSError."""

@@ -30,7 +30,7 @@ class Capability(StrEnum):
     USER = "user"
     READ_ONLY_ROOT = "read_only_root"
     RUNTIME = "runtime"
-    SYSTEM_CALLS = "system_calls"  # their filter can be left out, or let debuggers work
+    SYSTEM_CALLS = "system_calls"  # their filter can be left out, or let debuggers or user namespaces work
     LIMIT_CPU = "limit.cpu"
     LIMIT_MEMORY = "limit.memory"
     LIMIT_PIDS = "limit.pids"

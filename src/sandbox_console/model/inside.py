@@ -90,7 +90,10 @@ class Prunable(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """A saved state of a sandbox: ``full`` with its memory, else its disk alone."""
+    """A saved state of a sandbox: ``full`` with its memory, else its disk alone.
+
+    ``secrets`` are the names of those that a sandbox made of it is given, ``workspace`` the folder.
+    """
 
     backend: str
     host: str
@@ -99,3 +102,5 @@ class Snapshot(Struct, frozen=True):
     created_at: float | None = None
     size_bytes: int | None = None
     full: bool = False
+    secrets: tuple[str, ...] = ()
+    workspace: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -152,3 +153,12 @@ class Stats(Struct, frozen=True, gc=False):
     net_tx: float | None = None
     block_read: float | None = None
     block_write: float | None = None
+
+
+class Diagnosis(Struct, frozen=True):
+    """One thing looked at: ``what`` in a word or two, how it stands, and the next step where it is not well."""
+
+    what: str
+    state: Literal["ok", "warning", "problem"]
+    text: str
+    hint: str = ""

@@ -25,7 +25,8 @@ class SandboxSpec(Struct, frozen=True):
     logical names, never values; ``ports`` are published on this host, each as
     :mod:`sandbox_console.model.ports` reads it. ``limits = "best-effort"`` accepts a limit that the backend
     cannot enforce, and shows it as not enforced. ``seccomp = "off"`` asks for no filter of system calls, ``ptrace``
-    for one that lets debuggers work; both need the policy's leave.
+    for one that lets debuggers work, ``nested_userns`` for user namespaces of the guest's own (bwrap in a sandbox);
+    each needs the policy's leave.
     """
 
     name: str
@@ -49,6 +50,7 @@ class SandboxSpec(Struct, frozen=True):
     limits: Limits = "strict"
     seccomp: Literal["off"] | None = None
     ptrace: bool = False
+    nested_userns: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, TOML or a label: fields at their default are left out."""
@@ -160,4 +162,5 @@ _SHAPES: dict[str, Any] = {
     "limits": _limits,
     "seccomp": _filter,
     "ptrace": _flag,
+    "nested_userns": _flag,
 }

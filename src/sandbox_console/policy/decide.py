@@ -70,6 +70,9 @@ def _calls_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
     if spec.ptrace and not rules.ptrace:
         hint = "leave ptrace out, or set ptrace = true in the policy"
         return Deny("the policy lets no sandbox have ptrace", "policy.ptrace", hint=hint)
+    if spec.nested_userns and not rules.nested_userns:
+        hint = "leave nested_userns out, or set nested_userns = true in the policy"
+        return Deny("the policy lets no sandbox make user namespaces", "policy.nested_userns", hint=hint)
     return None
 
 

@@ -55,6 +55,7 @@ _FIELDS = {
     "ports": Capability.PORTS,
     "seccomp": Capability.SYSTEM_CALLS,
     "ptrace": Capability.SYSTEM_CALLS,
+    "nested_userns": Capability.SYSTEM_CALLS,
 }
 _INJECT = {
     "env": Capability.SECRET_ENV,

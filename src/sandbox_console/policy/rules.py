@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 Stance = Literal["allow", "ask", "deny"]
 Publish = Literal["none", "loopback", "any"]
@@ -16,10 +16,13 @@ class Rules(Struct, frozen=True, kw_only=True):
     A sandbox that asks for no egress gets none, whatever stands here; ``egress`` is the ceiling of
     what one may ask for (None: any host). Caps hold for what is asked; None is no cap.
     ``images`` are shell patterns (``python:*``). ``publish`` is at which addresses of a host the ports of a sandbox may
-    be published: none, those that only the host itself reaches, or any. ``seccomp_off`` and ``ptrace`` let a spec ask
-    for no filter of system calls, or for one under which debuggers work. ``enter_without_secrets`` is whether a sandbox
+    be published: none, those that only the host itself reaches, or any. ``seccomp_off``, ``ptrace`` and
+    ``nested_userns`` let a spec ask for no filter of system calls, for one under which debuggers work, or for user
+    namespaces in the sandbox. ``enter_without_secrets`` is whether a sandbox
     may be entered by a console that cannot read a secret of it: it goes without, and cannot mask the value.
-    ``home_workspace`` lets a home folder be a workspace.
+    ``home_workspace`` lets a home folder be a workspace. While a keyring's or a program's secret was not read, words of
+    ``hash_words_from`` bytes and more stand in the audit log as keyed hashes: for ``"any"`` secret of the
+    configuration, or for the sandbox's ``"own"``.
     """
 
     read_only: bool = False
@@ -36,8 +39,11 @@ class Rules(Struct, frozen=True, kw_only=True):
     require_limits: bool = False
     seccomp_off: bool = False
     ptrace: bool = False
+    nested_userns: bool = False
     enter_without_secrets: bool = True
     home_workspace: bool = False
+    hash_words_from: Annotated[int, Meta(ge=1)] = 8
+    hash_words_for: Literal["any", "own"] = "any"
 
 
 class Allow(Struct, frozen=True):

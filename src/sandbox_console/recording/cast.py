@@ -10,8 +10,9 @@ import codecs
 import hashlib
 import json
 import os
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ _HELD_S = 0.25
 
 Event = tuple[float, str, str]
 """Seconds since the beginning; ``o`` output, ``r`` a new size, ``m`` a mark; the data."""
+
+_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
+_BACK = re.compile(r"[^\x08]\x08")
+_LONGEST = 100_000  # characters; a screen program may write for ever without a newline
 
 
 class Recorded(Struct, frozen=True):
@@ -171,3 +176,29 @@ def _rewrite(path: Path, events: list[Event], masked: list[str]) -> None:
     _make(fresh, header)
     _append(fresh, "".join(lines))
     fresh.replace(path)
+
+
+def lines(events: Iterable[Event]) -> Iterator[tuple[float, str]]:
+    """Each line with the time at which it began."""
+    held, began = "", 0.0
+    for at, kind, text in events:
+        if kind != "o":
+            continue
+        began = began if held else at
+        *whole, held = (held + text).split("\n")
+        for one in whole:
+            yield began, plain(one)
+            began = at
+        if len(held) > _LONGEST:
+            yield began, plain(held)
+            held = ""
+    if held:
+        yield began, plain(held)
+
+
+def plain(text: str) -> str:
+    """One line: codes dropped, backspaces taken at their word, what was overwritten from the line's beginning lost."""
+    text = _CODES.sub("", text).rstrip("\r")
+    while "\b" in text.lstrip("\b") and (shorter := _BACK.sub("", text)) != text:
+        text = shorter
+    return text.rpartition("\r")[2].lstrip("\b")

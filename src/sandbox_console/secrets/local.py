@@ -8,6 +8,7 @@ import re
 import stat
 
 from sandbox_console.errors import Conflict, SecretError
+from sandbox_console.hostfs.files import open_regular
 from sandbox_console.hostfs.places import AROUND
 from sandbox_console.hostfs.walk import find
 
@@ -68,19 +69,16 @@ def exposure(path: str) -> str:
 def _read(path: str) -> bytes:
     real = real_path(path)
     try:
-        # Opening a FIFO would wait for a writer for ever.
         with find(real, AROUND.get()) as found:
-            fd = found.folder.open(found.name, os.O_RDONLY | os.O_NONBLOCK)
+            if found.what is not None and not stat.S_ISREG(found.what.st_mode):
+                raise SecretError(f"{path} is not a file", hint="use cmd: for what a program gives")
+            fd = open_regular(found.folder, found.name)
     except Conflict as error:
         raise SecretError(error.message, hint=error.hint) from None
     except (OSError, ValueError) as error:
         raise SecretError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise SecretError(f"{path} is not a file", hint="use cmd: for what a program gives")
-        with os.fdopen(fd, "rb", closefd=False) as file:
+        with os.fdopen(fd, "rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise SecretError(f"{path} cannot be read: {error.strerror}") from None
-    finally:
-        os.close(fd)

@@ -13,7 +13,9 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from sandbox_console.errors import SecretError
+from sandbox_console.errors import Conflict, SecretError
+from sandbox_console.hostfs.places import AROUND, Ground
+from sandbox_console.hostfs.walk import find
 from sandbox_console.model.text import clean
 from sandbox_console.model.waiting import to_the_end
 from sandbox_console.secrets.local import MAX_BYTES, text_of
@@ -68,7 +70,10 @@ async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 -
     """What the program prints, without its last newline. Raises SecretError, which holds no value."""
     words = words_of(text)
     who = name_of(text)
-    printed = await run(words, who, timeout_s)
+    if await asyncio.to_thread(_guests, words[0], AROUND.get()):
+        raise SecretError(f"{who} lies where a sandbox can write", hint="name a program in a place of your own")
+    elsewhere = "/" if await asyncio.to_thread(_guests, "./.", AROUND.get()) else None
+    printed = await run(words, who, timeout_s, folder=elsewhere)
     if printed.code:
         raise SecretError(f"{who} ended with exit code {printed.code}{complaint(printed)}")
     if not printed.out:
@@ -76,8 +81,29 @@ async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 -
     return text_of(printed.out, who)
 
 
-async def run(words: Sequence[str], who: str, timeout_s: float, env: Mapping[str, str] | None = None) -> Printed:
-    """Run a program off the event loop; past its time, or when cancelled, all that it started is killed."""
+def _guests(program: str, ground: Ground) -> bool:
+    """Whether a guest could change what a path leads to; one without a folder is looked for in PATH, without those."""
+    if "/" not in program:
+        return False
+    try:
+        with find(program, ground) as found:
+            if found.folder.root is not None or not found.is_folder:
+                return found.folder.root is not None
+            with found.folder.enter(found.name, ground) as inner:
+                return inner.root is not None
+    except Conflict:
+        return True
+    except OSError:  # running it tells
+        return False
+
+
+async def run(
+    words: Sequence[str], who: str, timeout_s: float, env: Mapping[str, str] | None = None, folder: str | None = None
+) -> Printed:
+    """Run a program off the event loop; past its time, or when cancelled, all that it started is killed.
+
+    ``folder`` is where, else here; many programs (git is one) do what the files of a folder say.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *words,
@@ -86,6 +112,7 @@ async def run(words: Sequence[str], who: str, timeout_s: float, env: Mapping[str
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # away from our terminal: a prompt there would eat the screen's keys
             env=env,
+            cwd=folder,
         )
     except FileNotFoundError:
         raise SecretError(f"{who} is not installed", hint=f"install {who}, or name it with its folder") from None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from sandbox_console.errors import SecretError
+from sandbox_console.model import hosts
 from sandbox_console.model import hosts as patterns
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.secret import Inject, ResolvedSecret
@@ -121,3 +122,29 @@ def check(name: str, value: str) -> None:
         )
     if "\0" in value:
         raise SecretError(f"secret {name!r} has a NUL byte, which no environment can carry")
+
+
+def unkept(name: str, source: SecretSource, inject: Inject, egress: Sequence[str]) -> str:
+    """A sentence where nothing keeps the secret to its hosts; empty where something does, or it has none.
+
+    What keeps it: a placeholder, which only the backend's proxy fills in; no network; an egress list within the hosts.
+    """
+    if not source.hosts or inject == "placeholder":
+        return ""
+    own = [hosts.parse(text, allow_ip=True) for text in source.hosts]
+    others = [text for text in egress if not _covered(text, own)]
+    if not others:
+        return ""
+    where = "the environment" if inject == "env" else "a file"
+    return (
+        f"{name} is meant for {', '.join(source.hosts)}, but in {where} it can be sent wherever egress leads: "
+        f"{', '.join(others)}"
+    )
+
+
+def _covered(text: str, own: Sequence[hosts.HostPattern]) -> bool:
+    try:
+        asked = hosts.parse(text, allow_ip=True)
+    except ValueError:
+        return False  # told elsewhere; here it keeps nothing
+    return any(hosts.covers(allowed, asked) for allowed in own)

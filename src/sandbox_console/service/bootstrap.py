@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+import sys
+import sysconfig
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import platformdirs
 from msgspec import structs
 
 from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs.places import Ground
 from sandbox_console.model.secret import Secret
-from sandbox_console.service.config import Config, Paths, find_paths, load
+from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.trail import Trail, current_actor
+from sandbox_console.service.reads import given
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub
 from sandbox_console.service.reads.names import Key, Names
-from sandbox_console.service.reads.shares import Own, known_folders, refuse_guests, without_guests_programs
+from sandbox_console.service.reads.shares import Own, refuse_guests, without_guests_programs
 
 _OURS = ("enabled", "timeout_s")
 """Options of a backend's table that are the service's, not the provider's."""
@@ -48,6 +54,7 @@ async def open_console(
         config = structs.replace(config, policy=structs.replace(config.policy, read_only=True))
     found = list(backends) if backends is not None else make_backends(config, paths, only_backend)
     paths.make_private()
+    refuse_strangers("the state folder", paths.state)
     own = own_places(config, paths)
     keep_apart(own)
     hub = Hub()
@@ -93,17 +100,22 @@ def check_configuration(config_file: Path | None, only_backend: str = "") -> Non
     make_backends(load(paths, required=config_file is not None), paths, only_backend)
 
 
+def known_ground(config_file: Path | None = None) -> Ground:
+    """What guests can change as far as is known without asking a backend, for who opens files without a console."""
+    return given.everywhere(find_paths(config_file).state).ground()
+
+
 def refuse_config(paths: Paths) -> None:
     """Raise ConfigError for a config file that a guest can write, before it is read."""
-    refuse_guests(Own(paths.state, (_config_file(paths),)), known_folders(paths.state))
+    refuse_guests(Own(paths.state, (_config_file(paths),)), given.everywhere(paths.state))
 
 
 def keep_apart(own: Own) -> None:
     """Raise ConfigError for state that a guest can write, and take no program from where one can."""
-    known = known_folders(own.state)
+    known = given.everywhere(own.state)
     refuse_guests(own, known)
-    if known and (path := os.environ.get("PATH")):
-        os.environ["PATH"] = without_guests_programs(path, known)
+    if known.all and (path := os.environ.get("PATH")):
+        os.environ["PATH"] = without_guests_programs(path, known.all)
 
 
 def own_places(config: Config, paths: Paths) -> Own:
@@ -117,7 +129,20 @@ def own_places(config: Config, paths: Paths) -> Own:
         found.append(("the audit log's archive", Path(config.audit.archive).expanduser()))
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         found.append(("XDG_RUNTIME_DIR, with sockets of yours", Path(runtime)))
-    return Own(state, tuple(found), config.policy.home_workspace)
+    return Own(state, tuple(found), config.policy.home_workspace, tuple(_used()))
+
+
+def _used() -> Iterator[tuple[str, Path]]:
+    """What the console runs, or is led by."""
+    yield "the console's own program", Path(__file__).parents[1]
+    yield "the console's own program", Path(sysconfig.get_path("purelib"))
+    if sys.prefix != sys.base_prefix:
+        yield "the console's own program", Path(sysconfig.get_path("scripts"))
+    home = os.environ.get("SANDBOX_CONSOLE_HOME")
+    with contextlib.suppress(RuntimeError):  # no home
+        cache = Path(home).expanduser() / "cache" if home else platformdirs.user_cache_path("sandbox-console")
+        yield "the console's cache, with programs that it runs", cache
+        yield "docker's configuration", Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
 
 
 def _config_file(paths: Paths) -> tuple[str, Path]:

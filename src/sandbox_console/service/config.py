@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tomllib
 import types
@@ -17,6 +18,7 @@ from msgspec import Struct, field
 
 from sandbox_console.audit.retention import MIB, Keep
 from sandbox_console.errors import ConfigError, UsageError
+from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.model import hosts
 from sandbox_console.model.nearest import nearest
 from sandbox_console.policy.rules import Rules
@@ -26,6 +28,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 _APP = "sandbox-console"
 _PREFIX = "SANDBOX_CONSOLE_"
+_LONGEST = 4 << 20
 
 
 class ViewOptions(Struct, frozen=True, kw_only=True):
@@ -119,7 +122,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
 
 class Paths(Struct, frozen=True):
-    """Where the console keeps things. ``state`` is 0700."""
+    """Where the console keeps things. ``state`` is 0700, and nobody else's."""
 
     config_file: Path
     state: Path
@@ -127,8 +130,9 @@ class Paths(Struct, frozen=True):
     def make_private(self) -> None:
         """Make the state folder, for its owner alone. Where that fails reads go on; the first write says why."""
         with contextlib.suppress(OSError):
-            self.state.parent.mkdir(parents=True, exist_ok=True)
-            self.state.mkdir(mode=0o700, exist_ok=True)
+            for folder in (*reversed(self.state.parents), self.state):  # of a mode of ours, whatever the umask
+                if not folder.exists():
+                    folder.mkdir(mode=0o700, exist_ok=True)
 
     @property
     def audit_db(self) -> Path:
@@ -178,7 +182,8 @@ def load(paths: Paths, *, required: bool = False) -> Config:
 
 def _read(path: Path, *, required: bool) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        refuse_strangers("the configuration", path)
+        return tomllib.loads(_bytes(path).decode("utf-8"))
     except FileNotFoundError:
         if required:
             raise ConfigError(f"{path} is not there", hint="name a config file that exists") from None
@@ -189,6 +194,22 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="it must be TOML, in UTF-8") from None
+
+
+def _bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(_LONGEST + 1)
+    if len(data) > _LONGEST:
+        raise OSError(errno.EFBIG, f"it is longer than {_LONGEST >> 20} MiB")
+    return data
+
+
+def refuse_strangers(what: str, path: Path) -> None:
+    """Raise ConfigError where another user of this machine could change what is there: it decides what is run."""
+    if why := another_hand(path):
+        raise ConfigError(
+            f"{what} {path} is not used: {why}", hint="it and its folders must be yours: chown, chmod go-w"
+        )
 
 
 def _environment() -> dict[str, Any]:

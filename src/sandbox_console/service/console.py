@@ -34,10 +34,10 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verification
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress_rules import rule_problems
+from sandbox_console.model.inside import Snapshot
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
-from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import ResolvedSecret, Secret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
@@ -54,6 +54,7 @@ from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operati
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads import given
 from sandbox_console.service.reads.denials import DenialFeed
 from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
@@ -64,7 +65,7 @@ from sandbox_console.service.reads.recall import note_after, note_before, record
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
-from sandbox_console.service.reads.shares import Own, Shares, known_folders
+from sandbox_console.service.reads.shares import Own, Shares
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
 from sandbox_console.service.sessions.shell import ShellSession
 
@@ -85,8 +86,8 @@ class Console:
         self.fleet = fleet
         self.trail = trail
         fleet.remember = recorded(trail)
-        self._vault = Vault(config.secrets, lambda: Ground.of(known_folders(trail.path.parents[1])), secrets)
-        self._gate = Gate(trail, self._vault, hub.publish, lenient=config.policy.enter_without_secrets)
+        self._vault = Vault(config.secrets, lambda: given.everywhere(trail.path.parents[1]).ground(), secrets)
+        self._gate = Gate(trail, self._vault, hub.publish, config.policy)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
@@ -186,7 +187,7 @@ class Console:
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Publish samples of just these sandboxes: the running ones on screen; of all others now and then.
 
-        ``rest_soon``: the others too are sorted or filtered by their samples; service/reads/sweep.py has the cost.
+        ``rest_soon``: the others too are sorted or filtered by their samples; see service/reads/stats_sweep.py.
         """
         self._stats.show(refs, rest_soon=rest_soon)
 
@@ -358,7 +359,7 @@ class Console:
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))
-            await self._give_folder(action, request.target)
+            await self._give_folder(request)
             note_before(self.fleet.names, action)
             injects = self._vault.injects(backend.capabilities())
             handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
@@ -400,9 +401,12 @@ class Console:
         """Find the target and decide. What goes wrong on the way is carried along, so that it gets its row too."""
         backend = place_of(action)[0]
         target: Sandbox | None = None
+        snapshot: Snapshot | None = None
         try:
             if (ref := ref_of(action)) is not None:
                 target = await self.inspect(ref)
+            if isinstance(action, RestoreSnapshot):
+                snapshot = await self.inside.snapshot(action.backend, action.host, action.snapshot)
             await self._check_spec(action, target)
             decision = await self.decide(action, target)
         except ConsoleError as error:
@@ -410,7 +414,7 @@ class Console:
         except Exception as error:  # noqa: BLE001 - a bug of a backend's leaves its row like any other failure
             failure = BackendError(f"{backend} failed unexpectedly: {type(error).__name__}: {error}")
             return Request(action, backend, target, Deny(failure.message, "request"), consent, failure)
-        return Request(action, backend, target, decision, consent)
+        return Request(action, backend, target, decision, consent, snapshot=snapshot)
 
     async def _check_spec(self, action: Action, target: Sandbox | None) -> None:
         if isinstance(action, (Create, Update)):
@@ -430,13 +434,20 @@ class Console:
         if isinstance(action, Exec) and (wrong := check.command_problems(action.argv, action.env, action.workdir)):
             raise InvalidSpec(wrong)
 
-    async def _give_folder(self, action: Action, target: Sandbox | None) -> None:
+    async def _give_folder(self, request: Request) -> None:
         """Refuse folders that no guest may have any more; one that is given is known as a guest's before it is."""
-        spec = target.spec if target and isinstance(action, (Start, Restart)) else None
-        if spec is not None and (problems := await self._shares.problems(spec)):
+        action, spec = request.action, None
+        if isinstance(action, (Create, Update)):
+            spec = action.spec
+        elif request.target and isinstance(action, (Start, Restart, Fork)):
+            spec = request.target.spec
+        elif request.snapshot and isinstance(action, RestoreSnapshot):
+            spec = SandboxSpec(action.name, workspace=request.snapshot.workspace or None)
+        if spec is None:
+            return
+        if not isinstance(action, (Create, Update)) and (problems := await self._shares.problems(spec)):
             raise InvalidSpec(problems)
-        spec = action.spec if isinstance(action, (Create, Update)) else spec
-        if spec is not None and spec.workspace:
+        if spec.workspace:
             await self._shares.remember(*place_of(action), spec.workspace)
 
     async def _check_forward(self, action: Forward, target: Sandbox | None) -> None:

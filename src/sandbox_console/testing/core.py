@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field, structs
 
-from sandbox_console.backends.common.refusals import name_taken
-from sandbox_console.errors import Conflict, NotFound
+from sandbox_console.backends.common.messages import name_taken
+from sandbox_console.errors import BackendUnreachable, Conflict, NotFound
 from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress import EgressRecord, EgressRule
@@ -18,9 +19,7 @@ from sandbox_console.model.inside import GuestProcess, Happening, Image, Snapsho
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.testing.attached import FakeAttached
-from sandbox_console.testing.clock import Clock, Ids
 from sandbox_console.testing.commands import FakeProcess
-from sandbox_console.testing.faults import Fault, Faults
 from sandbox_console.testing.terminal import FakeTerminal
 from sandbox_console.testing.tree import Tree, base_tree
 
@@ -217,3 +216,50 @@ class FakeCore:
 def image_id(name: str) -> str:
     """An image's id: the same for the same name in every run."""
     return "sha256:" + hashlib.sha256(name.encode()).hexdigest()
+
+
+class Clock:
+    """Seconds since the epoch that stand still until they are moved."""
+
+    def __init__(self, at: float = 1_700_000_000.0) -> None:
+        self.at = at
+
+    def __call__(self) -> float:
+        return self.at
+
+    def advance(self, seconds: float) -> None:
+        """Move on."""
+        self.at += seconds
+
+
+class Ids:
+    """Twelve hexadecimal digits at a time, from a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+
+    def __call__(self) -> str:
+        return f"{self._random.getrandbits(48):012x}"
+
+
+Fault = BaseException | float
+"""What a verb meets: an exception that it raises, or seconds that it takes."""
+
+
+class Faults:
+    """``verbs`` maps a method's name (``create``, ``list``) to its fault; both fields may be changed while in use."""
+
+    def __init__(self, verbs: Mapping[str, Fault] | None = None, *, dead: bool = False, reason: str = "") -> None:
+        self.verbs = dict(verbs or {})
+        self.dead = dead
+        self.reason = reason or "the fake backend is dead"
+
+    async def meet(self, verb: str) -> None:
+        """Let the verb meet its fault. Raises it, or BackendUnreachable where the backend is dead."""
+        if self.dead:
+            raise BackendUnreachable(f"the backend does not answer: {self.reason}", hint="revive it")
+        fault = self.verbs.get(verb)
+        if isinstance(fault, BaseException):
+            raise fault
+        if fault is not None:
+            await asyncio.sleep(fault)

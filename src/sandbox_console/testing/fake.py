@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from msgspec import structs
 
 from sandbox_console.backends.base import Progress, Secrets
-from sandbox_console.errors import Conflict, Unsupported
+from sandbox_console.errors import Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.event import BackendEvent, HealthChanged, Removed
@@ -17,10 +18,9 @@ from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Stat
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.commands import FakeProcess
 from sandbox_console.testing.core import EVERYTHING, Within
-from sandbox_console.testing.keeping import FakeKeeping
-from sandbox_console.testing.signals import number_of
+from sandbox_console.testing.images import FakeKeeping
+from sandbox_console.testing.inside import FakeWithin
 from sandbox_console.testing.terminal import FakeTerminal
-from sandbox_console.testing.within import FakeWithin
 
 __all__ = ["EVERYTHING", "FakeBackend", "Within"]
 
@@ -209,3 +209,11 @@ def _in_time(item: LogItem, query: LogQuery) -> bool:
     if not isinstance(item, LogRecord):
         return True
     return (query.since is None or at >= query.since) and (query.until is None or at <= query.until)
+
+
+def number_of(name: str) -> int:
+    """``SIGTERM`` or ``TERM`` as a number. Raises UsageError."""
+    try:
+        return int(signal.Signals[name if name.startswith("SIG") else f"SIG{name}"])
+    except KeyError:
+        raise UsageError(f"{name!r} is not a signal", hint="SIGTERM, SIGKILL, SIGHUP, ...") from None

@@ -27,7 +27,6 @@ from sandbox_console.tui.main.main_screen import MainScreen
 from sandbox_console.tui.pages import PageActions
 from sandbox_console.tui.parts import Told
 from sandbox_console.tui.pulse.history import History
-from sandbox_console.tui.state.event_bridge import bridge
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.state.messages import (
     Arrived,
@@ -41,6 +40,7 @@ from sandbox_console.tui.state.messages import (
     ForwardAsked,
     NameAsked,
     ShellAsked,
+    bridge,
 )
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.reducer import reduce

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox_console.errors import ConfigError
+from sandbox_console.hostfs.files import opened
+from sandbox_console.hostfs.places import NOBODYS, Ground
 
 TOKEN_VARIABLE = "SANDBOX_CONSOLE_TOKEN"  # noqa: S105 - the variable's name
 FAILURES_A_MINUTE = 5
@@ -104,10 +106,15 @@ class Logins:
         return failures
 
 
-def given_token(file: Path | None, environment: MutableMapping[str, str] = os.environ) -> str | None:
-    """The operator's token from a file, else from the environment, out of which it is taken. Raises ConfigError."""
+def given_token(
+    file: Path | None, environment: MutableMapping[str, str] = os.environ, ground: Ground = NOBODYS
+) -> str | None:
+    """The operator's token from a file, else from the environment, out of which it is taken.
+
+    ``ground`` is what guests can change. Raises ConfigError, Conflict.
+    """
     value = environment.pop(TOKEN_VARIABLE, None)
-    token = _from_file(file) if file else value
+    token = _from_file(file, ground) if file else value
     if token is not None and len(token) < _SHORTEST_TOKEN:
         where = file or TOKEN_VARIABLE
         raise ConfigError(
@@ -117,11 +124,11 @@ def given_token(file: Path | None, environment: MutableMapping[str, str] = os.en
     return token
 
 
-def _from_file(file: Path) -> str:
+def _from_file(file: Path, ground: Ground) -> str:
     try:
-        with file.open(encoding="utf-8") as stream:
+        with opened(file, ground) as stream:
             mode = os.fstat(stream.fileno()).st_mode
-            token = stream.read(4096).strip()
+            token = stream.read(4096).decode("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "it is not UTF-8"
         hint = f"(umask 077; openssl rand -hex 32 > {file})"

@@ -15,6 +15,9 @@ from typing import cast
 from aiohttp import web
 
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
+from sandbox_console.hostfs.files import opened
+from sandbox_console.hostfs.places import Ground
+from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.web.logins import Logins, given_token
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.server import BrowserServer
@@ -49,8 +52,9 @@ async def run(options: ServeOptions, say: Callable[[str], None]) -> int:
     stopped = asyncio.Event()
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stopped.set)
-    tls = _tls(options)
-    logins = Logins(given_token(options.token_file))
+    ground = known_ground(options.config)
+    tls = _tls(options, ground)
+    logins = Logins(given_token(options.token_file, ground=ground))
     with _listen(options) as listening:
         server = BrowserServer(options, logins, options.authorities(listening.getsockname()[1]), say)
         async with _accepting(server, listening, tls):
@@ -116,12 +120,16 @@ def _listen(options: ServeOptions) -> socket.socket:
     return listening
 
 
-def _tls(options: ServeOptions) -> ssl.SSLContext | None:
+def _tls(options: ServeOptions, ground: Ground) -> ssl.SSLContext | None:
     if not options.cert:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_cert_chain(options.cert, options.key)
+        with contextlib.ExitStack() as files:
+            pair = [files.enter_context(opened(one, ground)) if one else None for one in (options.cert, options.key)]
+            cert, key = (f"/proc/self/fd/{one.fileno()}" if one else None for one in pair)
+            assert cert is not None  # noqa: S101 - it is given
+            context.load_cert_chain(cert, key)  # OpenSSL opens by name, so the very files that were opened are named
     except (OSError, ssl.SSLError) as error:
         message = f"the certificate {options.cert} cannot be used: {error}"
         raise ConsoleError(message, hint="both files must be PEM, and belong together") from error

@@ -44,7 +44,7 @@ def fake_with(records=(), boxes=None, **options):
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
     monkeypatch.setattr("sandbox_console.service.effects.egress.SETTLE_S", 0.0)
-    monkeypatch.setattr("sandbox_console.testing.within.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
 
 
 def on(app, kind):

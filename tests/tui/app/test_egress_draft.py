@@ -32,7 +32,7 @@ RECORDS = [
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
     monkeypatch.setattr("sandbox_console.service.effects.egress.SETTLE_S", 0.0)
-    monkeypatch.setattr("sandbox_console.testing.within.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
 
 
 async def open_draft(app, pilot, key="ctrl+e"):

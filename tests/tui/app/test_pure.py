@@ -9,7 +9,7 @@ from msgspec import structs
 from tests.tui.app.scene import fleet, sandbox
 
 from sandbox_console.cli.parser import parse as parse_words
-from sandbox_console.cli.specs import from_args, without
+from sandbox_console.cli.spec_options import from_args, without
 from sandbox_console.model.action import Create, Kill, Remove, Update
 from sandbox_console.model.sandbox import Exit, Status
 from sandbox_console.model.spec import SandboxSpec

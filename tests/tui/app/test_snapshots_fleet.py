@@ -57,7 +57,7 @@ async def test_one_action_on_several(run_app, sheets):
 
 
 async def test_egress_inbox(run_app, sheets, monkeypatch):
-    monkeypatch.setattr("sandbox_console.testing.within.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
     agent = ref("aaaaaaaaaaaa")
     denied = [
         EgressRecord(NOW - 60 + at, "agent", host, port, allowed=False, reason="not_allowed")

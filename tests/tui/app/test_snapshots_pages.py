@@ -43,7 +43,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
-    monkeypatch.setattr("sandbox_console.testing.within.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
 
 
 def says(app, *texts):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.tui.app.scene import sandbox
 
-from sandbox_console.tui.text.formatting import shown_name
-from sandbox_console.tui.text.lookalikes import mixes_scripts
+from sandbox_console.tui.text.formatting import mixes_scripts, shown_name
 
 ID = "0123456789abcdef"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_console.backends.bubblewrap import logfile
+from sandbox_console.backends.bubblewrap import logs
 from sandbox_console.backends.bubblewrap.supervise import segments
 from sandbox_console.model.log import LogGap, LogQuery, LogRecord
 
@@ -28,7 +28,7 @@ def clock(monkeypatch):
 
 
 async def found(folder):
-    return [item async for batch in logfile.read(folder, LogQuery(), lambda: False) for item in batch]
+    return [item async for batch in logs.read(folder, LogQuery(), lambda: False) for item in batch]
 
 
 def kept(items):

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from sandbox_console.backends.bubblewrap import logfile
+from sandbox_console.backends.bubblewrap import logs
 from sandbox_console.backends.bubblewrap.supervise import segments
 from sandbox_console.logs.places import Places, Reading
 from sandbox_console.logs.store import LineStore
@@ -30,7 +30,7 @@ class Reads:
         return SANDBOX
 
     async def logs(self, ref, query):
-        async with aclosing(logfile.read(self._folder, query, lambda: True)) as batches:
+        async with aclosing(logs.read(self._folder, query, lambda: True)) as batches:
             async for batch in batches:
                 yield batch
 

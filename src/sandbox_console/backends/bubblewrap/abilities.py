@@ -11,10 +11,10 @@ from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.base import Process
-from sandbox_console.backends.bubblewrap import files, happenings, logfile, processes
-from sandbox_console.backends.bubblewrap.attaching import Attached
+from sandbox_console.backends.bubblewrap import events, files, logs, processes
+from sandbox_console.backends.bubblewrap.attach import Attached
 from sandbox_console.backends.bubblewrap.state import Record, Store
-from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.common.messages import not_running
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening
@@ -49,7 +49,7 @@ class Deeper:
 
     async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
         record = await self._record(ref)
-        async with aclosing(happenings.read(record.folder, since=since, follow=follow)) as found:
+        async with aclosing(events.read(record.folder, since=since, follow=follow)) as found:
             async for happening in found:
                 yield happening
 
@@ -58,7 +58,7 @@ class Deeper:
         if not record.status.live:
             raise not_running(record.spec.name, record.status)
         query = LogQuery(follow=True, since=time.time())
-        return Attached(logfile.read(record.folder, query, lambda: self._live(ref.id)), lambda: self._end_of(ref))
+        return Attached(logs.read(record.folder, query, lambda: self._live(ref.id)), lambda: self._end_of(ref))
 
     async def _end_of(self, ref: SandboxRef) -> Exit:
         """How the main process ended; the supervisor writes it down an instant after the output's end."""

@@ -15,7 +15,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
-from sandbox_console.backends.bubblewrap import binary, calls, egress, jail, launch, logfile, owner, show, stats, watch
+from sandbox_console.backends.bubblewrap import (
+    binary,
+    calls,
+    egress,
+    jail,
+    launch,
+    logs,
+    owner,
+    stats,
+    translate,
+    watch,
+)
 from sandbox_console.backends.bubblewrap import limits as limiting
 from sandbox_console.backends.bubblewrap.abilities import Deeper
 from sandbox_console.backends.bubblewrap.capabilities import capabilities, problems, refuse
@@ -25,16 +36,15 @@ from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.process import Command, Shell
 from sandbox_console.backends.bubblewrap.state import Damaged, Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
-from sandbox_console.backends.bubblewrap.supervise.happened import note
-from sandbox_console.backends.common.refusals import name_taken, not_running
+from sandbox_console.backends.bubblewrap.supervise.events import note
+from sandbox_console.backends.common.messages import name_taken, not_running
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HealthState, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import joined, settled
 
@@ -46,8 +56,8 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/ash", "/bin/sh", "/usr/bin/sh")
 class BubblewrapBackend(Deeper):
     """Sandboxes of this machine, each with a supervisor of its own; see the package's modules for the parts."""
 
-    name = show.NAME
-    host = show.HOST
+    name = translate.NAME
+    host = translate.HOST
 
     def __init__(self, state_dir: Path, options: Options) -> None:
         self._store = Store(state_dir.absolute())
@@ -94,7 +104,7 @@ class BubblewrapBackend(Deeper):
 
     def _list(self) -> Listing:
         try:
-            return [show.sandbox(record, self._limiter, self._options) for record in self._store.all()]
+            return [translate.sandbox(record, self._limiter, self._options) for record in self._store.all()]
         except OSError as error:
             raise BackendUnreachable(f"the state folder {self._store.folder} cannot be read: {error}") from error
 
@@ -106,7 +116,7 @@ class BubblewrapBackend(Deeper):
             record = await self._record(ref)
         except Damaged as error:  # what is left of it can be looked at, and removed
             record = error.record
-        return await asyncio.to_thread(show.sandbox, record, self._limiter, self._options)
+        return await asyncio.to_thread(translate.sandbox, record, self._limiter, self._options)
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
         yield HealthChanged(await self.health())
@@ -115,7 +125,7 @@ class BubblewrapBackend(Deeper):
 
     async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         record = await self._record(ref)
-        async for batch in logfile.read(record.folder, query, lambda: self._live(ref.id)):
+        async for batch in logs.read(record.folder, query, lambda: self._live(ref.id)):
             yield batch
 
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
@@ -356,7 +366,7 @@ class BubblewrapBackend(Deeper):
         record: Record, candidates: Sequence[Sequence[str]], env: dict[str, str], user: str | None,
         workdir: str | None, secrets: Secrets,
     ) -> dict[str, Any]:  # fmt: skip
-        root = show.jail_root(record)
+        root = translate.jail_root(record)
         mine = jail.identity(record.spec.user, root)
         if user and user not in (mine[0], str(mine[1]), f"{mine[1]}:{mine[2]}"):
             raise Unsupported(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sandbox_console.model.diagnosis import Diagnosis
+from sandbox_console.model.sandbox import Diagnosis
 
 _PROBE_S = 20.0
 _PROBE_UID = 65534

@@ -6,22 +6,22 @@ import platform
 
 from sandbox_console.backends import seccomp
 from sandbox_console.backends.bubblewrap.state import Record
-from sandbox_console.model.diagnosis import Diagnosis
-from sandbox_console.model.sandbox import Fact
+from sandbox_console.model.sandbox import Diagnosis, Fact
 from sandbox_console.model.spec import SandboxSpec
 
-_HOLDS = "no keyrings, io_uring, bpf, ptrace, mounts, namespaces, AF_VSOCK, AF_ALG; for every command in it"
-_DEBUG = "no keyrings, io_uring, bpf, mounts, namespaces, AF_VSOCK, AF_ALG; debuggers work; for every command in it"
+_REFUSED = "no keyrings, io_uring, bpf, {}AF_VSOCK, AF_ALG; {}for every command in it"
 _OLD = "it was started by a console without the filter: restart it"
+_RELAXED = ("ptrace", "nested_userns")
+"""Fields of a spec that let calls through, which a status names one beside the other."""
 
 
 def program(spec: SandboxSpec) -> bytes:
     """The filter that a sandbox is started with; empty where it has none."""
-    return b"" if spec.seccomp == "off" else seccomp.program(ptrace=spec.ptrace) or b""
+    return b"" if spec.seccomp == "off" else seccomp.program(ptrace=spec.ptrace, nested=spec.nested_userns) or b""
 
 
 def word(spec: SandboxSpec) -> str:
-    """How a sandbox that is started now stands: ``filtered``, ``ptrace`` (filtered, and debuggers work), or without.
+    """How a sandbox that is started now stands: ``filtered``, what it asked for beside (``ptrace``), or without.
 
     ``off`` is without by its spec, ``unfiltered`` for want of a filter for this machine.
     """
@@ -29,23 +29,30 @@ def word(spec: SandboxSpec) -> str:
         return "off"
     if not program(spec):
         return "unfiltered"
-    return "ptrace" if spec.ptrace else "filtered"
+    return "+".join(name for name in _RELAXED if getattr(spec, name)) or "filtered"
 
 
 def fact(record: Record) -> Fact:
     """What holds for it: as it was started while it runs, else as it would be."""
     live = record.status.live
-    match record.raw.get("seccomp", "old") if live else word(record.spec):
-        case "filtered":
-            return Fact("seccomp", "filtered", _HOLDS)
-        case "ptrace":
-            return Fact("seccomp", "filtered", _DEBUG)
+    match str(record.raw.get("seccomp", "old") if live else word(record.spec)):
         case "off":
             return Fact("seccomp", "off", "asked for: it may make every system call", enforced=False)
         case "old":
             return Fact("seccomp", "unfiltered", _OLD, enforced=False)
-        case _:
+        case "unfiltered":
             return Fact("seccomp", "unfiltered", f"no filter for {platform.machine()}", enforced=False)
+        case how:
+            return Fact("seccomp", "filtered", _note(set(how.split("+"))))
+
+
+def _note(asked: set[str]) -> str:
+    """What a filter refuses, and what was asked to be let through."""
+    refused = [] if "ptrace" in asked else ["ptrace"]
+    refused += [] if "nested_userns" in asked else ["mounts", "namespaces"]
+    works = ["debuggers"] if "ptrace" in asked else []
+    works += ["user namespaces"] if "nested_userns" in asked else []
+    return _REFUSED.format("".join(f"{one}, " for one in refused), f"{' and '.join(works)} work; " if works else "")
 
 
 def diagnosis(records: list[Record]) -> Diagnosis:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.bubblewrap.supervise import wire
-from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.common.messages import not_running
 from sandbox_console.errors import BackendError
 
 _CONNECT_S = 5.0

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sandbox_console.backends.bubblewrap import egress, etc
+from sandbox_console.backends.bubblewrap import egress
 from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.model.secret import ResolvedSecret
@@ -21,9 +21,17 @@ IDLE = ("sleep", "2147483647")  # `infinity` is not known to every sleep; this i
 IN_MEMORY = {"proc", "dev", "tmp", "run", "sys", "home", "root", "workspace", "mnt", "media", "lost+found"}
 """Top-level folders that are the sandbox's own, not the image's."""
 _MIB = 1 << 20
+_PASSWD_MOST = 4 * _MIB
 _SMALL_MIB = 64
 USER = "sandbox"
 _USER = re.compile(r"(?P<uid>[0-9]{1,9})(?::(?P<gid>[0-9]{1,9}))?\Z")
+
+# Read-only from the host: what programs look up there that is neither secret nor about this machine.
+_HOST_ETC = (
+    "alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl/certs", "ssl/openssl.cnf", "ca-certificates",
+    "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust", "terminfo", "localtime", "mime.types", "protocols",
+    "services",
+)  # fmt: skip
 
 
 def root_of(image: str) -> Path | None:
@@ -55,7 +63,9 @@ def identity(user: str | None, root: Path | None) -> tuple[str, int, int]:
         uid = int(match["uid"])
         return ("root" if uid == 0 else USER), uid, int(match["gid"] or uid)
     if root is not None and (root / "etc/passwd").is_file():
-        for line in (root / "etc/passwd").read_text(errors="replace").splitlines():
+        with (root / "etc/passwd").open(errors="replace") as file:
+            lines = file.read(_PASSWD_MOST).splitlines()
+        for line in lines:
             parts = line.split(":")
             if len(parts) > 3 and parts[0] == user and parts[2].isdigit() and parts[3].isdigit():
                 return parts[0], int(parts[2]), int(parts[3])
@@ -91,14 +101,14 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
     _name, uid, gid = identity(spec.user, root)
     home = home_of(spec)
     out: list[Word] = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    out += ["--disable-userns"] if bwrap.disable_userns else []
+    out += ["--disable-userns"] if bwrap.disable_userns and not spec.nested_userns else []
     out += ["--uid", str(uid), "--gid", str(gid), "--hostname", spec.name]
     out += _tmpfs("/", _SMALL_MIB)
     out += _host(spec, home) if root is None else _folder(root)
     out += [
         "--proc",
         "/proc",
-        *_without_keys(),
+        *_without_keys(spec),
         "--dev",
         "/dev",
         *_tmpfs("/dev/shm", _SMALL_MIB),
@@ -113,9 +123,13 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
     return [*out, "--chdir", workdir_of(spec)]
 
 
-def _without_keys() -> list[Word]:
-    """The kernel lists keys by their user, which the guest of an ordinary user's console is on this host."""
-    return ["--ro-bind", "/dev/null", "/proc/keys"] if Path("/proc/keys").exists() else []
+def _without_keys(spec: SandboxSpec) -> list[Word]:
+    """The kernel lists keys by their user, which the guest of an ordinary user's console is on this host.
+
+    Where a part of /proc is covered the kernel lets no namespace below mount a /proc of its own.
+    """
+    shown = spec.nested_userns or not Path("/proc/keys").exists()
+    return [] if shown else ["--ro-bind", "/dev/null", "/proc/keys"]
 
 
 def _tmpfs(path: str, mib: int) -> list[Word]:
@@ -145,9 +159,9 @@ def _host(spec: SandboxSpec, home: str) -> list[Word]:
         "/var/run",
     ]
     name, uid, gid = identity(spec.user, None)
-    for path, text in etc.files(spec.name, name, uid, gid, home):
+    for path, text in _etc_files(spec.name, name, uid, gid, home):
         out.append({"dest": path, "perms": "0644", "text": text})
-    for part in etc.HOST_ETC:
+    for part in _HOST_ETC:
         out += ["--ro-bind-try", f"/etc/{part}", f"/etc/{part}"]
     return out
 
@@ -169,3 +183,14 @@ def _secret_files(secrets: Sequence[ResolvedSecret]) -> list[Word]:
     files = [one for one in secrets if one.inject == "file"]
     out: list[Word] = ["--perms", "0700", "--dir", "/run/secrets"] if files else []
     return out + [{"dest": f"/run/secrets/{one.name}", "perms": "0400", "text": one.value} for one in files]
+
+
+def _etc_files(hostname: str, user: str, uid: int, gid: int, home: str) -> Iterator[tuple[str, str]]:
+    """Path and text of each generated file of a small /etc, for a sandbox on the host's image."""
+    people = {"root": (0, 0, "/root"), user: (uid, gid, home), "nobody": (65534, 65534, "/nonexistent")}
+    yield "/etc/passwd", "".join(f"{n}:x:{u}:{g}::{h}:/bin/sh\n" for n, (u, g, h) in people.items())
+    yield "/etc/group", "".join(f"{n}:x:{g}:\n" for n, (_u, g, _h) in people.items())
+    yield "/etc/hostname", f"{hostname}\n"
+    yield "/etc/hosts", f"127.0.0.1\tlocalhost {hostname}\n::1\tlocalhost {hostname}\n"
+    yield "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
+    yield "/etc/resolv.conf", ""

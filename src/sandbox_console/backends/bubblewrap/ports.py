@@ -9,8 +9,7 @@ from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.backends.bubblewrap.supervise.gateway import PORT
-from sandbox_console.backends.common.port_notes import reach
-from sandbox_console.backends.common.refusals import place_taken
+from sandbox_console.backends.common.messages import place_taken, reach
 from sandbox_console.errors import Conflict
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact, Status

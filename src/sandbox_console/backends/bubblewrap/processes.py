@@ -10,7 +10,7 @@ from typing import Any
 
 from sandbox_console.backends.bubblewrap import jail, stats
 from sandbox_console.backends.bubblewrap.state import Record
-from sandbox_console.backends.common.refusals import not_running
+from sandbox_console.backends.common.messages import not_running
 from sandbox_console.model.inside import GuestProcess
 
 _TICKS = os.sysconf("SC_CLK_TCK")

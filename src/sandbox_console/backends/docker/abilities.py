@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.base import Process, Progress
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.docker import attaching, committing, files, happenings, images, processes, pulling
+from sandbox_console.backends.docker import attach, commit, events, files, images, processes, pull
 from sandbox_console.model.action import Permit
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable
 from sandbox_console.model.sandbox import SandboxRef
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
-    from sandbox_console.backends.docker.egress import Gates
     from sandbox_console.backends.docker.engine import Engine
+    from sandbox_console.backends.docker.gates import Gates
 
 
 class Deeper:
@@ -51,24 +51,24 @@ class Deeper:
         return await processes.raw(await self._engine(), ref.id)
 
     async def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
-        async with aclosing(happenings.read(await self._engine(), ref.id, since=since, follow=follow)) as found:
+        async with aclosing(events.read(await self._engine(), ref.id, since=since, follow=follow)) as found:
             async for happening in found:
                 yield happening
 
     async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
         need(permit)
-        return await attaching.attach(await self._engine(), ref.id)
+        return await attach.attach(await self._engine(), ref.id)
 
     async def commit(self, permit: Permit, ref: SandboxRef, image: str) -> str:
         need(permit)
-        return await committing.commit(await self._engine(), ref.id, image)
+        return await commit.commit(await self._engine(), ref.id, image)
 
     async def images(self) -> Sequence[Image]:
         return await images.images(await self._engine(), self._gates.image)
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
         need(permit)
-        return await pulling.pull(await self._engine(), name, progress)
+        return await pull.pull(await self._engine(), name, progress)
 
     async def remove_image(self, permit: Permit, name: str, force: bool) -> None:
         need(permit)

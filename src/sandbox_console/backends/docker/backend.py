@@ -19,19 +19,18 @@ from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.egress import Gates, Options, token_of
-from sandbox_console.backends.docker.egress_ability import Gated
+from sandbox_console.backends.docker.egress import Gated
 from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.gates import Gates, Options, token_of
 from sandbox_console.backends.docker.installation import Installation
 from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
 
@@ -54,10 +53,11 @@ class DockerBackend(Gated):
     name = "docker"
 
     def __init__(
-        self, context: str, state_dir: Path | None = None, options: Options | None = None, kept: Sequence[str] = ()
+        self, context: str, state_dir: Path | None = None, options: Options | None = None, kept: Sequence[str] = (),
+        tmp_mib: int = hardening.TMP_MIB,
     ) -> None:  # fmt: skip
         self.host = context
-        self._kept = tuple(kept)
+        self._kept, self._tmp_mib = tuple(kept), tmp_mib
         self._connection = Connection(context)
         self._installation = Installation(state_dir)
         self._gates = Gates(self._connection, state_dir, options or Options())
@@ -143,10 +143,14 @@ class DockerBackend(Gated):
         info = self._connection.info
         own = await asyncio.to_thread(self._installation.made)
         if not (spec.egress or spec.ports):
-            return await lifecycle.create(engine, info, spec, secrets, kept=self._kept, installation=own)
+            return await lifecycle.create(
+                engine, info, spec, secrets, kept=self._kept, tmp_mib=self._tmp_mib, installation=own
+            )
         gate = await self._gates.make(engine, info, spec)
         try:
-            return await lifecycle.create(engine, info, spec, secrets, gate, kept=self._kept, installation=own)
+            return await lifecycle.create(
+                engine, info, spec, secrets, gate, kept=self._kept, tmp_mib=self._tmp_mib, installation=own
+            )
         except BaseException:
             await to_the_end(self._gates.discard(engine, gate.token))
             raise

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sandbox_console.backends import seccomp
-from sandbox_console.model.diagnosis import Diagnosis
-from sandbox_console.model.sandbox import Fact
+from sandbox_console.model.sandbox import Diagnosis, Fact
 
 _DEFAULTS = ("default", "builtin")  # as engines before and since 23.0 name it
 _IMAGES = ("", "amd64", "arm64")  # programs of a 386 image have no other call for a socket than socketcall

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sandbox_console.backends.common.port_notes import reach
+from sandbox_console.backends.common.messages import reach
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.secret import shown_value
 

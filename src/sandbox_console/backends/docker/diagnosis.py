@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sandbox_console.backends.docker import calls
-from sandbox_console.model.diagnosis import Diagnosis
+from sandbox_console.model.sandbox import Diagnosis
 
 _GUARDS = ("seccomp", "apparmor", "selinux", "rootless", "userns")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.docker import handover, shell
+from sandbox_console.backends.docker import secret_handover, shell
 from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.failures import about
 from sandbox_console.backends.docker.paths import container_path
@@ -71,7 +71,7 @@ async def _first_size(terminal: shell.DockerTerminal, request: OpenShell) -> Non
 async def _execute(
     engine: Engine, container: str, user: str | None, body: dict[str, Any], secrets: Sequence[ResolvedSecret]
 ) -> Execution:
-    handover.check(secrets)
+    secret_handover.check(secrets)
     await _write_files(engine, container, user, [secret for secret in secrets if secret.inject == "file"])
     mark = new_mark()
     # The engine shows an exec's words, never its environment, and keeps neither on disk.
@@ -99,15 +99,15 @@ async def _write_files(engine: Engine, container: str, user: str | None, secrets
         return
     with about(f"container {container[:12]}"):
         data = await engine.call("GET", container_path(container, "json"))
-    if not {"/run", handover.FOLDER} & (data["HostConfig"].get("Tmpfs") or {}).keys():
+    if not {"/run", secret_handover.FOLDER} & (data["HostConfig"].get("Tmpfs") or {}).keys():
         raise Unsupported(
             "this container has no tmpfs at /run, so a secret file would be written to a disk",
             hint='set inject = "env" for the secret',
         )
-    body = {"Cmd": handover.file_writer(), "AttachStdin": True, "AttachStdout": True, "AttachStderr": True}
+    body = {"Cmd": secret_handover.file_writer(), "AttachStdin": True, "AttachStdout": True, "AttachStderr": True}
     writer = await _opened(engine, container, body | {"User": user or ""}, Reaper(engine, container, "", new_mark()))
     try:
-        await writer.channel.write(handover.payload(secrets))
+        await writer.channel.write(secret_handover.payload(secrets))
         writer.channel.end_input()
         said = b""
         while (chunk := await writer.read()) is not None:

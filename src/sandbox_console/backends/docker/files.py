@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from sandbox_console.backends.docker import within
+from sandbox_console.backends.docker import guest_files
 from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.guest_path import Place, locate, made_up, seen
 from sandbox_console.backends.docker.paths import container_path
-from sandbox_console.backends.docker.place import Place, locate, made_up, seen
 from sandbox_console.backends.tarscan import Member, TarScanner, guarded
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.inside import FileInfo, FileKind
@@ -34,7 +34,7 @@ _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.CONTTYPE, 
 async def stat(engine: Engine, id: str, path: str) -> FileInfo:
     """One path, links followed. Raises NotFound."""
     place = await locate(engine, id, path)
-    found = await (within.stat(engine, place) if place.inside else seen(engine, id, place.path))
+    found = await (guest_files.stat(engine, place) if place.inside else seen(engine, id, place.path))
     if found is None:
         raise _missing(path)
     return structs.replace(found, name=posixpath.basename(path.rstrip("/")) or "/")
@@ -49,7 +49,7 @@ async def list_dir(engine: Engine, id: str, path: str) -> Sequence[FileInfo]:
     place = await locate(engine, id, path)
     if not place.inside:
         await _need_directory(engine, place, path)
-    found = await within.list_dir(engine, place) if place.running else None
+    found = await guest_files.list_dir(engine, place) if place.running else None
     if found is None:
         if place.inside:
             raise BackendError(f"{path} cannot be listed: it is in memory, and the image has no find and stat")
@@ -66,7 +66,7 @@ async def download(engine: Engine, id: str, path: str) -> AsyncGenerator[bytes, 
             hint=f"read it inside: sandbox-console exec NAME -- cat {shlex.quote(path)}",
         )
     if place.inside:
-        async with aclosing(within.download(engine, place)) as chunks:
+        async with aclosing(guest_files.download(engine, place)) as chunks:
             async for block in _blocks(chunks):
                 yield block
         return
@@ -93,7 +93,7 @@ async def upload(engine: Engine, id: str, path: str, archive: AsyncIterator[byte
     """Unpack a tar into a directory; owners and modes are the tar's. Raises NotFound, Conflict, UsageError."""
     place = await locate(engine, id, path)
     if place.inside:
-        await within.upload(engine, place, guarded(archive))
+        await guest_files.upload(engine, place, guarded(archive))
         return
     await _need_directory(engine, place, path)
     params: dict[str, str | int] = {"path": place.path, "noOverwriteDirNonDir": 1}

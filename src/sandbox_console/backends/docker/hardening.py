@@ -11,28 +11,37 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.docker import calls, handover
+from sandbox_console.backends.docker import calls, secret_handover
 from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE
 from sandbox_console.backends.docker.translate import DEFAULT_PIDS, MIB
-from sandbox_console.errors import InvalidSpec
+from sandbox_console.errors import ConfigError, InvalidSpec
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 
 DEFAULT_USER = "1000:1000"
 """Who runs the command where neither the spec nor the image names a user."""
 
+TMP_MIB = 512
+"""How large /tmp may grow unless the option ``tmp_mib`` says, as on bubblewrap. It counts as the sandbox's memory."""
+
 _TMPFS = {
-    # The engine mounts a tmpfs noexec unless told: builds and test runners execute from /tmp.
-    "/tmp": "rw,exec,nosuid,nodev,size=64m,mode=1777",  # noqa: S108 - a path of the sandbox
     "/run": "rw,noexec,nosuid,nodev,size=16m,mode=1777",
     # Of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
-    handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777",
+    secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777",
 }
+
+GIVEN_BACK = frozenset(
+    {"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
+     "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT", "SYS_PTRACE"}
+)  # fmt: skip
+"""Docker's own default set, and SYS_PTRACE for debuggers. Not NET_RAW: with it a guest forges addresses to its
+gateway and its neighbours. The rest (SYS_ADMIN, NET_ADMIN, ...) takes over a host, or its network."""
 
 
 def body(
-    spec: SandboxSpec, image: Mapping[str, Any], info: Mapping[str, Any], secrets: Sequence[ResolvedSecret]
-) -> dict[str, Any]:
+    spec: SandboxSpec, image: Mapping[str, Any], info: Mapping[str, Any], secrets: Sequence[ResolvedSecret],
+    tmp_mib: int = TMP_MIB,
+) -> dict[str, Any]:  # fmt: skip
     """What to POST to containers/create. Raises InvalidSpec where there is nothing to run."""
     user = spec.user or _default_user(spec, image)
     made: dict[str, Any] = {
@@ -41,7 +50,7 @@ def body(
         "Env": [f"{key}={value}" for key, value in spec.env.items()],
         "Labels": _labels(spec, user, secrets),
         "Tty": False,
-        "HostConfig": _host(spec, info, image),
+        "HostConfig": _host(spec, info, image, tmp_mib),
         **_command(spec, image, secrets),
     }
     if spec.workdir or spec.workspace:
@@ -56,19 +65,19 @@ def _command(spec: SandboxSpec, image: Mapping[str, Any], secrets: Sequence[Reso
     if not secrets:
         return {"Cmd": words}
     # Open once: the engine closes stdin when the console, which attaches before the start, has sent the lines.
-    return {"Entrypoint": handover.entrypoint(), "Cmd": [*entry, *words], "OpenStdin": True, "StdinOnce": True}
+    return {"Entrypoint": secret_handover.entrypoint(), "Cmd": [*entry, *words], "OpenStdin": True, "StdinOnce": True}
 
 
 def _labels(spec: SandboxSpec, user: str, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
     labels = {**spec.labels, MANAGED: "1", SPEC: json.dumps(spec.to_dict(), sort_keys=True)}
     if secrets:
-        labels[SECRETS] = handover.label(secrets)
+        labels[SECRETS] = secret_handover.label(secrets)
     if spec.workspace and (note := workspace_note(spec.workspace, user)):
         labels[WORKSPACE] = note
     return labels
 
 
-def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any]) -> dict[str, Any]:
+def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any], tmp_mib: int) -> dict[str, Any]:
     return {
         "NetworkMode": "none",
         "CapDrop": ["ALL"],
@@ -78,7 +87,7 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any]) 
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "OomScoreAdj": 500,
-        "Tmpfs": _TMPFS,
+        "Tmpfs": tmpfs(tmp_mib),
         "LogConfig": {"Type": "local", "Config": {"max-size": "10m", "max-file": "3"}},
         "RestartPolicy": {"Name": "no"},
         "Ulimits": [
@@ -89,6 +98,11 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any]) 
         **limits(spec, info),
         **({"Runtime": spec.runtime} if spec.runtime else {}),
     }
+
+
+def tmpfs(tmp_mib: int) -> dict[str, str]:
+    """What is in memory. The engine mounts it noexec unless told: builds and test runners execute from /tmp."""
+    return {"/tmp": f"rw,exec,nosuid,nodev,size={tmp_mib}m,mode=1777", **_TMPFS}  # noqa: S108 - a path of the sandbox
 
 
 def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
@@ -150,3 +164,25 @@ def workspace_note(folder: str, user: str) -> str:
         return ""
     # Without CAP_DAC_OVERRIDE the container's root is bound by the folder's mode like anyone.
     return f"uid {uid} of the sandbox cannot write it: it belongs to {found.st_uid}, mode {found.st_mode & 0o777:o}"
+
+
+def tmp_mib(table: Mapping[str, Any]) -> int:
+    """The option ``tmp_mib``. Raises ConfigError."""
+    asked = table.get("tmp_mib", TMP_MIB)
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+        raise ConfigError(f"docker: tmp_mib is {asked!r}; a whole number above 0 is needed")
+    return asked
+
+
+def capabilities(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """The option ``capabilities``: Linux capabilities that root in a sandbox keeps. Raises ConfigError."""
+    asked = table.get("capabilities", [])
+    if not isinstance(asked, (list, tuple)) or not all(isinstance(one, str) for one in asked):
+        raise ConfigError("docker: capabilities is a list of names", hint='for example capabilities = ["CHOWN"]')
+    names = {one.upper().removeprefix("CAP_") for one in asked}
+    if refused := sorted(names - GIVEN_BACK):
+        raise ConfigError(
+            f"docker: the capability {refused[0]} is not given to a sandbox",
+            hint=f"these can be: {', '.join(sorted(GIVEN_BACK))}",
+        )
+    return tuple(sorted(names))

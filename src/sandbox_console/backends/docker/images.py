@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from sandbox_console.backends.docker.events import lines
 from sandbox_console.backends.docker.failures import Refused, refused
-from sandbox_console.backends.docker.happenings import lines
 from sandbox_console.backends.docker.paths import image_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.inside import Image, Prunable

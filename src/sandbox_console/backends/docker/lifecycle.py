@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.common.refusals import name_taken
-from sandbox_console.backends.docker import handover, hardening
+from sandbox_console.backends.common.messages import name_taken
+from sandbox_console.backends.docker import hardening, secret_handover
 from sandbox_console.backends.docker.channel import Channel
-from sandbox_console.backends.docker.egress_bodies import Gate, dress
 from sandbox_console.backends.docker.facts import command
 from sandbox_console.backends.docker.failures import Refused, about, plain
+from sandbox_console.backends.docker.gate_config import Gate, dress
 from sandbox_console.backends.docker.labels import INSTALLATION
 from sandbox_console.backends.docker.paths import NAMING, container_path, image_path
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
@@ -34,12 +34,13 @@ async def create(
     gate: Gate | None = None,
     *,
     kept: Sequence[str] = (),
+    tmp_mib: int = hardening.TMP_MIB,
     installation: str = "",
 ) -> str:
     """The new container's id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing behind when it raises."""
-    handover.check(secrets)
+    secret_handover.check(secrets)
     image = await _image(engine, spec)
-    body = await asyncio.to_thread(hardening.body, spec, image, info, secrets)
+    body = await asyncio.to_thread(hardening.body, spec, image, info, secrets, tmp_mib)
     body["HostConfig"]["CapAdd"] = list(kept)
     if installation:
         body["Labels"][INSTALLATION] = installation
@@ -72,12 +73,12 @@ async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSe
     if data["State"]["Running"] and not data["State"].get("Restarting"):
         return
     await _program_there(engine, id, name, data)
-    wanted = handover.wanted(data["Config"])
-    chosen = handover.chosen(wanted, secrets, name)
+    wanted = secret_handover.wanted(data["Config"])
+    chosen = secret_handover.chosen(wanted, secrets, name)
     if not wanted:
         await _start(engine, id, name)
         return
-    payload = handover.payload(chosen)
+    payload = secret_handover.payload(chosen)
     # Attached before the start: the engine keeps stdin for whoever is there, and nobody else can come between.
     channel = Channel(engine, engine.docker.containers.container(id).attach(stdin=True))
     try:
@@ -93,7 +94,7 @@ async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSe
 async def _passed_on(channel: Channel) -> None:
     """Wait until the engine has all of the input: it then ends an attach that was for input only."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(handover.WAIT_S):
+        async with asyncio.timeout(secret_handover.WAIT_S):
             if channel.end_input():
                 await channel.read()
             else:

@@ -15,9 +15,9 @@ from typing import Any
 from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.failures import Refused, about
-from sandbox_console.backends.docker.frames import Demuxer, TtySplitter
+from sandbox_console.backends.docker.log_frames import Demuxer, TtySplitter
+from sandbox_console.backends.docker.log_overlap import Seen
 from sandbox_console.backends.docker.paths import container_path, described
-from sandbox_console.backends.docker.seen import Seen
 from sandbox_console.errors import BackendUnreachable, NotFound, Unsupported
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
 

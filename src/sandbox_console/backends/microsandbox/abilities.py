@@ -21,8 +21,8 @@ from sandbox_console.backends.microsandbox import (
     system_log,
     translate,
 )
-from sandbox_console.backends.microsandbox.look import Looker
-from sandbox_console.backends.microsandbox.made import Options
+from sandbox_console.backends.microsandbox.create_options import Options
+from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit

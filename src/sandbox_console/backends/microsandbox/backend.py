@@ -10,26 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.common.permit import need
-from sandbox_console.backends.common.refusals import name_taken
 from sandbox_console.backends.microsandbox import (
     capabilities,
-    changing,
+    create_options,
     diagnosis,
     guest,
-    health,
     images,
     lifecycle,
     logs,
-    made,
     network,
-    pulling,
+    pull,
     sdk,
     stats,
     translate,
+    update,
 )
 from sandbox_console.backends.microsandbox.abilities import Deeper
-from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.pending import PendingStore
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess, MicrosandboxTerminal
 from sandbox_console.backends.microsandbox.snapshots import new_id
@@ -38,10 +37,9 @@ from sandbox_console.backends.microsandbox.watch import Watch
 from sandbox_console.errors import Conflict, ConsoleError, InvalidSpec, NotFound
 from sandbox_console.model.action import Exec, OpenShell, Permit
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.diagnosis import Diagnosis
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
-from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef, Stats
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
 
 SHELLS = ("/bin/bash", "/bin/sh")
@@ -53,8 +51,8 @@ class MicrosandboxBackend(Deeper):
     name = "microsandbox"
     host = "local"
 
-    def __init__(self, folder: Path, options: made.Options | None = None) -> None:
-        super().__init__(Looker(PendingStore(folder / "created")), options or made.Options())
+    def __init__(self, folder: Path, options: create_options.Options | None = None) -> None:
+        super().__init__(Looker(PendingStore(folder / "created")), options or create_options.Options())
 
     async def open(self) -> None:
         """Nothing: the SDK is loaded when it is needed."""
@@ -66,7 +64,7 @@ class MicrosandboxBackend(Deeper):
         return capabilities.capabilities()
 
     async def health(self) -> BackendHealth:
-        return await health.look()
+        return await diagnosis.health()
 
     async def diagnose(self) -> Sequence[Diagnosis]:
         return await diagnosis.look()
@@ -100,18 +98,18 @@ class MicrosandboxBackend(Deeper):
                 yield sample
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        return made.problems(spec)
+        return create_options.problems(spec)
 
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
         """Keep it for its first start, with its image here. Raises InvalidSpec, Conflict, NotFound."""
         need(permit)
-        if problems := made.problems(spec):
+        if problems := create_options.problems(spec):
             raise InvalidSpec(problems)
         network.check(secrets)
         module = await sdk.load()
         if any(one.name == spec.name for one in await self._looker.list()) or await sdk.exists(module, spec.name):
             raise name_taken(spec.name)
-        if not spec.image.startswith("dir:") and not await pulling.there(module, spec.image):
+        if not spec.image.startswith("dir:") and not await pull.there(module, spec.image):
             await images.pull(module, spec.image, self._options, progress)
         identity = new_id()
         await asyncio.to_thread(self._looker.pending.add, identity, spec)
@@ -153,7 +151,7 @@ class MicrosandboxBackend(Deeper):
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         need(permit)
-        await changing.rename(await sdk.load(), self._looker, ref, name)
+        await update.rename(await sdk.load(), self._looker, ref, name)
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
         need(permit)
@@ -165,11 +163,11 @@ class MicrosandboxBackend(Deeper):
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
         need(permit)
-        await changing.update(await sdk.load(), self._looker, ref, spec)
+        await update.update(await sdk.load(), self._looker, ref, spec)
 
     async def out_of_bounds(self, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
         """What a running one cannot take live. Raises NotFound."""
-        return await changing.out_of_bounds(await sdk.load(), self._looker, ref, spec)
+        return await update.out_of_bounds(await sdk.load(), self._looker, ref, spec)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> MicrosandboxProcess:
         need(permit)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sandbox_console.backends.microsandbox import boot_failure, kvm, sdk
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.diagnosis import Diagnosis
+from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HealthState
 
 LEAST_GIB = 2
 """Less free than this, and one ordinary image with a sandbox's own disk may not fit."""
@@ -98,3 +98,22 @@ def _disk() -> Diagnosis:
     if free < LEAST_GIB:
         return Diagnosis("disk", "warning", text, "msb df tells what takes it; sandbox-console images prune frees some")
     return Diagnosis("disk", "ok", text)
+
+
+async def health() -> BackendHealth:
+    """Whether microVMs can boot here: ask the host and the runtime. Raises nothing but CancelledError."""
+    try:
+        if found := await asyncio.to_thread(kvm.problem):
+            return _down(*found)
+        if not kvm.TRIED and (failed := await asyncio.to_thread(last_failure)):
+            return _down(f"the last boot failed: {failed[0]}", failed[1])
+        module = await sdk.load()
+        if await asyncio.to_thread(sdk.used):
+            await sdk.call(module, "its list of sandboxes", module.Sandbox.list_with(limit=1))
+    except ConsoleError as error:
+        return _down(error.message, error.hint)
+    return BackendHealth("microsandbox", "local", HealthState.OK, version=sdk.version())
+
+
+def _down(reason: str, hint: str) -> BackendHealth:
+    return BackendHealth("microsandbox", "local", HealthState.UNAVAILABLE, reason, hint, sdk.version())

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Progress
-from sandbox_console.backends.microsandbox import pulling, sdk, translate
-from sandbox_console.backends.microsandbox.made import Options
+from sandbox_console.backends.microsandbox import pull as pulls
+from sandbox_console.backends.microsandbox import sdk, translate
+from sandbox_console.backends.microsandbox.create_options import Options
 from sandbox_console.errors import BackendError, Conflict, NotFound, UsageError
 from sandbox_console.model.inside import Image, Prunable
 
@@ -29,7 +30,7 @@ async def images(module: Any, waiting: Counter[str]) -> Sequence[Image]:
 
 async def pull(module: Any, name: str, options: Options, progress: Progress) -> str:
     """Get an image from its registry; gives its digest."""
-    await pulling.pull(module, name, options.insecure(name), progress)
+    await pulls.pull(module, name, options.insecure(name), progress)
     found = await sdk.call(module, f"image {name}", module.Image.get(name))
     return str(found.manifest_digest or found.reference)
 

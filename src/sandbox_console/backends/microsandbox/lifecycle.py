@@ -9,9 +9,9 @@ import signal as signals
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.backends.common.refusals import not_running
-from sandbox_console.backends.microsandbox import boot_failure, labels, made, ports, runs, sdk, translate
-from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.backends.common.messages import not_running
+from sandbox_console.backends.microsandbox import boot_failure, create_options, labels, ports, runs, sdk, translate
+from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.sandbox import SandboxRef, Status
@@ -31,10 +31,12 @@ Secrets = Sequence[ResolvedSecret]
 Boot = Callable[[], Any]
 
 
-async def boot_new(module: Any, looker: Looker, one: Pending, secrets: Secrets, options: made.Options) -> None:
+async def boot_new(
+    module: Any, looker: Looker, one: Pending, secrets: Secrets, options: create_options.Options
+) -> None:
     """The first start of a sandbox."""
     places = await asyncio.to_thread(ports.choose, one.spec)
-    arguments = made.arguments(module, one.id, one.spec, secrets, options, places)
+    arguments = create_options.arguments(module, one.id, one.spec, secrets, options, places)
     name = one.spec.name
     try:
         boot_it = functools.partial(module.Sandbox.create, name, **arguments)
@@ -177,7 +179,9 @@ async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets)
     what = f"the secrets of {spec.name}"
     for secret in secrets:
         if secret.inject == "file":
-            await sdk.call(module, what, machine.fs.write(f"{made.SECRETS}/{secret.name}", secret.value.encode()))
+            await sdk.call(
+                module, what, machine.fs.write(f"{create_options.SECRETS}/{secret.name}", secret.value.encode())
+            )
     if not spec.command:
         return
     try:

@@ -13,7 +13,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from sandbox_console.backends.microsandbox import main_process, sdk, translate
-from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.sdk import result, translated
 from sandbox_console.errors import NotFound
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream

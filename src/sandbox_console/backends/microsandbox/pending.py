@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sandbox_console.backends.common.refusals import name_taken
+from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.errors import BackendError, ConsoleError
 from sandbox_console.model.spec import SandboxSpec
 

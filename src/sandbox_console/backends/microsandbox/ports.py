@@ -18,8 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sandbox_console.backends.common.port_notes import reach
-from sandbox_console.backends.common.refusals import place_taken
+from sandbox_console.backends.common.messages import place_taken, reach
 from sandbox_console.errors import Conflict, InvalidSpec
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact

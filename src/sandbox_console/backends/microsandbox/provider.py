@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.backends.microsandbox.backend import MicrosandboxBackend
-from sandbox_console.backends.microsandbox.made import Options
+from sandbox_console.backends.microsandbox.create_options import Options
 from sandbox_console.errors import ConfigError
 
 _OPTIONS = ("ca_certs", "insecure_registries")

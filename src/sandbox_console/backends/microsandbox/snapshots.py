@@ -18,9 +18,9 @@ from typing import Any
 
 from msgspec import structs
 
-from sandbox_console.backends.common.refusals import name_taken
-from sandbox_console.backends.microsandbox import labels, lifecycle, made, network, ports, sdk, translate
-from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.backends.common.messages import name_taken
+from sandbox_console.backends.microsandbox import create_options, labels, lifecycle, network, ports, sdk, translate
+from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model import ports as published
 from sandbox_console.model.inside import Snapshot
@@ -103,7 +103,7 @@ async def _restored(
     arguments: dict[str, Any] = {
         "network_policy": network.policy(module, spec.egress, places),
         "ports": ports.bindings(module, places) or None,
-        "volumes": made.volumes(module, spec, secrets) or None,
+        "volumes": create_options.volumes(module, spec, secrets) or None,
         "security": None if full else module.SecurityProfile.RESTRICTED,
         "max_duration": spec.max_duration_s,
         "idle_timeout": spec.idle_timeout_s,
@@ -114,7 +114,9 @@ async def _restored(
     try:
         machine = await lifecycle.booted(module, new, lambda: module.Sandbox.restore(reference, name=new, **asked))
         handle = await sdk.call(module, f"sandbox {new}", module.Sandbox.get(new))
-        await sdk.call(module, f"sandbox {new}", handle.modify(labels=made.own_labels(identity, spec, secrets)))
+        await sdk.call(
+            module, f"sandbox {new}", handle.modify(labels=create_options.own_labels(identity, spec, secrets))
+        )
         await lifecycle.published(module, new)
         await lifecycle.launch(module, machine, structs.replace(spec, command=()) if full else spec, secrets)
     except BaseException as error:
@@ -186,6 +188,9 @@ def _full(one: Any) -> bool:
 async def _snapshot(module: Any, one: Any) -> Snapshot:
     opened = await sdk.call(module, "a snapshot", module.Snapshot.open(one.reference))
     created = one.created_at
+    asked: SandboxSpec | None = None
+    with contextlib.suppress(Unsupported):  # made by another tool
+        asked = _spec(dict(opened.labels), "snapshot")
     return Snapshot(
         backend="microsandbox",
         host="local",
@@ -194,6 +199,8 @@ async def _snapshot(module: Any, one: Any) -> Snapshot:
         created_at=created / 1000 if isinstance(created, (int, float)) else datetime.fromisoformat(created).timestamp(),
         size_bytes=one.size_bytes,
         full=_full(one),
+        secrets=asked.secrets if asked else (),
+        workspace=asked.workspace or "" if asked else "",
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from sandbox_console.backends.common import notify
 from sandbox_console.backends.microsandbox import sdk
-from sandbox_console.backends.microsandbox.look import Looker
+from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Status

@@ -18,15 +18,16 @@ MACHINES = ("x86_64", "aarch64")
 
 
 @cache
-def program(*, ptrace: bool = False) -> bytes | None:
+def program(*, ptrace: bool = False, nested: bool = False) -> bytes | None:
     """The filter for this machine, as prctl(2) and bwrap take it; None where there is none for it.
 
-    With ``ptrace`` debuggers work, on processes of the same sandbox.
+    With ``ptrace`` debuggers work, on processes of the same sandbox; with ``nested`` a guest makes namespaces of its
+    own and mounts in them.
     """
     machine = platform.machine()
     if machine not in MACHINES:
         return None
-    return (_FOLDER / f"{machine}{'-ptrace' if ptrace else ''}.bpf").read_bytes()
+    return (_FOLDER / f"{machine}{'-ptrace' if ptrace else ''}{'-nested' if nested else ''}.bpf").read_bytes()
 
 
 @cache

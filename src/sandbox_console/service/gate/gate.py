@@ -32,15 +32,16 @@ from sandbox_console.errors import (
 from sandbox_console.model.action import Action, Create, Permit, Update
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.event import Acted
+from sandbox_console.model.inside import Snapshot
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.secret import ResolvedSecret
-from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
+from sandbox_console.policy.rules import Allow, Ask, Decision, Deny, Rules
 from sandbox_console.service.gate.description import body_of, target_of
 from sandbox_console.service.gate.masking import masked
 from sandbox_console.service.gate.operation import ExecIO, Operation
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
-from sandbox_console.service.gate.withholding import arguments, withheld
+from sandbox_console.service.gate.withholding import Words
 
 T = TypeVar("T")
 
@@ -61,7 +62,10 @@ class Performs(Protocol):
 
 
 class Request(Struct, frozen=True):
-    """An action with its target as found and the decision about it. ``problem`` is why it cannot even be decided."""
+    """An action with its target as found and the decision about it. ``problem`` is why it cannot even be decided.
+
+    ``snapshot`` is what a sandbox is to be made of.
+    """
 
     action: Action
     backend: str
@@ -69,6 +73,7 @@ class Request(Struct, frozen=True):
     decision: Decision
     consent: Consent = Consent()
     problem: ConsoleError | None = None
+    snapshot: Snapshot | None = None
 
 
 Effect = Callable[[Permit, list[ResolvedSecret]], Awaitable[T]]
@@ -76,10 +81,10 @@ Facts = Callable[[T], tuple[Outcome, Mapping[str, Any], str]]
 
 
 class Gate:
-    """Nothing changes but through :meth:`run`. ``lenient``: a sandbox may be entered without its secrets."""
+    """Nothing changes but through :meth:`run`."""
 
-    def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None], *, lenient: bool = True) -> None:
-        self._lenient = lenient
+    def __init__(self, trail: Trail, vault: Vault, publish: Callable[[Acted], None], rules: Rules) -> None:
+        self._rules = rules
         self._trail = trail
         self._vault = vault
         self._publish = publish
@@ -96,22 +101,22 @@ class Gate:
             if refusal is not None:
                 await self._refuse(journal, request, refusal)
                 raise refusal
-            permit = await journal.begin(request.action.verb, request.backend, *await self._row(request))
+            target, body, words = await self._row(request)
+            permit = await journal.begin(request.action.verb, request.backend, target, body)
             self._trail.note_problem("")
         except AuditUnavailable as error:
             self._trail.note_problem(error.message)
             raise
-        return await self._act(journal, request, permit, effect, facts)
+        return await self._act(journal, request, permit, words, effect, facts)
 
-    async def _act(self, journal: Journal, request: Request, permit: Permit, effect: Effect[T], facts: Facts[T]) -> T:
+    async def _act(
+        self, journal: Journal, request: Request, permit: Permit, words: Words | None, effect: Effect[T],
+        facts: Facts[T],
+    ) -> T:  # fmt: skip
         began = time.monotonic_ns()
         outcome, body, target = Outcome.FAILED, dict[str, Any](), ""
-        late: dict[str, Any] = {}
         try:
-            unread = self._vault.unread(self._secret_names(request))
             secrets = await self._secrets(request)
-            if unread:
-                late = arguments(body_of(request.action, request.target))
             result = await effect(permit, secrets)
             outcome, facts_found, target = facts(result)
             body = dict(facts_found)
@@ -127,11 +132,23 @@ class Gate:
         finally:
             took = (time.monotonic_ns() - began) // 1000
             try:
-                body = masked({**late, **body}, self._vault.redactor.text)
+                body = self._ended(request, words, body)
                 await self._finish(journal, request, permit, outcome, took, body, target)
             except AuditUnavailable:
                 if outcome is not Outcome.CANCELLED:  # a cancellation stays one, whatever the log can take
                     raise
+
+    def _ended(self, request: Request, words: Words | None, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The end's body: with what its attempt withheld where all is known by now, else nowhere a word of it."""
+        mask = self._vault.redactor.text
+        ended: dict[str, Any]
+        if words is None:
+            ended = masked(body, mask)
+        elif self._unread(request):
+            ended = masked(body, lambda text: words.text(mask(text)))
+        else:
+            ended = masked({**words.arguments, **body}, mask)
+        return ended
 
     async def _finish(
         self, journal: Journal, request: Request, permit: Permit, outcome: Outcome, dur_us: int, body: dict[str, Any],
@@ -149,9 +166,10 @@ class Gate:
         self._tell(request, permit.audit_id, outcome, str(body.get("error", "")), target)
 
     async def _refuse(self, journal: Journal, request: Request, refusal: ConsoleError) -> None:
-        target, body = await self._row(request)
+        target, body, words = await self._row(request)
         refusal = self._failure(request, refusal)
-        why = {"code": refusal.code, "error": refusal.message, "rule": getattr(refusal, "rule", "")}
+        why: dict[str, Any] = {"code": refusal.code, "error": refusal.message, "rule": getattr(refusal, "rule", "")}
+        why = masked(why, words.text) if words else why
         outcome = _outcome_of(refusal)
         action = request.action
         refusal.audit_id = await journal.refuse(action.verb, request.backend, target, body, outcome, why)
@@ -173,7 +191,7 @@ class Gate:
     async def _secrets(self, request: Request) -> list[ResolvedSecret]:
         """Resolved. To enter a sandbox those will do that can be read here, unless the policy wants all of them."""
         names = self._secret_names(request)
-        if not (self._lenient and request.action.verb in ("exec", "shell")):
+        if not (self._rules.enter_without_secrets and request.action.verb in ("exec", "shell")):
             return await self._vault.resolve(names)
         found: list[ResolvedSecret] = []
         for name in names:
@@ -182,27 +200,37 @@ class Gate:
         return found
 
     def _secret_names(self, request: Request) -> list[str]:
-        """Those of the spec asked for; where the sandbox itself is entered or started (again), its own."""
+        """Those of the spec asked for; where the sandbox itself is entered, copied or started (again), its own."""
         action, own = request.action, request.target.spec.secrets if request.target and request.target.spec else ()
         if isinstance(action, (Create, Update)):
             gone = self._vault.undefined(own)
             return list(dict.fromkeys([*action.spec.secrets, *(name for name in own if name not in gone)]))
-        return list(own) if action.verb in ("start", "restart", "exec", "shell") else []
+        if request.snapshot:
+            return list(request.snapshot.secrets)
+        return list(own) if action.verb in ("start", "restart", "exec", "shell", "fork") else []
 
-    async def _row(self, request: Request) -> tuple[str, dict[str, Any]]:
-        """The target and the body, both masked: a name may hold a value, too."""
-        body = await self._body(request)
-        return self._vault.redactor.text(target_of(request.action)), body
-
-    async def _body(self, request: Request) -> dict[str, Any]:
+    async def _row(self, request: Request) -> tuple[str, dict[str, Any], Words | None]:
+        """The target and the body, both masked: a name may hold a value, too; and the words that it has as hashes."""
         # Known before the row is written: a value pasted into an argument must not get into the log. A keyring or a
         # program is asked only once the attempt is on record.
-        unread = await self._vault.learn(self._secret_names(request), acting=False)
+        await self._vault.learn(self._names(request), acting=False)
         told = {**body_of(request.action, request.target), "policy": _decided(request.decision)}
-        if unread:  # the row's end has them, masked, once the values were read
-            told = withheld(told, self._key)
-        body: dict[str, Any] = masked(told, self._vault.redactor.text)
-        return body
+        words = None
+        if self._unread(request):  # the row's end has them, masked, once the values were read
+            words = Words(told, self._key, self._rules.hash_words_from)
+            told = words.body
+        mask = self._vault.redactor.text
+        return mask(target_of(request.action)), masked(told, mask), words
+
+    def _names(self, request: Request) -> list[str]:
+        """Whose values may be in the words: the sandbox's own secrets, and as the policy has it all others."""
+        own = self._secret_names(request)
+        return own if self._rules.hash_words_for == "own" else list(dict.fromkeys([*own, *self._vault.names]))
+
+    def _unread(self, request: Request) -> bool:
+        """Whether the value of one of these is unknown yet."""
+        own = self._secret_names(request)
+        return bool(self._vault.unread(own) or self._vault.unread(self._names(request), acting=True))
 
 
 def _decided(decision: Decision) -> dict[str, str]:

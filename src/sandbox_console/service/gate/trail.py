@@ -115,7 +115,7 @@ class Trail:
     def public_key(self) -> bytes:
         """What other machines verify this log by, as PEM. Raises AuditUnavailable where there is no key yet."""
         from sandbox_console.audit.keys import Keys
-        from sandbox_console.audit.store import unavailable
+        from sandbox_console.audit.open_segment import unavailable
 
         key = Layout(self.path).key
         try:

@@ -75,7 +75,7 @@ class Vault:
         wanted = list(names)
         if wanted:
             keep_to_itself()  # for good: the redactor has them until the end
-        if any(name in self.table and self.table[name].source.startswith("file:") for name in wanted):
+        if any(name in self.table and self.table[name].kind in ("file", "cmd") for name in wanted):
             AROUND.set(await asyncio.to_thread(self._ground))
         found = [await self._one(name) for name in wanted]
         self.redactor.add(secret.value for secret in found)
@@ -88,9 +88,10 @@ class Vault:
         [found] = await sources.resolve([name], self.table)
         return found
 
-    def unread(self, names: Iterable[str]) -> list[str]:
-        """Which of the names have had no value read in this process."""
-        return [name for name in names if name not in self._known]
+    def unread(self, names: Iterable[str], *, acting: bool = False) -> list[str]:
+        """Which of the names have had no value read in this process; ``acting``: of keyrings' and programs' alone."""
+        found = [name for name in names if name not in self._known]
+        return [name for name in found if sources.acts(self.table[name])] if acting else found
 
     async def learn(self, names: Iterable[str], *, acting: bool = True) -> list[str]:
         """Make the redactor know the values of these; gives the names that cannot be resolved now.

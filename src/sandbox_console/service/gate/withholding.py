@@ -1,40 +1,64 @@
-"""Arguments that may hold a value nobody knows yet: a keyed hash stands in the row until the value was read."""
+"""Words that may hold a value nobody knows yet: a keyed hash stands in the row until the value was read."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox_console.secrets.sources import MIN_BYTES
-
-_FIELDS = ("argv", "command", "shell")
-
-
-def withheld(body: Mapping[str, Any], key: bytes) -> dict[str, Any]:
-    """``body`` with each argument that is long enough for a secret as a hash, also in the spec or diff in it."""
-    return {
-        name: _hashed(value, key)
-        if name in _FIELDS
-        else withheld(value, key)
-        if name in ("spec", "diff") and isinstance(value, Mapping)
-        else value
-        for name, value in body.items()
-    }
+_FIELDS = ("argv", "command", "shell", "labels", "user", "workdir")
+_INNER = ("spec", "diff")
 
 
-def arguments(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What `withheld` takes from a body, by field."""
+class Words:
+    """The words of one action: each of ``least`` bytes or more has a hash to stand for it."""
+
+    def __init__(self, body: Mapping[str, Any], key: bytes, least: int) -> None:
+        self._key, self._least = key, least
+        self._hashes: dict[str, str] = {}
+        self.body = self._withheld(body)
+        """The body with hashes for words, also in the spec or diff in it."""
+        self.arguments = _arguments(body)
+        """What was taken from it, by field."""
+
+    def text(self, text: str) -> str:
+        """``text`` with the hash for each of the words in it: an error may name what could not be run."""
+        if not self._hashes:
+            return text
+        longest = sorted(self._hashes, key=len, reverse=True)
+        return re.sub("|".join(map(re.escape, longest)), lambda found: self._hashes[found[0]], text)
+
+    def _withheld(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: self._hashed(value)
+            if name in _FIELDS
+            else self._withheld(value)
+            if name in _INNER and isinstance(value, Mapping)
+            else value
+            for name, value in body.items()
+        }
+
+    def _hashed(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._hash(value)
+        if isinstance(value, Mapping):
+            return {self._hash(str(name)): self._hashed(one) for name, one in value.items()}
+        return [self._hashed(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+    def _hash(self, word: str) -> str:
+        data = word.encode("utf-8", "surrogatepass")
+        if len(data) < self._least:
+            return word
+        made = f"hmac:{hmac.new(self._key, data, hashlib.sha256).hexdigest()[:16]}"
+        self._hashes |= {word: made, repr(word)[1:-1]: made}
+        return made
+
+
+def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: body[name] for name in _FIELDS if body.get(name)}
-    for inner in ("spec", "diff"):
-        if isinstance(body.get(inner), Mapping) and (more := arguments(body[inner])):
+    for inner in _INNER:
+        if isinstance(body.get(inner), Mapping) and (more := _arguments(body[inner])):
             found[inner] = more
     return found
-
-
-def _hashed(value: Any, key: bytes) -> Any:
-    if isinstance(value, str):
-        data = value.encode("utf-8", "surrogatepass")
-        return f"hmac:{hmac.new(key, data, hashlib.sha256).hexdigest()[:16]}" if len(data) >= MIN_BYTES else value
-    return [_hashed(one, key) for one in value] if isinstance(value, (list, tuple)) else value

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from sandbox_console.backends.abilities import Changes, Files, Happenings, Images, Processes, Raw, Snapshots, able
-from sandbox_console.errors import NotFound
+from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
@@ -74,6 +74,13 @@ class Inside:
     async def snapshots(self, backend: str, host: str) -> Sequence[Snapshot]:
         """The snapshots that a backend keeps."""
         return await (await self._on(backend, host, Snapshots, Capability.SNAPSHOT)).snapshots()
+
+    async def snapshot(self, backend: str, host: str, name: str) -> Snapshot | None:
+        """The one of a name; None where there is none, or the backend keeps none."""
+        try:
+            return next((one for one in await self.snapshots(backend, host) if one.name == name), None)
+        except Unsupported:
+            return None
 
     async def _mask(self, ref: SandboxRef) -> Callable[[str], str]:
         """What masks known secrets, those of the sandbox among them."""

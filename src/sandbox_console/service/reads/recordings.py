@@ -14,8 +14,7 @@ from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.action import OpenShell
 from sandbox_console.model.recording import Check, Found, Recording
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.recording.cast import Event, Recorded, Writer, digest_of, read_events, read_header
-from sandbox_console.recording.plain import lines
+from sandbox_console.recording.cast import Event, Recorded, Writer, digest_of, lines, read_events, read_header
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import RecordingOptions
 from sandbox_console.service.gate.trail import Trail

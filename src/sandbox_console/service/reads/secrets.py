@@ -12,7 +12,7 @@ from sandbox_console.errors import SecretError
 from sandbox_console.model.sandbox import HealthState, Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets import local
-from sandbox_console.secrets.binding import unkept
+from sandbox_console.secrets.sources import unkept
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.leaks import Leak, LeakScan, Look, NotLooked

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
 import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import platformdirs
 from msgspec import Struct
 
 from sandbox_console.backends.abilities import Sharing
-from sandbox_console.errors import ConfigError, ConsoleError
+from sandbox_console.errors import ConfigError, Conflict, ConsoleError
 from sandbox_console.hostfs import mounts
 from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.walk import find
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service.reads import given
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.given import Given
 
 ASKED_S = 1.0
 """How long a backend may take to name its guests' folders before what it last said has to do."""
-_FILE = "shares.json"
-_MOST_BYTES = 4 << 20
-
 _APART = "a sandbox could change what the console does, and what it has on record"
 
 
 class Own(Struct, frozen=True):
-    """The console's own places: what they are called, and where. ``home`` says that a home folder may be shared."""
+    """The console's own places: what they are called, and where. ``home`` says that a home folder may be shared.
+
+    ``used`` are those that it runs or reads: no workspace either, and yet no reason to end where another tool's is one.
+    """
 
     state: Path
     places: tuple[tuple[str, Path], ...] = ()
     home: bool = False
+    used: tuple[tuple[str, Path], ...] = ()
 
 
 class Shares:
@@ -44,15 +45,15 @@ class Shares:
 
     async def ground(self) -> Ground:
         """The guests' ground now. Raises ConfigError where the console's own state lies in it."""
-        known = await asyncio.to_thread(_kept, self._own.state)
         answers = await asyncio.gather(*(self._ask(*key) for key in self._fleet.keys))
         said = {f"{name}/{host}": found for (name, host), found in zip(self._fleet.keys, answers, strict=True)}
-        fresh = known | {key: sorted(set(found)) for key, found in said.items() if found is not None}
-        if fresh != known:
-            await asyncio.to_thread(_keep, self._own.state, fresh)
-        folders = {folder for found in fresh.values() for folder in found}
-        await asyncio.to_thread(refuse_guests, self._own, folders)
-        return await asyncio.to_thread(Ground.of, folders, self._own.state / "parts")
+        return await asyncio.to_thread(self._ground, {key: one for key, one in said.items() if one is not None})
+
+    def _ground(self, said: Mapping[str, Sequence[str]]) -> Ground:
+        given.change(self._own.state, lambda known: {**known, **said})
+        known = given.everywhere(self._own.state, said)
+        refuse_guests(self._own, known)
+        return known.ground(self._own.state / "parts")
 
     async def _ask(self, name: str, host: str) -> Sequence[str] | None:
         """The folders of one backend's guests; None where it does not say."""
@@ -69,30 +70,28 @@ class Shares:
         """Ask one backend anew, after something was made or removed; where it does not say what is known stays."""
         found = await self._ask(backend, host)
         if found is not None:
-            await asyncio.to_thread(self._replace, f"{backend}/{host}", sorted(set(found)))
-
-    def _replace(self, key: str, folders: list[str]) -> None:
-        known = _kept(self._own.state)
-        if known.get(key, []) != folders:
-            _keep(self._own.state, known | {key: folders})
+            fresh = {f"{backend}/{host}": found}
+            await asyncio.to_thread(given.change, self._own.state, lambda known: {**known, **fresh})
 
     async def remember(self, backend: str, host: str, folder: str) -> None:
         """A folder is about to become a guest's."""
-        await asyncio.to_thread(self._remember, f"{backend}/{host}", folder)
-
-    def _remember(self, key: str, folder: str) -> None:
-        known = _kept(self._own.state)
-        if folder not in known.get(key, []):
-            _keep(self._own.state, known | {key: [*known.get(key, []), folder]})
+        key = f"{backend}/{host}"
+        await asyncio.to_thread(
+            given.change, self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]}
+        )
 
     async def problems(self, spec: SandboxSpec) -> Mapping[str, str]:
         """Why a spec's folders cannot be a sandbox's, by field."""
         found: dict[str, str] = {}
-        if spec.workspace and (why := await asyncio.to_thread(workspace_problem, spec.workspace, self._own)):
+        if spec.workspace and (why := await asyncio.to_thread(self._workspace_problem, spec.workspace)):
             found["workspace"] = why
         if spec.image.startswith("dir:") and (why := await self._image_problem(spec.image[4:])):
             found["image"] = why
         return found
+
+    def _workspace_problem(self, folder: str) -> str:
+        known = given.everywhere(self._own.state)
+        return workspace_problem(folder, self._own) or planted(folder, known)
 
     async def _image_problem(self, folder: str) -> str:
         """A root file system that a guest can change would lead a new sandbox anywhere, by its links."""
@@ -102,11 +101,27 @@ class Shares:
         return ""
 
 
+def planted(folder: str, known: Given) -> str:
+    """Why a guest could lead a workspace elsewhere before it is mounted; empty where none could.
+
+    It may be the very folder that others have, but not one in theirs: that could be a link by then.
+    """
+    try:
+        with find(folder, known.ground()) as found:
+            root = found.folder.root
+    except Conflict as error:
+        return f"{error.message}: {error.hint}"
+    except OSError:  # what is not there is for the backend to say
+        return ""
+    why = "by then another sandbox could have put a link there; name the folder that it has, or one of your own"
+    return f"{folder} lies in {root.path}, which a sandbox can write: {why}" if root else ""
+
+
 def workspace_problem(folder: str, own: Own) -> str:
     """Why a folder is not for sandboxes; empty where nothing is wrong with it."""
     known = mounts.read()
     theirs = list(mounts.spots(folder, known))
-    for what, place in own.places:
+    for what, place in (*own.places, *own.used):
         if mounts.overlap(theirs, mounts.spots(str(place), known)):
             return f"{folder} is, holds or lies in {place}, {what}: {_APART}"
     if not own.home:
@@ -133,15 +148,30 @@ def _homes() -> set[str]:
     return {home for home in found if home.startswith("/") and home != "/" and Path(home).is_dir()}
 
 
-def refuse_guests(own: Own, folders: Iterable[str]) -> None:
-    """Raise ConfigError where one of the console's own places lies in a guest's folder."""
-    given = list(folders)
+def refuse_guests(own: Own, known: Given) -> None:
+    """Raise ConfigError where a guest has a hand in where one of the console's own places is, or in what is there."""
+    folders = known.all
+    if not folders:
+        return
+    ground = known.ground()
+    hint = (
+        "keep it where no sandbox writes: --config, SANDBOX_CONSOLE_HOME; "
+        f"where that sandbox is gone: rm {own.state / given.FILE}"
+    )
     for what, place in own.places:
-        if root := _lies_in(str(place), given):
-            raise ConfigError(
-                f"{place}, {what}, lies in {root}, which a sandbox can write: {_APART}",
-                hint="keep it where no sandbox writes: --config, SANDBOX_CONSOLE_HOME",
-            )
+        if root := _lies_in(str(place), folders) or _led_by(place, ground):
+            raise ConfigError(f"{place}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
+
+
+def _led_by(place: Path, ground: Ground) -> str:
+    """The first of the guests' folders that the way to a place goes through, by its links; empty where none is."""
+    try:
+        with find(place, ground) as found:
+            return found.folder.root.path if found.folder.root else ""
+    except Conflict as error:
+        return error.message.partition(" is ")[0]
+    except OSError:
+        return ""
 
 
 def _lies_in(place: str, folders: Iterable[str]) -> str:
@@ -160,38 +190,7 @@ def _lies_in(place: str, folders: Iterable[str]) -> str:
     return ""
 
 
-def known_folders(state: Path) -> set[str]:
-    """What this user's consoles have given to guests, without asking anyone."""
-    found = _kept(state)
-    usual: dict[str, list[str]] = {}
-    with contextlib.suppress(RuntimeError):  # no home
-        usual = _kept(Path(platformdirs.user_state_path("sandbox-console")))
-    return {folder for folders in (*found.values(), *usual.values()) for folder in folders}
-
-
 def without_guests_programs(path: str, folders: Iterable[str]) -> str:
     """PATH without folders in which guests write: a program found there could be theirs."""
     given = list(folders)
     return os.pathsep.join(one for one in path.split(os.pathsep) if not _lies_in(str(Path(one).absolute()), given))
-
-
-def _kept(state: Path) -> dict[str, list[str]]:
-    try:
-        with (state / _FILE).open("rb") as file:
-            said = json.loads(file.read(_MOST_BYTES))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(said, dict):
-        return {}
-    return {str(key): [str(one) for one in found] for key, found in said.items() if isinstance(found, list)}
-
-
-def _keep(state: Path, found: Mapping[str, Sequence[str]]) -> None:
-    fresh = state / f".{_FILE}.{os.getpid()}"
-    try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "w") as file:
-            json.dump(found, file)
-        fresh.replace(state / _FILE)
-    except OSError:  # a state folder that is full or read-only: the backends are asked anyway
-        fresh.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.event import Event, HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.sweep import Sweep
+from sandbox_console.service.reads.stats_sweep import Sweep
 
 _RETRY_S = (0.5, 1.0, 2.0, 5.0)
 _LISTED_S = 5.0

@@ -23,12 +23,12 @@ from sandbox_console.testing.conformance.deny_all import DenyAll
 from sandbox_console.testing.conformance.errors import Errors
 from sandbox_console.testing.conformance.files import Files
 from sandbox_console.testing.conformance.images import Images
-from sandbox_console.testing.conformance.leaving import Leaving
+from sandbox_console.testing.conformance.inspection import Looks
+from sandbox_console.testing.conformance.leftovers import Leaving
 from sandbox_console.testing.conformance.lifecycle import Lifecycle
 from sandbox_console.testing.conformance.logs import Logs
-from sandbox_console.testing.conformance.looks import Looks
 from sandbox_console.testing.conformance.ports import Ports
-from sandbox_console.testing.conformance.reading import Reading
+from sandbox_console.testing.conformance.reads import Reading
 from sandbox_console.testing.conformance.rig import Profile, Rig
 from sandbox_console.testing.conformance.shells import Shells
 from sandbox_console.testing.conformance.walls import Walls

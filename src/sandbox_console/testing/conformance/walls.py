@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.testing.conformance.rig import Checks, Rig, eventually
 
@@ -60,6 +61,27 @@ class Walls(Checks):
         status = (await rig.sh(await rig.idle(), "cat /proc/self/status")).out.decode()
         assert "NoNewPrivs:\t1" in status
 
+    async def test_system_calls_are_filtered_for_all_that_runs_in_it(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SYSTEM_CALLS)
+        ref = await rig.script("grep Seccomp: /proc/self/status; sleep 1000")
+        assert await _modes(rig, ref) == {"2"}, "no filter holds a command, or the first process"
+        await eventually(lambda: _said(rig, ref), "the main command says nothing")
+        assert (await rig.text(ref)).split()[1] == b"2", "no filter holds the main command"
+        assert (await rig.sh(ref, "unshare -U true || unshare -r true")).code != 0, "it makes user namespaces"
+        assert await _told(rig, ref)
+
+    async def test_their_filter_is_left_out_or_relaxed_where_asked(self, rig: Rig) -> None:
+        rig.needs_sh(Capability.SYSTEM_CALLS)
+        bare = await rig.make(seccomp="off")
+        outer = Path("/proc/self/status").read_text().split("Seccomp:")[1].split()[0]
+        assert await _modes(rig, bare) == {outer}
+        assert not await _told(rig, bare), "it is told as filtered, and is not"
+        traced, nested = await rig.make(ptrace=True), await rig.make(nested_userns=True)
+        for ref in (traced, nested):
+            assert await _modes(rig, ref) == {"2"}, "it takes the whole filter away"
+            assert await _told(rig, ref)
+        assert (await rig.sh(nested, "unshare -U true || unshare -r true")).code == 0, "nested_userns makes none"
+
     async def test_a_secret_reaches_the_command_and_the_main_process(self, rig: Rig) -> None:
         rig.needs_sh(Capability.SECRET_ENV)
         ref = await rig.script('echo "main $TOKEN"; sleep 1000', secrets=(_SECRET,))
@@ -93,6 +115,21 @@ class Walls(Checks):
         rig.needs_sh(Capability.READ_ONLY_ROOT)
         ref = await rig.make(read_only_root=True)
         assert (await rig.sh(ref, "echo x >/usr/x || echo x >/bin/x")).code != 0
+
+
+async def _modes(rig: Rig, ref: SandboxRef) -> set[str]:
+    """How a command and the sandbox's first process stand: 0, or 2 for a filter (proc(5))."""
+    ran = await rig.sh(ref, "grep -h Seccomp: /proc/self/status /proc/1/status")
+    return {line.split()[1] for line in ran.out.decode().splitlines()}
+
+
+async def _said(rig: Rig, ref: SandboxRef) -> bool:
+    return bool(await rig.text(ref))
+
+
+async def _told(rig: Rig, ref: SandboxRef) -> bool:
+    """Whether the backend says that a filter holds."""
+    return any(fact.field == "seccomp" and fact.enforced for fact in (await rig.look(ref)).effective)
 
 
 def _arguments() -> bytes:

@@ -13,7 +13,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Ask, Consent, Console, spec_of
 from sandbox_console.tui.actions.cli_command import command_line
-from sandbox_console.tui.actions.path_changes import change_words
+from sandbox_console.tui.actions.outcome import change_words
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.dialogs.text_screen import TextScreen

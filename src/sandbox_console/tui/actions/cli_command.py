@@ -58,6 +58,7 @@ _OPTIONS = {
     "limits": "--limits",
     "seccomp": "--seccomp",
     "ptrace": "--ptrace",
+    "nested_userns": "--nested-userns",
 }
 _TABLES = {"labels", "env"}
 

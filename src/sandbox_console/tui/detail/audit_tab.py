@@ -19,7 +19,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Console
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
-from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.state.fleet_state import Look
 from sandbox_console.tui.text.wrap import Part, hanging
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column

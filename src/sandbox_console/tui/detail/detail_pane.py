@@ -21,8 +21,7 @@ from sandbox_console.tui.detail.tab_bar import TABS, TabBar
 from sandbox_console.tui.fleet.header import justified
 from sandbox_console.tui.logs.logs_tab import LogsPane
 from sandbox_console.tui.shell.shell_tab import ShellPane
-from sandbox_console.tui.state.fleet_state import FleetState, News
-from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.state.fleet_state import FleetState, Look, News
 from sandbox_console.tui.text.formatting import STATUS, STYLES, place, short_id, shown_name, why, why_style
 from sandbox_console.tui.text.port_text import openings
 

@@ -24,7 +24,7 @@ from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.detail.inspect_tree import Line, Standing, fill, nodes
 from sandbox_console.tui.keys.keymap import hint, key_of
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.state.fleet_state import Look
 
 
 class InspectPane(Vertical):

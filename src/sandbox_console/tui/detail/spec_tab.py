@@ -21,7 +21,7 @@ from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
 from sandbox_console.tui.base.static_text import put
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.state.fleet_state import Look
 from sandbox_console.tui.text.form_values import shown_value
 from sandbox_console.tui.text.formatting import DASH
 from sandbox_console.tui.text.port_text import FACT

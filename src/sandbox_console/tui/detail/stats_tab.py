@@ -15,7 +15,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.service import Console
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
-from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.state.fleet_state import Look
 from sandbox_console.tui.text.formatting import DASH, size
 from sandbox_console.tui.widgets.graph import Graph, Samples, Series
 

@@ -24,7 +24,7 @@ from sandbox_console.tui.egress.egress_text import COLUMNS, host_row, rules_line
 from sandbox_console.tui.egress.host_actions import HostActions
 from sandbox_console.tui.keys.keymap import hint, key_of
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.state.fleet_state import Look
 from sandbox_console.tui.widgets.table.table import FleetTable
 
 DRAW_S = 0.25

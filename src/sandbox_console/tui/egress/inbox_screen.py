@@ -92,7 +92,7 @@ class EgressScreen(Screen[None], HostActions):
         ]
         put(self, "#egress-title", Content.assemble(*words, (forgotten, "$text-warning")))
         put_note(self, "#egress-empty", plain("" if found else self._why_empty()))
-        put_note(self, "#egress-problem", plain(unread_words(list(self._service.denials.unread.values()))))
+        put_note(self, "#egress-problem", plain(unread_words(sorted(self._service.denials.unread.values()))))
 
     def _why_empty(self) -> str:
         """A backend that has not answered, or does not, may know of denials."""

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.hostfs.packing import Order, packed
 from sandbox_console.hostfs.places import Ground
-from sandbox_console.hostfs.unpacking import Unpacker
+from sandbox_console.hostfs.tar_pack import Order, packed
+from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import Found, find
 from sandbox_console.model.action import Download, Upload
 from sandbox_console.model.log import Stream

@@ -28,7 +28,7 @@ from sandbox_console.tui.files.file_text import COLUMNS, file_row, file_words, l
 from sandbox_console.tui.files.file_transfer import download, read_file, upload, why
 from sandbox_console.tui.keys.keymap import hint, hints
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
-from sandbox_console.tui.state.look import Look
+from sandbox_console.tui.state.fleet_state import Look
 from sandbox_console.tui.text.formatting import size
 from sandbox_console.tui.widgets.table.table import FleetTable
 

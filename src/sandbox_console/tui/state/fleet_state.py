@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -103,3 +104,11 @@ class FleetState(Struct, frozen=True):
     def dead(self) -> list[BackendHealth]:
         """The backends that should answer and do not."""
         return [one for one in self.health.values() if one.state is HealthState.UNREACHABLE]
+
+
+class Look(NamedTuple):
+    """A sandbox, whether the pane is in view, and what differs from before when there were actions since."""
+
+    sandbox: Sandbox | None
+    active: bool
+    version: object = None

@@ -1,15 +1,21 @@
-"""What widgets ask of the app."""
+"""Messages to the app: what widgets ask of it, and what the service tells."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 
 from textual.message import Message
 
 from sandbox_console.model.action import Action
+from sandbox_console.model.event import Event
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service import Subscription
 from sandbox_console.tui.state.fleet_state import News
 from sandbox_console.tui.state.verbs import Naming, Verb
+
+BATCH_S = 0.05
+"""Textual's message queue has no bound: a flood is gathered here, where the hub coalesces it."""
 
 
 class Arrived(Message):
@@ -107,3 +113,13 @@ class ChangesAsked(Message):
     def __init__(self, sandbox: Sandbox) -> None:
         super().__init__()
         self.sandbox = sandbox
+
+
+async def bridge(subscription: Subscription, deliver: Callable[[Sequence[Event]], object]) -> None:
+    """Deliver what changes until cancelled; the first batch at once."""
+    try:
+        while True:
+            deliver(await subscription.batch())
+            await asyncio.sleep(BATCH_S)
+    finally:
+        subscription.close()

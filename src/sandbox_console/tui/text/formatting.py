@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
+from functools import lru_cache
+
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit, HealthState, Sandbox, Status
 from sandbox_console.model.text import ascii_id, clean
-from sandbox_console.tui.text.lookalikes import mixes_scripts
 
 LEAVE_KEY = "ctrl+right_square_bracket"
 """The one key that a guest's terminal does not get."""
@@ -152,3 +154,23 @@ def error_words(error: ConsoleError, *, apart: bool = False) -> str:
     if not error.hint:
         return error.message
     return f"{error.message}\n{error.hint}" if apart else f"{error.message} ({error.hint})"
+
+
+_TOGETHER = (
+    frozenset({"LATIN", "CJK", "HIRAGANA", "KATAKANA"}),
+    frozenset({"LATIN", "CJK", "BOPOMOFO"}),
+    frozenset({"LATIN", "CJK", "HANGUL"}),
+)
+"""Scripts that one language writes together (Unicode Technical Standard 39, "highly restrictive")."""
+
+
+@lru_cache(maxsize=4096)
+def mixes_scripts(text: str) -> bool:
+    """Whether its letters are of alphabets that no language mixes."""
+    found = {_script(char) for char in text[:256] if char.isalpha()}
+    return len(found) > 1 and not any(found <= together for together in _TOGETHER)
+
+
+def _script(char: str) -> str:
+    # The standard library has no table of scripts; the first word of a letter's name is its script.
+    return unicodedata.name(char, "UNKNOWN").split()[0].split("-")[0]

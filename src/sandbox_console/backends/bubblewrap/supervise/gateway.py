@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from . import enter, wire
-from .kept import Kept, Network
+from .helper import Helper, Network
 from .loop import Loop
 
 PORT = 3128
@@ -20,7 +20,7 @@ _BACKLOG = 1024
 _HELPER_S = 10.0
 
 
-class Gateway(Kept):
+class Gateway(Helper):
     """Runs from before the sandbox's command until the sandbox ends; while it is away nothing passes."""
 
     name = "gateway"

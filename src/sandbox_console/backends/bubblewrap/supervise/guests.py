@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from .cgroup import Group
+    from .freezer import Freezer
     from .loop import Loop
-    from .pausing import Pausing
     from .requests import Requests
 
     class Keeper(Protocol):
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
         loop: Loop
         group: Group
-        pausing: Pausing
+        pausing: Freezer
         requests: Requests
 
         def forget(self, guest: "Guest") -> None: ...

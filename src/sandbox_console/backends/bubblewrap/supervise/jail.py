@@ -195,8 +195,11 @@ class Jail:
             return b""
 
     def namespaces(self) -> enter.Namespaces | None:
-        """The sandbox's namespaces; None where it ended already."""
-        for pid in (self.main, self.init):
+        """The sandbox's namespaces; None where it ended already.
+
+        Those of the first process, which is bwrap's: the main command may be in some of its own making by now.
+        """
+        for pid in (self.init, self.main):
             try:
                 return enter.Namespaces(pid)
             except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -10,13 +10,13 @@ import sys
 import time
 from functools import partial
 
-from . import cgroup, ending, enter, happened, kernel, lock, segments, status, tree, wire
+from . import cgroup, enter, events, exit_status, kernel, lock, segments, status, tree, wire
+from .freezer import Freezer
 from .gateway import Gateway
 from .guests import Guest
+from .helper import Helper, Network
 from .jail import Jail, StartFailed
-from .kept import Kept, Network
 from .loop import Loop
-from .pausing import Pausing
 from .ports import Ports
 from .requests import Requests
 
@@ -66,7 +66,7 @@ class Supervisor:
 
     def _use(self, group: cgroup.Group) -> None:
         self.group = group
-        self.pausing = Pausing(group, self.processes)
+        self.pausing = Freezer(group, self.processes)
 
     # -- start
 
@@ -151,7 +151,7 @@ class Supervisor:
             cgroup_version=self.group.version,
             ports=self._ports.bound if self._ports else [],
         )
-        happened.note(".", "start")
+        events.note(".", "start")
         self.touch()
         if self.order["max_duration_s"]:
             self.loop.after("duration", self.order["max_duration_s"], lambda: self._end("max_duration_s ran out"))
@@ -176,7 +176,7 @@ class Supervisor:
             self._ports.open(network)
 
     @property
-    def _kept(self) -> list[Kept]:
+    def _kept(self) -> list[Helper]:
         return [one for one in (self._gateway, self._ports) if one is not None]
 
     @staticmethod
@@ -201,7 +201,7 @@ class Supervisor:
         self._write_status(
             status="failed", finished_at=time.time(), detail=str(error), exit={"code": code, "reason": str(error)}
         )
-        happened.note(".", "die", str(error), exitCode=str(code))
+        events.note(".", "die", str(error), exitCode=str(code))
         self._say({"error": str(error), "code": code, "hint": error.hint, "taken": error.taken})
 
     def _say(self, message: dict[str, object]) -> None:
@@ -272,7 +272,7 @@ class Supervisor:
             return
         order = enter.Order(asked, self.order)
         self._guests.add(Guest(self, conn, *enter.start(order, self._spaces, self._joiners, fds or [0, 0, 0])))
-        happened.note(".", "exec_start", os.path.basename(order.candidates[0][0]))
+        events.note(".", "exec_start", os.path.basename(order.candidates[0][0]))
         self.touch()
 
     def lend(self, conn: socket.socket) -> None:
@@ -298,7 +298,7 @@ class Supervisor:
     def stop(self, conn: socket.socket, grace: float) -> None:
         """SIGTERM, and SIGKILL after ``grace`` seconds; the connection is told the end."""
         self._waiting.append(conn)
-        happened.note(".", "stop")
+        events.note(".", "stop")
         self._write_status(status="stopping")
         self.pausing.release()
         self._asked = int(signal.SIGTERM)
@@ -307,7 +307,7 @@ class Supervisor:
 
     def signal(self, conn: socket.socket, number: int) -> None:
         """Signal the main process; SIGKILL ends all."""
-        happened.note(".", "kill", signal=str(number))
+        events.note(".", "kill", signal=str(number))
         if number == signal.SIGKILL:
             self._waiting.append(conn)
             self._asked = int(signal.SIGKILL)
@@ -326,7 +326,7 @@ class Supervisor:
 
     def _end(self, reason: str) -> None:
         self._reason = reason
-        happened.note(".", "stop", reason)
+        events.note(".", "stop", reason)
         self._write_status(status="stopping", detail=reason)
         self.pausing.release()
         self._asked = int(signal.SIGTERM)
@@ -343,7 +343,7 @@ class Supervisor:
             self.pausing.pause()
         else:
             self.pausing.resume()
-        happened.note(".", "pause" if frozen else "unpause")
+        events.note(".", "pause" if frozen else "unpause")
         self._write_status(status="paused" if frozen else "running")
         self.touch()
 
@@ -373,8 +373,8 @@ class Supervisor:
         Requests.close()
         self.group.remove()
         if result["oom"]:
-            happened.note(".", "oom")
-        happened.note(".", "die", self._reason, exitCode=str(result["code"]), signal=str(result["signal"] or ""))
+            events.note(".", "oom")
+        events.note(".", "die", self._reason, exitCode=str(result["code"]), signal=str(result["signal"] or ""))
         self._write_status(status="exited", finished_at=time.time(), exit=result, pid=None, cgroups={})
         for conn in self._waiting:
             wire.send(conn, {"ended": result})
@@ -392,7 +392,7 @@ class Supervisor:
     def _result(self) -> dict[str, object]:
         kills = self.group.oom_kills()
         killed = None if kills is None or self._ooms is None else kills > self._ooms
-        return ending.result(self._main_status or 0, self._jail.true_status(), self._asked, killed, self._reason)
+        return exit_status.result(self._main_status or 0, self._jail.true_status(), self._asked, killed, self._reason)
 
     def _write_status(self, **changes: object) -> None:
         self._status.update(changes)

@@ -13,8 +13,8 @@ import socket
 import struct
 
 from . import enter, kernel
+from .helper import Helper, Network
 from .jail import StartFailed
-from .kept import Kept, Network
 from .loop import Loop
 from .relay import Relay
 
@@ -58,7 +58,7 @@ def _refusal(error: OSError, address: str, number: int) -> StartFailed:
     return StartFailed(f"{place} of this host cannot be listened at: {os.strerror(error.errno or 0)}")
 
 
-class Ports(Kept):
+class Ports(Helper):
     """All places of a sandbox; :meth:`open` starts the process that answers, before the sandbox's command."""
 
     name = "ports"

@@ -14,11 +14,11 @@ from textual.strip import Strip
 
 from sandbox_console.logs.store import DEFAULT_CAP, LineStore
 from sandbox_console.model.log import LogItem
+from sandbox_console.tui.widgets.line_scroll import LineScroll
 from sandbox_console.tui.widgets.log.log_line import Rule
 from sandbox_console.tui.widgets.log.log_lines import ShownLines
 from sandbox_console.tui.widgets.log.log_page import COLOURS, LogPage, Look
 from sandbox_console.tui.widgets.log.log_status import status_segments
-from sandbox_console.tui.widgets.scrolling import LineScroll
 
 TICK_S = 0.05
 SCAN_S = 0.01

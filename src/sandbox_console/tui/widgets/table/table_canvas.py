@@ -12,7 +12,7 @@ from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.visual import Visual
 
-from sandbox_console.tui.widgets.scrolling import LineScroll
+from sandbox_console.tui.widgets.line_scroll import LineScroll
 from sandbox_console.tui.widgets.table.table_layout import GAP, Column, fit_columns, fit_sideways, natural_widths
 from sandbox_console.tui.widgets.table.table_lines import LEFT, Inks, draw_head, draw_header, draw_row
 from sandbox_console.tui.widgets.table.table_rows import Line, Paint

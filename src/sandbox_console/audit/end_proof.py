@@ -1,0 +1,125 @@
+"""What proves the log's end outside the database: the head and the anchors, as a writer keeps and compares them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from sandbox_console.audit import rows, schema
+from sandbox_console.audit.anchors import Anchors
+from sandbox_console.audit.head import HeadFile
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.open_segment import OpenSegment
+from sandbox_console.audit.reserve import Reserve
+
+ANCHOR_EVERY, ANCHOR_S = 100, 60.0
+CHANGED, UNANCHORED = "log-changed", "anchors-missing"
+"""What a checkpoint tells that no later verification could see by itself."""
+
+
+class EndProof:
+    """One writer's head and anchors. Every method runs under the log's lock.
+
+    ``tell`` commits a checkpoint row: its action and its body. ``mine`` is the last row that this process committed.
+    """
+
+    def __init__(
+        self, layout: Layout, segment: OpenSegment, anchors: Anchors, reserve: Reserve,
+        tell: Callable[[str, dict[str, Any]], None],
+    ) -> None:  # fmt: skip
+        self.anchors = anchors
+        self.mine: rows.Place | None = None
+        self._layout, self._segment, self._reserve, self._tell = layout, segment, reserve, tell
+        self._keys = anchors.keys
+        self._heads = HeadFile(layout.head, anchors.keys)
+        self._anchored = 0
+        self._anchored_at = time.monotonic()
+
+    def due(self, seq: int) -> bool:
+        """Whether it is time for an anchor: so many rows, or so many seconds, after the last."""
+        return seq - self._anchored >= ANCHOR_EVERY or time.monotonic() - self._anchored_at >= ANCHOR_S
+
+    def tell_head(self, place: rows.Place) -> None:
+        """Tell the head beside the database."""
+        with suppress(OSError):  # an older head is none that was cut; what is gone is noticed by the next append
+            self._heads.write(self._segment.console, self._segment.index, *place, self._anchored)
+
+    def compared(self, head: rows.Place) -> rows.Place:
+        """The head to follow. That the last row this process wrote is gone or another is put on record before.
+
+        Later rows would hide a cut. Nothing is looked up while nobody else writes: the head is that row.
+        """
+        if self._heads.changed():
+            self._meet_head(head)
+            head = self._end()
+        if self.mine is None or head == self.mine:
+            return head
+        db, (seq, digest) = self._segment.there(), self.mine
+        [found] = db.execute("SELECT hash FROM record WHERE seq = ?", (seq,)).fetchone() or [None]
+        if found == digest or seq < schema.head_of(db).first_seq:
+            return head
+        self._tell(CHANGED, {"wrote": seq, "hash": digest.hex(), "found": head[0]})
+        return rows.head(db)
+
+    def _meet_head(self, place: rows.Place) -> None:
+        """Look at a head that another console told, or another hand: it must not be ahead of the log."""
+        told, _ = self._heads.read()
+        if told is None:
+            self._tell(UNANCHORED, {"missing": [self._layout.head.name], "rows": place[0]})
+            self._heads.prepare()
+            self.tell_head(self._end())
+            return
+        self._anchored = max(self._anchored, told.anchored)
+        waiting = self._reserve.last() if self._reserve.holding else None
+        if told.console == self._segment.console and told.seq > max(place[0], waiting[0] if waiting else 0):
+            self._tell(CHANGED, {"wrote": told.seq, "hash": told.hash, "found": place[0]})
+
+    def missing(self) -> dict[str, Any]:
+        """Have key and head; gives what is gone of a log that had them, to be put on record: new ones would hide it."""
+        seq, digest = self._end()
+        parts = (self._layout.key, self._layout.anchors, *([self._layout.head] if self._segment.form > 1 else []))
+        gone = [path.name for path in parts if not path.exists()]
+        self._keys.make(self._segment.form if schema.head_of(self._segment.there()).index == 1 else 1)
+        with suppress(OSError):  # a full disk: the next one to write has it
+            self._heads.prepare()
+        if not (gone and seq and schema.signs(self._segment.there())):
+            return {}
+        self.tell_head((seq, digest))
+        return {"missing": gone, "rows": seq}
+
+    def begin(self) -> None:
+        """Have anchors, and a first one in them."""
+        with suppress(OSError):
+            self.anchors.prepare()
+            if self.anchors.last() is None:
+                self.anchor("first")
+
+    def anchor(self, why: str) -> None:
+        """Sign the head, unless it is signed already. Raises OSError, sqlite3.Error."""
+        self._anchored_at = time.monotonic()
+        self.miss_newest_anchor()
+        seq, digest = self._end()
+        if seq > self._anchored and seq > 0:
+            self.anchors.add(self._segment.console, self._segment.index, seq, digest, why, sign=self._signs(why))
+            self._anchored = seq
+            self.tell_head((seq, digest))
+
+    def _signs(self, why: str) -> bool:
+        """Whether an anchor is signed for other machines too: to import what signs costs a short command 20 ms."""
+        lately = time.time_ns() - self.anchors.signed_at_ns() < ANCHOR_S * 1e9
+        return self._segment.form > 1 and not (why == "session" and lately)
+
+    def miss_newest_anchor(self) -> None:
+        """Put on record that an anchor of this log is gone, where one went while this process writes."""
+        if self._heads.changed():
+            self._meet_head(self._end())
+        last = self.anchors.last()
+        signed = last.seq if last else 0
+        if signed < self._anchored:
+            self._tell(UNANCHORED, {"missing": [self._layout.anchors.name], "rows": self._anchored})
+        self._anchored = signed
+
+    def _end(self) -> rows.Place:
+        return rows.head(self._segment.there())

@@ -1,0 +1,173 @@
+"""The segment that a writer has open: the newest one, followed to the next, and left where it is damaged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from sandbox_console.audit import schema, segments, sessions
+from sandbox_console.audit.anchors import Anchors
+from sandbox_console.audit.keys import KeyRefused
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.lock import holder as holder_of
+from sandbox_console.errors import AuditUnavailable
+
+ROOM = 2 * 1024 * 1024
+"""Bytes: less free space than this is a full disk."""
+
+SQLITE_FULL = 13
+_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_IOERR, _SQLITE_CANTOPEN = 5, 6, 10, 14
+
+
+class OpenSegment:
+    """The writing connection to the newest segment. Every method runs under the log's lock.
+
+    ``index`` is its number, ``form`` and ``console`` stand in its first table; ``left`` is called when a damaged one is
+    left behind.
+    """
+
+    def __init__(self, layout: Layout, anchors: Anchors, left: Callable[[], None]) -> None:
+        self.layout, self._anchors, self._left = layout, anchors, left
+        self.index = 0
+        self.form, self.console = 1, ""
+        self._db: sqlite3.Connection | None = None
+        self._frozen = False
+        self._patience_s = -1.0
+        self._identity = (0, 0)
+
+    def follow(self) -> None:
+        """Be on the newest segment, and on the file that was opened: a renamed one would swallow rows in silence."""
+        if self._db is None:
+            self.open()
+        if self.layout.segment(self.index + 1).exists():
+            self.let_go()
+            self.open()
+        if _identity(self.layout.segment(self.index)) != self._identity:
+            raise AuditUnavailable(
+                f"the audit log {self.layout.segment(self.index)} was moved or replaced while the console was open",
+                hint="put the file back, or restart the console to go on with the new one",
+            )
+        if schema.sealed(self.there()):
+            segments.follow_on(self.there(), self.layout, self.index, self._anchors)
+            self.let_go()
+            self.open()
+
+    def open(self) -> None:
+        """Open the newest one, made where there is none. Raises sqlite3.Error, OSError."""
+        self.index = self.layout.newest()
+        path = self.layout.segment(self.index)
+        if not path.exists() or path.stat().st_size == 0:
+            segments.make(path, schema.new_log())
+        try:
+            self._db = segments.connect(path)
+        except sqlite3.Error as error:
+            if segments.is_damage(error):
+                self.leave(str(error))
+                return
+            if not self.full(error):
+                raise
+            self._db, self._frozen = segments.connect_frozen(path), True
+        self._identity = _identity(path)
+        self._patience_s = -1.0  # the connection's own
+        self.form, self.console = schema.form(self._db), schema.head_of(self._db).console
+        path.chmod(0o600)
+
+    def mend(self) -> None:
+        """After an unclean end: check the file, and leave it for a new segment where it is damaged."""
+        if not any(True for _ in sessions.dead(self.layout.sessions)):
+            return
+        if problem := segments.damage(self.there()):
+            self.leave(problem)
+
+    def leave(self, problem: str) -> None:
+        """Go on in a new segment, linked to this damaged one. Raises AuditUnavailable."""
+        self._left()
+        self.let_go()
+        try:
+            segments.leave_damaged(self.layout, self.index, problem, self._anchors)
+        except OSError as error:
+            raise unavailable(error, self.layout.segment(self.index)) from error
+        self.open()
+
+    def thaw(self) -> None:
+        """Be able to write, where the disk was too full to open the segment for it."""
+        if self._frozen:
+            db = segments.connect(self.layout.segment(self.index))
+            self.let_go()
+            self._db, self._patience_s = db, -1.0
+
+    def full(self, error: Exception) -> bool:
+        """Whether the disk is full: SQLite says it, or cannot write or make a file and there is no room for one."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (_SQLITE_IOERR, _SQLITE_CANTOPEN):
+            return self.room() < ROOM
+        return code == SQLITE_FULL
+
+    def room(self) -> int:
+        """Bytes that are free on its disk."""
+        found = os.statvfs(self.layout.folder)
+        return found.f_bavail * found.f_frsize
+
+    def checkpoint(self) -> None:
+        """Move what the log of writes holds into the file, as far as no reader is in the way."""
+        with suppress(sqlite3.Error, AuditUnavailable):
+            self.there().execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def size(self) -> int:
+        """Bytes of the database."""
+        [pages] = self.there().execute("PRAGMA page_count").fetchone()
+        [page] = self.there().execute("PRAGMA page_size").fetchone()
+        return int(pages * page)
+
+    def there(self) -> sqlite3.Connection:
+        """The connection. Raises AuditUnavailable where it is closed."""
+        if self._db is None:
+            raise AuditUnavailable("the audit log is closed")
+        return self._db
+
+    def let_go(self) -> None:
+        """Close it."""
+        if self._db is not None:
+            db, self._db, self._frozen = self._db, None, False
+            with suppress(sqlite3.Error):
+                db.close()
+
+    def be_patient(self, wait_s: float) -> None:
+        """How long SQLite waits for another program's lock on the file: no console holds one outside the log's own."""
+        if self._db is not None and wait_s != self._patience_s:
+            self._db.execute(f"PRAGMA busy_timeout = {wait_s * 1000:.0f}")
+            self._patience_s = wait_s
+
+    def holder(self) -> str:
+        """The program that has the file locked, in words."""
+        path = self.layout.segment(self.index)
+        return holder_of(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
+
+
+def unavailable(error: Exception, path: Path) -> AuditUnavailable:
+    """An SQLite or file error in the console's words."""
+    if busy(error):
+        who = holder_of(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
+        return AuditUnavailable(f"the audit log {path} is locked by {who}", hint="wait for it, or end it")
+    if isinstance(error, KeyRefused):
+        return AuditUnavailable(f"the audit log's key is refused: {error}", hint=error.hint)
+    return AuditUnavailable(
+        f"the audit log {path} cannot be used: {error}",
+        hint=f"{path.parent} must be writable, on a disk with space; nothing is changed until then",
+    )
+
+
+def busy(error: Exception) -> bool:
+    """Whether another program holds a lock on the file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (_SQLITE_BUSY, _SQLITE_LOCKED)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)

@@ -1,0 +1,78 @@
+"""The reading end: snapshots of the segments, never a lock on them. Works where the log cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
+
+import aiosqlite
+
+from sandbox_console.audit import schema
+from sandbox_console.audit.open_segment import unavailable
+from sandbox_console.audit.thread import connect, unit
+from sandbox_console.errors import AuditUnavailable
+from sandbox_console.model.waiting import to_the_end
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
+    """A read-only connection to one segment; None where it is not there or empty. Raises AuditUnavailable."""
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            yield None
+            return
+        db = await _connect(path)
+        hurry = True
+        try:
+            await unit(db, lambda: schema.refuse_newer(db._conn))  # noqa: SLF001
+            yield db
+            hurry = False
+        finally:
+            await to_the_end(_close(db, hurry=hurry))
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may have damaged texts
+        raise unavailable(error, path) from error
+
+
+async def ask(
+    path: Path, function: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **named: P.kwargs
+) -> T | None:
+    """Call a function with a segment's connection, on its thread; None where there is no segment.
+
+    Cancelled, it ends the statement that runs. Raises AuditUnavailable.
+    """
+    async with reading(path) as db:
+        return None if db is None else await unit(db, lambda: function(db._conn, *args, **named))  # noqa: SLF001
+
+
+async def _close(db: aiosqlite.Connection, *, hurry: bool) -> None:
+    """Close; in a hurry nobody waits for the answer of what still runs, and it is ended."""
+    closing = asyncio.ensure_future(db.close())
+    while hurry and not closing.done():
+        with suppress(sqlite3.Error, ValueError):  # closed by now
+            db._conn.interrupt()  # noqa: SLF001 - again and again: between two statements it does nothing
+        await asyncio.wait([closing], timeout=0.02)
+    await closing
+
+
+async def _connect(path: Path) -> aiosqlite.Connection:
+    # Where the folder is not writable SQLite cannot make its -shm file: an immutable read still works.
+    for mode in ("mode=ro", "mode=ro&immutable=1"):
+        db = await connect(f"file:{quote(str(path))}?{mode}", uri=True)
+        try:
+            await db.execute_fetchall("SELECT 1 FROM sqlite_schema LIMIT 1")
+        except sqlite3.OperationalError:
+            await db.close()
+            continue
+        except BaseException:  # a connection left open keeps its thread, and the thread the process
+            await db.close()
+            raise
+        return db
+    raise AuditUnavailable(f"the audit log {path} cannot be read", hint=f"check the permissions of {path.parent}")

@@ -1,0 +1,53 @@
+"""What happened to a sandbox, as its supervisor and the consoles wrote it down (``supervise/events.py``)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from sandbox_console.backends.bubblewrap.supervise.events import NEW, OLD
+from sandbox_console.backends.common import notify
+from sandbox_console.model.inside import Happening
+
+
+async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGenerator[Happening, None]:
+    """Oldest first; a follow ends when the sandbox is removed."""
+    watching = notify.Folders(notify.EVENTS, poll_s=1.0) if follow else None
+    told: set[str] = set()
+    try:
+        if watching:
+            watching.add("events", folder)
+        while True:
+            lines = await asyncio.to_thread(_lines, folder)
+            for line in lines:
+                if line not in told and (found := _parsed(line)) and (since is None or found.at >= since):
+                    yield found
+            told = set(lines)
+            if watching is None or not await asyncio.to_thread(folder.exists):
+                return
+            await watching.changed(5.0)  # a folder that was removed is told by nothing else
+    finally:
+        if watching:
+            watching.close()
+
+
+def _lines(folder: Path) -> list[str]:
+    """All whole lines, the older file's first. A line is told from another by its time."""
+    found: list[str] = []
+    for name in (OLD, NEW):
+        try:
+            found += (folder / name).read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _parsed(line: str) -> Happening | None:
+    try:
+        said = json.loads(line)
+        attributes = {str(key): str(value) for key, value in said["attributes"].items()}
+        return Happening(float(said["at"]), str(said["what"]), str(said["detail"]), attributes)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None

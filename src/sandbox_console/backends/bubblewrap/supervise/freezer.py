@@ -1,0 +1,66 @@
+"""All processes of a sandbox held still: by its cgroup where that can freeze, else by signals."""
+
+import signal
+from collections.abc import Callable
+
+from . import cgroup, tree
+
+_SWEEPS_MOST = 100
+
+
+class Freezer:
+    """Whether a sandbox is paused, and how. ``processes`` gives the guest's, without the console's helpers."""
+
+    def __init__(self, group: cgroup.Group, processes: Callable[[], list[int]]) -> None:
+        self._group, self._processes = group, processes
+        self._stopped: list[int] | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether its user paused it."""
+        return self._stopped is not None
+
+    def pause(self) -> None:
+        """Stop all. Raises TimeoutError where processes start faster than they can be stopped."""
+        if self._group.can_freeze:
+            self._group.freeze(True)
+            self._stopped = []
+        else:
+            self._stopped = self._stop()
+
+    def resume(self) -> None:
+        """Let all go on; nothing where it was not paused. Where it fails (TimeoutError), it is paused still."""
+        if self._stopped is not None:
+            self._let_go(self._stopped)
+            self._stopped = None
+
+    def release(self) -> None:
+        """The same for one that is to end: asked again after a failure it stands in the way no more."""
+        stopped, self._stopped = self._stopped, None
+        if stopped is not None:
+            self._let_go(stopped)
+
+    def _let_go(self, stopped: list[int]) -> None:
+        if self._group.can_freeze:
+            self._group.freeze(False)
+        tree.signal_all(stopped, signal.SIGCONT)
+
+    def calm(self, frozen: bool) -> None:
+        """Hold every process still while a tree is killed, where the kernel can do it."""
+        if self._group.can_freeze and not self.paused:
+            try:
+                self._group.freeze(frozen)
+            except (TimeoutError, OSError):
+                pass  # the sweeps get there without it, unless the tree forks faster than they look
+
+    def _stop(self) -> list[int]:
+        """Stop every process that is not stopped yet; sweeps until none forked in between."""
+        stopped: list[int] = []
+        for _ in range(_SWEEPS_MOST):
+            fresh = [pid for pid in self._processes() if pid not in stopped and tree.state(pid) not in "TtZ"]
+            if not fresh:
+                return stopped
+            tree.signal_all(fresh, signal.SIGSTOP)
+            stopped += fresh
+        tree.signal_all(stopped, signal.SIGCONT)
+        raise TimeoutError("the sandbox starts processes faster than they can be stopped")

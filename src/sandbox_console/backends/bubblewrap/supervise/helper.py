@@ -1,0 +1,81 @@
+"""A process that serves a sandbox as long as it runs."""
+
+import os
+import signal
+import socket
+import time
+
+from . import enter, kernel
+from .loop import Loop
+
+_AGAIN_S, _AGAIN_MOST_S = 0.1, 5.0
+_STEADY_S = 10.0
+
+
+class Network:
+    """A sandbox's network namespace, and the user namespace that owns it."""
+
+    def __init__(self, init: int, uid: int | None) -> None:
+        self._uid = uid
+        self._net = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._owner = kernel.owner_namespace(self._net)
+
+    def join(self) -> None:
+        """Become the sandbox's user, whom nobody may trace, and join; for a process that was forked to do so."""
+        signal.set_wakeup_fd(-1)
+        enter.become(self._uid)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        kernel.setns(self._owner)
+        kernel.setns(self._net)
+
+
+class Helper:
+    """Started again where it ends too early: soon at first, less often if it fails again."""
+
+    name: str
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._wait = _AGAIN_S
+        self._stopped = False
+        self.pid = 0
+
+    def start(self) -> None:
+        """Start the process; its end is told by :meth:`ended`."""
+        if self._stopped:
+            return
+        self.line, theirs = socket.socketpair()  # it ends when the other end is closed: with this process too
+        self._began = time.monotonic()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                self._become(theirs)
+            finally:
+                os._exit(125)
+        theirs.close()
+
+    def _become(self, line: socket.socket) -> None:
+        """What the process is; it does not come back."""
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """It was killed or failed, and has been waited for."""
+        self.line.close()
+        self.pid = 0
+        self._wait = _AGAIN_S if time.monotonic() - self._began > _STEADY_S else min(self._wait * 2, _AGAIN_MOST_S)
+        self._loop.after(self.name, self._wait, self._again)
+
+    def _again(self) -> None:
+        try:
+            self.start()
+        except OSError:  # this host has no room for a process; the sandbox lives on
+            self._loop.after(self.name, _AGAIN_MOST_S, self._again)
+
+    def stop(self) -> None:
+        """End it with the sandbox."""
+        self._stopped = True
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.line.close()
+            self.pid = 0

@@ -1,0 +1,124 @@
+"""Starting and stopping the gateway's container of one gate."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.common.messages import place_taken
+from sandbox_console.backends.docker import port_holders, ports
+from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.labels import gateway_name
+from sandbox_console.backends.docker.log_frames import Demuxer
+from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound
+from sandbox_console.model.ports import PublishedPort
+from sandbox_console.model.waiting import to_the_end
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+READY_S = 30.0
+_STOP_S = 2
+
+
+async def start(
+    engine: Engine, token: str, name: str, ready: Path, asked: Sequence[PublishedPort],
+    free: Callable[[str], Awaitable[None]], *, hint: str,
+) -> None:  # fmt: skip
+    """Start it and wait until it listens, and until the engine answers for every port of ``asked``.
+
+    ``name`` is the sandbox's. ``free`` ends an idle gateway, by its token. Where it fails it does not run: raises
+    Conflict where another has a place, else BackendError with its last words and ``hint``.
+    """
+    if (await inspected(engine, token))["State"].get("Running") and ready.exists():
+        return
+    ready.unlink(missing_ok=True)
+    try:
+        await _started(engine, token, name, asked, free)
+        await _listens(engine, token, name, ready, hint)
+        await _answered_for(engine, token, name, asked)
+    except BaseException:
+        await to_the_end(stop(engine, token))
+        raise
+
+
+async def _started(
+    engine: Engine, token: str, name: str, asked: Sequence[PublishedPort], free: Callable[[str], Awaitable[None]]
+) -> None:
+    for last in (False, True):
+        try:
+            await engine.call("POST", container_path(gateway_name(token), "start"), timeout_s=60)
+            return
+        except Refused as error:
+            place = ports.wanted(asked, error.message)
+            if place is None:
+                raise ports.failure(asked, name, error.message) or BackendError(
+                    f"the egress gateway of {name} cannot start: {error.message}", hint=error.hint
+                ) from error
+            who, idle = await port_holders.holder(engine, place)
+            if last or not idle or idle == token:
+                raise _taken(name, place, who) from error
+            await free(idle)
+
+
+def _taken(name: str, place: PublishedPort, who: str) -> Conflict:
+    return place_taken(
+        name, place.place, who, f"free it, or publish elsewhere: --publish {place.port} takes a free place"
+    )
+
+
+async def _listens(engine: Engine, token: str, name: str, ready: Path, hint: str) -> None:
+    deadline = time.monotonic() + READY_S
+    while not ready.exists():
+        state = (await inspected(engine, token))["State"]
+        if time.monotonic() > deadline or state.get("Status") == "exited" or state.get("Restarting"):
+            said = await _last_words(engine, token)
+            raise BackendError(f"the egress gateway of {name} does not come up: {said}", hint=hint)
+        await asyncio.sleep(0.02)
+
+
+async def _answered_for(engine: Engine, token: str, name: str, asked: Sequence[PublishedPort]) -> None:
+    if asked and (missing := ports.unbound(asked, await inspected(engine, token))):
+        raise BackendError(
+            f"the engine does not answer at {missing} for {name}, and does not say why",
+            hint="backends.docker.egress_network has to be a bridge that is not internal",
+        )
+
+
+async def stop(engine: Engine, token: str) -> None:
+    """Stop it, also where it is still being started: the engine does one after the other."""
+    with suppress(ConsoleError):
+        await engine.call("POST", container_path(gateway_name(token), "stop"), params={"t": _STOP_S})
+
+
+async def inspected(engine: Engine, token: str) -> dict[str, Any]:
+    """What the engine tells of it. Raises NotFound where it is gone."""
+    try:
+        data: dict[str, Any] = await engine.call("GET", container_path(gateway_name(token), "json"))
+    except Refused as error:
+        if error.status == 404:
+            raise NotFound(f"the egress gateway {gateway_name(token)} is not on this engine (any more)") from error
+        raise
+    return data
+
+
+def why_down(state: Mapping[str, Any]) -> str:
+    """Why it does not answer; empty while it runs."""
+    if state.get("Restarting"):
+        return "its gateway fails and is started again"
+    return "" if state.get("Running") else f"its gateway does not run: it is {state.get('Status')}"
+
+
+async def _last_words(engine: Engine, token: str) -> str:
+    reader, said = Demuxer(), b""
+    params = {"stdout": 1, "stderr": 1, "timestamps": 1, "tail": 1}
+    with suppress(ConsoleError):
+        async with engine.stream(container_path(gateway_name(token), "logs"), params) as chunks:
+            async for chunk in chunks:
+                said += b"".join(record.data for record in reader.feed(chunk))
+    return said.decode("utf-8", "replace").strip()[-300:] or "it said nothing"

@@ -1,0 +1,114 @@
+"""Getting an image from its registry, each layer's progress told; ending the request ends the transfer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sandbox_console.backends.base import Progress
+from sandbox_console.backends.docker import images
+from sandbox_console.backends.docker.contexts import config_folder
+from sandbox_console.backends.docker.events import lines
+from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.paths import image_path
+from sandbox_console.backends.docker.reference import HUB, Reference
+from sandbox_console.errors import BackendError, ConsoleError, NotFound
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+EVERY_S = 0.25
+"""The engine tells each layer's bytes ten times a second; a person reads fewer."""
+
+_MIB = 1024 * 1024
+
+
+async def pull(engine: Engine, name: str, progress: Progress) -> str:
+    """The image's id. Raises NotFound, BackendError (the registry refuses, cannot be reached), UsageError."""
+    reference = Reference.parse(name)
+    login = await asyncio.to_thread(credentials, reference.registry)
+    layers = _Layers(progress)
+    params = {"fromImage": reference.name, "tag": reference.wanted}
+    try:
+        async with engine.stream("images/create", params, method="POST", headers=login) as answer:
+            async for line in lines(answer):
+                said = json.loads(line)
+                images.raise_error(said, name)
+                layers.tell(said)
+    except ConsoleError as error:
+        raise _failed(name, reference, error, known=bool(login)) from error
+    at = "@" if reference.digest else ":"
+    found = await engine.call("GET", image_path(f"{reference.name}{at}{reference.wanted}"))
+    return str(found["Id"])
+
+
+def credentials(registry: str) -> dict[str, str]:
+    """The header with what ``docker login`` kept for a registry; empty without. Runs a helper program: off the loop.
+
+    The docker package's reader knows config.json, credential stores and per-registry helpers. Raises BackendError
+    where a helper fails.
+    """
+    from docker.errors import DockerException
+
+    from docker import auth
+
+    path = config_folder() / "config.json"
+    if not path.exists():
+        return {}
+    try:
+        found = auth.load_config(str(path)).resolve_authconfig(None if registry == HUB else registry)
+    except (DockerException, OSError, ValueError) as error:
+        raise BackendError(
+            f"the credentials for {registry} cannot be read: {error}", hint=f"look at {path}, or docker login again"
+        ) from error
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(found).encode()).decode()} if found else {}
+
+
+class _Layers:
+    """Turns the engine's lines into a person's: a layer's every change of state, and now and then its bytes."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._states: dict[str, str] = {}
+        self._told: dict[str, float] = {}
+
+    def tell(self, said: Mapping[str, Any]) -> None:
+        """Pass one of the engine's lines on, if it is news."""
+        layer, state = str(said.get("id", "")), str(said.get("status", ""))
+        now = time.monotonic()
+        same = self._states.get(layer) == state
+        if not state or (same and now - self._told.get(layer, 0) < EVERY_S):
+            return
+        self._states[layer], self._told[layer] = state, now
+        if amount := _amount(said.get("progressDetail") or {}):
+            state = f"{state} {amount}"
+        self._progress(f"{layer}: {state}" if layer else state)
+
+
+def _amount(detail: Mapping[str, Any]) -> str:
+    current, total = detail.get("current"), detail.get("total")
+    if not current:
+        return ""
+    if not total:
+        return f"{current / _MIB:.1f} MiB"
+    return f"{current / _MIB:.1f}/{total / _MIB:.1f} MiB ({100 * current // total} %)"
+
+
+def _failed(name: str, reference: Reference, error: ConsoleError, *, known: bool) -> ConsoleError:
+    text = error.message.lower()
+    # Without a login some registries say "denied" for what is not there, and add that it "may" not exist.
+    denied = any(word in text for word in ("unauthorized", "denied", "no basic auth"))
+    if not denied and any(word in text for word in ("manifest unknown", "not found", "does not exist")):
+        return NotFound(f"the registry {reference.registry} has no {name!r}: {error.message}", hint="see its tags")
+    if denied:
+        kept = "the credentials that docker login kept do not do" if known else "no credentials are kept for it"
+        hint = f"docker login {reference.registry}" if reference.registry != HUB else "docker login"
+        return BackendError(f"{reference.registry} refuses {name!r}; {kept}: {error.message}", hint=hint)
+    if isinstance(error, Refused):
+        hint = error.hint or "see that the engine can reach it"
+        return BackendError(f"{name!r} could not be pulled: {error.message}", hint=hint)
+    return error

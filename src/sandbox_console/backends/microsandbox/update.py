@@ -1,0 +1,114 @@
+"""Changing microVMs that exist: name, labels, CPUs and memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from sandbox_console.backends.common.messages import name_taken
+from sandbox_console.backends.microsandbox import create_options, labels, runs, sdk, translate
+from sandbox_console.backends.microsandbox.inventory import Looker
+from sandbox_console.backends.microsandbox.translate import View
+from sandbox_console.errors import BackendError, Conflict, UsageError
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.spec import SandboxSpec
+
+_RESTART = "requires restart"
+"""The runtime's word, in a plan, for what it would not change while the microVM runs."""
+
+_FIELDS = {"memory": "memory_mib", "cpus": "cpus"}
+
+
+async def rename(module: Any, looker: Looker, ref: SandboxRef, name: str) -> None:
+    """Give another name, in the console: the runtime keeps its own. Raises Conflict where it is taken."""
+    if any(one.name == name and one.ref != ref for one in await looker.list()):
+        raise name_taken(name)
+    if one := await looker.waiting(module, ref):
+        await asyncio.to_thread(looker.pending.change, one, structs.replace(one.spec, name=name))
+        return
+    handle = await looker.handle(module, ref)
+    if not translate.view(handle).managed:
+        raise Conflict(f"sandbox {handle.name} is not the console's to rename")
+    await _modify(module, handle, labels={labels.NAME: name})
+
+
+async def update(module: Any, looker: Looker, ref: SandboxRef, spec: SandboxSpec) -> None:
+    """Bring labels, cpus and memory to the spec. Raises Conflict where the microVM was made for less."""
+    if one := await looker.waiting(module, ref):
+        await asyncio.to_thread(looker.pending.change, one, spec)
+        return
+    handle = await looker.handle(module, ref)
+    seen = translate.view(handle)
+    await _resize(module, handle, seen, spec)
+    kept = labels.users(seen.labels)
+    new = {**spec.labels, labels.SPEC: json.dumps(spec.to_dict(), ensure_ascii=False)}
+    await _modify(module, handle, labels=new, labels_rm=[key for key in kept if key not in spec.labels] or None)
+
+
+async def out_of_bounds(module: Any, looker: Looker, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
+    """What of a change to ``spec`` a running microVM cannot take, by the runtime's own plan of it."""
+    handle = await looker.started(module, ref)
+    if handle is None or str(handle.status) not in ("running", "paused"):
+        return {}
+    if str(handle.status) == "paused":
+        return dict.fromkeys(("name", "labels", "cpus", "memory_mib"), "it is paused: resume it first")
+    if not (changes := _sizes(translate.view(handle), spec)):
+        return {}
+    if below := await _below_boot(handle, changes):
+        return {"memory_mib": f"{below}: stop it first"}
+    asked = handle.modify(policy=module.ModificationPolicy.NO_RESTART, dry_run=True, **changes)
+    plan = await sdk.call(module, f"sandbox {handle.name}", asked)
+    held = {one["field"]: one.get("before", "") for one in plan["changes"] if one["disposition"] == _RESTART}
+    return {
+        _FIELDS[field]: f"it was made to grow to {held.get(f'max_{field}', 'less')} while it runs: stop it first"
+        for field in held.keys() & _FIELDS.keys()
+    }
+
+
+def _sizes(seen: View, spec: SandboxSpec) -> dict[str, int]:
+    """What differs, in the runtime's words."""
+    changes: dict[str, int] = {}
+    if seen.spec is None or spec.memory_mib != seen.spec.memory_mib:
+        changes["memory"] = spec.memory_mib or create_options.DEFAULT_MIB
+    if seen.spec is None or spec.cpus != seen.spec.cpus:
+        changes["cpus"] = create_options.whole_cpus(spec)
+    return changes
+
+
+async def _below_boot(handle: Any, changes: Mapping[str, int]) -> str:
+    """Why a running microVM cannot have so little memory; empty where it can. The runtime would note it nonetheless."""
+    pids = await asyncio.to_thread(runs.processes) if "memory" in changes else {}
+    booted = await asyncio.to_thread(runs.booted_mib, pids.get(str(handle.id)))
+    if booted is None or changes["memory"] >= booted:
+        return ""
+    return f"it booted with {booted} MiB, and gives nothing of that back while it runs"
+
+
+async def _resize(module: Any, handle: Any, seen: View, spec: SandboxSpec) -> None:
+    if changes := _sizes(seen, spec):
+        live = str(handle.status) in ("running", "paused")
+        if live and (below := await _below_boot(handle, changes)):
+            raise _refused(handle, below)
+        room = {} if live or "memory" not in changes else {"max_memory": changes["memory"] * create_options.HEADROOM}
+        await _modify(module, handle, **changes, **room)
+
+
+async def _modify(module: Any, handle: Any, **changes: Any) -> None:
+    live = str(handle.status) in ("running", "paused")
+    policy = module.ModificationPolicy.NO_RESTART if live else module.ModificationPolicy.NEXT_START
+    try:
+        plan = await sdk.call(module, f"sandbox {handle.name}", handle.modify(policy=policy, **changes))
+    except (BackendError, UsageError) as error:
+        _, words, why = error.message.partition("cannot apply modification: ")
+        raise _refused(handle, why) if words else error from error.__cause__
+    if not plan["applied"]:
+        told = "; ".join(f"{one['field']}: {one['message']}" for one in plan["conflicts"])
+        raise _refused(handle, told or "the runtime refused it")
+
+
+def _refused(handle: Any, why: str) -> Conflict:
+    return Conflict(f"sandbox {handle.name} cannot be changed so: {why}", hint="stop it first, and resume a paused one")

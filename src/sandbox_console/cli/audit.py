@@ -1,0 +1,192 @@
+"""``audit``: what is on record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.cli import json_output
+from sandbox_console.cli.audit_export import export, moment_of, ship, stats
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.spec_options import whole
+from sandbox_console.cli.text import moment, moment_ns
+from sandbox_console.errors import Conflict, UsageError
+from sandbox_console.hostfs.files import read_small
+from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.walk import folder_at
+from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Outcome, Verification
+
+_PEM_MOST = 4096  # bytes of a public key's file that are looked at; one has 113
+_HEAD = ("ID", "TIME", "ACTOR", "ACTION", "SANDBOX", "OUTCOME", "ERROR")
+
+
+async def audit(context: Context) -> int:
+    """``ls``, ``show``, ``verify``, ``public-key``, ``export``, ``stats`` or ``ship``."""
+    verbs = {"ls": _ls, "show": _show, "verify": _verify, "public-key": _public_key, "export": export, "stats": stats,
+             "ship": ship}  # fmt: skip
+    return await verbs[context.args.what](context)
+
+
+async def _ls(context: Context) -> int:
+    args = context.args
+    query = AuditQuery(
+        limit=_count(args.limit, "--limit"),
+        target=args.target,
+        action=args.action,
+        outcome=_outcomes(args.outcome),
+        actor=args.actor,
+        backend=_backend(context),
+        text=args.text,
+        since=moment_of(context, args.since),
+        until=moment_of(context, args.until),
+        before_seq=_count(args.before, "--before") if args.before else None,
+    )
+    async with context.open() as console:
+        entries = await console.history(query)
+    if context.json:
+        for one in entries:
+            context.record(json_output.entry(one))
+    else:
+        context.table(_HEAD, (_row(one) for one in entries))
+    return 0
+
+
+def _backend(context: Context) -> str:
+    name, host = context.backend
+    if host:
+        hint = f"--backend {name} --text {name}/{host}/ finds the actions on that host's sandboxes"
+        raise UsageError(f"--backend {name}/{host}: records name the backend, and not its host", hint=hint)
+    return name
+
+
+def _outcomes(text: str) -> str:
+    for word in text.split(",") if text else ():
+        if word not in set(Outcome):
+            raise UsageError(f"--outcome: {word!r} is none of {', '.join(Outcome)}")
+    return text
+
+
+def _count(text: str, what: str) -> int:
+    try:
+        number = whole(text)
+    except ValueError as error:
+        raise UsageError(f"{what}: {error}") from None
+    if number < 1:
+        raise UsageError(f"{what}: {number} is not above 0")
+    return number
+
+
+def _row(one: AuditEntry) -> tuple[str, ...]:
+    told = json_output.entry(one)
+    return (
+        str(told["id"]),
+        moment(told["at_ns"] / 1e9),
+        told["actor"],
+        told["action"],
+        told["name"],
+        told["outcome"] or "in flight",
+        told["error"],
+    )
+
+
+async def _show(context: Context) -> int:
+    async with context.open() as console:
+        found = await console.audit_entry(_count(context.args.id, "ID"))
+    rows = [found.attempt, *([found.end] if found.end else []), *found.notes]
+    if context.json:
+        end = found.end.as_dict() if found.end else None
+        notes = [note.as_dict() for note in found.notes]
+        context.record({"attempt": found.attempt.as_dict(), "end": end, "notes": notes})
+        return 0
+    for one in rows:
+        _print_row(context, one)
+    return 0
+
+
+def _print_row(context: Context, one: AuditRow) -> None:
+    context.text(f"{one.kind} {one.seq}  {moment_ns(one.at_ns)}  {one.actor}  {one.action}  {one.outcome}".rstrip())
+    took = [] if one.dur_us is None else [("took", f"{one.dur_us / 1e6:.3f} s")]
+    for key, value in [("target", one.target), *took, *_flat(one.body), ("session", one.session), ("hash", one.hash)]:
+        context.text(f"  {key:<16}  {value}")
+
+
+def _flat(body: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in body.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            found.append((prefix + key, str(value)))
+    return found
+
+
+async def _public_key(context: Context) -> int:
+    async with context.open() as console:
+        pem = console.trail.public_key()
+    if context.json:
+        context.record({"public_key": pem.decode()})
+    else:
+        context.streams.out.write(pem)
+    return 0
+
+
+async def _pem(name: str | None, ground: Ground) -> bytes | None:
+    try:
+        return await asyncio.to_thread(read_small, name, ground, _PEM_MOST) if name else None
+    except OSError as error:
+        raise UsageError(f"--public-key: {name} cannot be read: {error.strerror}") from None
+
+
+def _refuse_guests(folder: str, ground: Ground) -> None:
+    """A database that a sandbox can change is not opened. Raises Conflict."""
+    try:
+        with folder_at(folder, ground) as found:
+            root = found.root
+    except OSError:  # the walk over the log tells
+        return
+    if root is not None:
+        raise Conflict(
+            f"--folder: {folder} lies in {root.path}, which a sandbox can write", hint="copy it to a place of your own"
+        )
+
+
+async def _verify(context: Context) -> int:
+    folder = context.args.folder
+    async with context.open() as console:
+        ground = await console.ground() if folder or context.args.public_key else NOBODYS
+        pem = await _pem(context.args.public_key, ground)
+        if folder:
+            await asyncio.to_thread(_refuse_guests, folder, ground)
+        found = await console.trail.verify(Path(folder) if folder else None, pem)
+    if context.json:
+        context.record(verification(found))
+    elif found.ok:
+        context.text(f"ok: {found.rows} rows, head {found.head or '-'}")
+        context.text(f"in flight {found.open_attempts}, unknown {found.unknown}")
+        signed = f", the last at {moment(found.anchored_at)}" if found.anchored_at else ""
+        context.text(f"segments {found.segments}, anchors {found.anchors}{signed}")
+    else:
+        where = "" if found.first_bad is None else f" at row {found.first_bad}"
+        context.text(f"BROKEN{where}: {found.problem}")
+    for limit in found.limits:
+        context.say(f"it cannot know: {limit}")
+    return 0 if found.ok else 1
+
+
+def verification(found: Verification) -> dict[str, Any]:
+    """The verdict of a walk over the chain."""
+    return {
+        "ok": found.ok,
+        "rows": found.rows,
+        "head": found.head,
+        "first_bad": found.first_bad,
+        "problem": found.problem,
+        "open_attempts": found.open_attempts,
+        "unknown": found.unknown,
+        "segments": found.segments,
+        "anchors": found.anchors,
+        "anchored_at": found.anchored_at,
+        "cannot_know": list(found.limits),
+    }

@@ -1,0 +1,104 @@
+"""``audit export``, ``audit stats`` and ``audit ship``: the log for others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import BinaryIO
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.logs import when
+from sandbox_console.cli.spec_options import whole
+from sandbox_console.cli.text import moment
+from sandbox_console.errors import Conflict, ConsoleError, UsageError
+from sandbox_console.hostfs.files import NewFile
+from sandbox_console.hostfs.places import Ground
+from sandbox_console.model.audit import AuditSelection
+
+
+def moment_of(context: Context, text: str | None) -> float | None:
+    """A time of the command line as seconds since the epoch. Raises UsageError."""
+    return None if text is None else when(text, context.now())
+
+
+async def export(context: Context) -> int:
+    """Write the log, oldest row first; a file that is there is never overwritten, a part of one never left."""
+    args = context.args
+    try:
+        after = whole(args.after)
+    except ValueError as error:
+        raise UsageError(f"--after: {error}") from None
+    if after < 0:
+        raise UsageError(f"--after: {after} is below 0")
+    select = AuditSelection(after, moment_of(context, args.since), moment_of(context, args.until))
+    async with context.open() as console, aclosing(console.trail.export(args.format, select)) as blocks:
+        if args.output is None:
+            async for block in blocks:
+                await context.streams.out.stream(block)
+            return 0
+        written = await to_file(args.output, blocks, await console.ground())
+    context.say(f"{written:,} bytes in {args.output}")
+    return 0
+
+
+async def to_file(path: str, blocks: AsyncIterator[bytes], ground: Ground) -> int:
+    """Write a new file of mode 0600, whole or not at all; gives how many bytes. Raises Conflict, ConsoleError."""
+    try:
+        made = await asyncio.to_thread(NewFile, path, ground)
+    except FileExistsError:
+        raise Conflict(f"{path} is there already", hint="name a new file") from None
+    except OSError as error:
+        raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        written = await _write_all(made.file, blocks)
+        made.keep()
+    except BaseException as error:
+        made.drop()
+        if isinstance(error, OSError):
+            raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
+        raise
+    return written
+
+
+async def _write_all(file: BinaryIO, blocks: AsyncIterator[bytes]) -> int:
+    async for block in blocks:
+        await asyncio.to_thread(file.write, block)
+    await asyncio.to_thread(file.flush)
+    return file.tell()
+
+
+async def stats(context: Context) -> int:
+    """Counts over the whole log."""
+    async with context.open() as console:
+        found = await console.trail.stats()
+    counted = {"actions": found.actions, "outcomes": found.outcomes, "actors": found.actors, "backends": found.backends}
+    if context.json:
+        told = {"rows": found.rows, "segments": found.segments, "bytes": found.bytes, "first_at": found.first_at,
+                "last_at": found.last_at}  # fmt: skip
+        context.record(told | {name: dict(counter.most_common()) for name, counter in counted.items()})
+        return 0
+    span = f", {moment(found.first_at)} to {moment(found.last_at)}" if found.first_at and found.last_at else ""
+    segments = f"{found.segments} segment" + "s" * (found.segments != 1)
+    context.text(f"{found.rows:,} rows in {segments}, {found.bytes:,} bytes{span}")
+    for name, counter in counted.items():
+        context.text(f"{name:<9} " + ", ".join(f"{word or '-'} {count:,}" for word, count in counter.most_common(12)))
+    return 0
+
+
+async def ship(context: Context) -> int:
+    """Send new rows to the configured server, with ``--follow`` until Ctrl+C; a server that is away is tried again."""
+    async with context.open() as console:
+        init = context.args.init
+        while True:
+            try:
+                sent = await console.trail.ship(init=init)
+                init = False
+                context.say(f"{sent:,} rows sent") if sent or not context.args.follow else None
+            except ConsoleError as error:
+                if not context.args.follow or error.code in ("config", "unsupported", "secret"):
+                    raise
+                context.say(f"warning: {error.message}; trying again")
+            if not context.args.follow:
+                return 0
+            await asyncio.sleep(console.config.audit.ship.interval_s)

@@ -1,0 +1,176 @@
+"""``exec``, a command in a sandbox as if it ran here, and ``attach``, the main process as it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import re
+from collections.abc import Callable, Sequence
+
+from sandbox_console.cli import json_output
+from sandbox_console.cli.context import Context, OutputClosed, colours
+from sandbox_console.cli.lifecycle import seconds
+from sandbox_console.cli.lookup import find
+from sandbox_console.cli.spec_options import pairs
+from sandbox_console.cli.stdin import chunks
+from sandbox_console.errors import BackendError, UsageError
+from sandbox_console.model.action import Attach, Exec
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.text import LINE_CAP, clean
+from sandbox_console.service import ActionResult, ExecIO, Operation
+
+_UNRUNNABLE = {126: "it is there and cannot be run (126)", 127: "not found (127)"}
+"""What is said of a command that could not be run, where nothing else was said: a shell says it itself."""
+
+_BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z|\r\Z")  # what the next chunk may turn into a colour or a line's end
+
+
+async def exec_(context: Context) -> int:
+    """Run a command and give its exit code; 124 where ``--timeout`` ran out.
+
+    Standard input is passed on, unless it is a terminal: that is left alone, so that what is typed ahead is not
+    eaten. Output goes to a pipe or a file as it is, to a terminal cleaned; with ``--json`` as objects, and last
+    one with the exit code.
+    """
+    request = _request(context)
+    async with context.open() as console:
+        found = await find(context, console, context.args.name, changing=True)
+        request = Exec(found.ref, request.argv, request.env, request.workdir, request.user, request.timeout_s)
+        output = Output(context)
+        # Whoever reads stdin is the operation, which ends that too: closing it here would meet it in the middle.
+        io = ExecIO(chunks(context.streams.stdin), output.give)
+        operation = console.perform(request, consent=context.consent(found.ref.id), io=io)
+        output.on_closed = operation.cancel
+        result = await result_of(operation, output)
+        output.end()
+    without = result.details.get("without_secrets")
+    if context.json:
+        told = {"exit_code": result.exit_code, "timed_out": result.timed_out, "audit_id": result.audit_id}
+        context.record(told | ({"without_secrets": without} if without else {}))
+    say_without(context, without if isinstance(without, list) else ())
+    if result.timed_out:
+        context.say(f"timed out after {request.timeout_s:g} s")
+    if result.exit_code in _UNRUNNABLE and not output.complained:
+        context.say(f"{found.name}: {request.argv[0]}: {_UNRUNNABLE[result.exit_code]}")
+    if result.exit_code is None:
+        raise BackendError("the command ended, but how is not known")
+    return result.exit_code
+
+
+def say_without(context: Context, names: Sequence[str]) -> None:
+    """A word of the secrets that a sandbox was entered without."""
+    if names:
+        each = "it is" if len(names) == 1 else "they are"
+        listed = ", ".join(names)
+        context.say(f"note: {listed} cannot be read here: {each} not handed over, and not masked where shown")
+
+
+def _request(context: Context) -> Exec:
+    args = context.args
+    if not args.command:
+        raise UsageError("no command was given", hint=f"sandbox-console exec {args.name} -- CMD ARG...")
+    timeout = None if args.timeout is None else seconds(args.timeout, "timeout")
+    if timeout is not None and timeout <= 0:
+        raise UsageError(f"--timeout: {args.timeout} is not above 0", hint="as in 90s, 15m, 2h")
+    env = pairs(args.env, "env")
+    return Exec(SandboxRef("", "", ""), tuple(args.command), env, args.workdir, args.user, timeout)
+
+
+async def result_of(operation: Operation, output: Output) -> ActionResult:
+    """Its result. Raises OutputClosed where it was ended because nobody reads our output."""
+    try:
+        return await operation.result()
+    except asyncio.CancelledError:
+        if output.closed:
+            raise OutputClosed from None
+        raise
+
+
+class Output:
+    """The guest's output on its way to ours, each stream on its own."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._held: dict[Stream, bytes] = {}
+        self._cleaners: dict[Stream, LineCleaner] = {}
+        self.closed = self.complained = False
+        self.on_closed: Callable[[], None] = lambda: None
+
+    async def give(self, stream: Stream, what: bytes) -> None:
+        """Pass a chunk on; where nobody reads any more the command is ended, as a broken pipe ends one here."""
+        try:
+            await self._give(stream, what)
+        except OutputClosed:
+            self.closed = True
+            self.on_closed()
+
+    async def _give(self, stream: Stream, what: bytes) -> None:
+        self.complained = self.complained or stream is Stream.STDERR
+        sink = self._context.streams.err if stream is Stream.STDERR else self._context.streams.out
+        if self._context.json:
+            what, self._held[stream] = json_output.whole_characters(self._held.get(stream, b"") + what)
+            if what:
+                self._context.record({"stream": str(stream)} | json_output.payload(what))
+        elif sink.tty:
+            cleaner = self._cleaners.setdefault(stream, LineCleaner(keep_sgr=colours(sink)))
+            await sink.stream(cleaner.feed(what))
+        else:
+            await sink.stream(what)
+
+    def end(self) -> None:
+        """Let out what waited for the rest of a character or of a line."""
+        for stream, held in self._held.items():
+            if held:
+                self._context.record({"stream": str(stream)} | json_output.payload(held))
+        for stream, cleaner in self._cleaners.items():
+            (self._context.streams.err if stream is Stream.STDERR else self._context.streams.out).write(cleaner.flush())
+
+
+async def attach(context: Context) -> int:
+    """Watch and feed the main process; its exit code where it ends meanwhile. Ctrl+C lets go and leaves it alone.
+
+    What it wrote before is in ``logs``. Standard input is passed on unless it is a terminal.
+    """
+    async with context.open() as console:
+        found = await find(context, console, context.args.name, changing=True)
+        output = Output(context)
+        io = ExecIO(None if context.args.no_stdin else chunks(context.streams.stdin), output.give)
+        operation = console.perform(Attach(found.ref), consent=context.consent(found.ref.id), io=io)
+        output.on_closed = operation.cancel
+        result = await result_of(operation, output)
+        output.end()
+    if context.json:
+        context.record({"exit_code": result.exit_code, "audit_id": result.audit_id})
+    if result.exit_code is None:
+        why = str(result.details.get("end") or "how is not known")
+        raise BackendError(f"{found.name}: the attachment ended: {why}", hint=f"sandbox-console show {found.ref}")
+    return result.exit_code
+
+
+class LineCleaner:
+    """A guest's output made safe for a terminal, chunk by chunk.
+
+    Lines stay lines, tabs stay; all else that acts becomes visible. A half line is shown at once.
+    """
+
+    def __init__(self, *, keep_sgr: bool) -> None:
+        self._keep_sgr = keep_sgr
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def feed(self, data: bytes) -> bytes:
+        """Clean a chunk; the beginning of a colour or of a character waits for its end."""
+        text = self._held + self._decoder.decode(data)
+        begun = _BEGUN.search(text, max(0, len(text) - 80))
+        self._held = text[begun.start() :] if begun else ""
+        return self._clean(text[: begun.start()] if begun else text)
+
+    def flush(self) -> bytes:
+        """Clean what waited."""
+        text, self._held = self._held + self._decoder.decode(b"", final=True), ""
+        return self._clean(text)
+
+    def _clean(self, text: str) -> bytes:
+        lines = text.replace("\r\n", "\n").split("\n")
+        return "\n".join(clean(line, keep_sgr=self._keep_sgr, cap=LINE_CAP) for line in lines).encode()

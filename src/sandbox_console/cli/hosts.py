@@ -1,0 +1,56 @@
+"""Which backend and host a verb is about that names no sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.lookup import warn_of_the_silent
+from sandbox_console.errors import BackendUnreachable, Unsupported, UsageError
+from sandbox_console.model.capability import Capability
+from sandbox_console.service import Console
+
+Place = tuple[str, str]
+
+
+async def able(context: Context, console: Console, capability: Capability, *, warn: bool = False) -> list[Place]:
+    """The backends that answer and can do it, of those that ``--backend`` asks for; ``warn`` names the others.
+
+    Raises UsageError for an unknown one, BackendUnreachable where all that could are silent, Unsupported with each
+    one's reason where none can.
+    """
+    name, host = context.backend
+    asked = [one for one in await console.health() if name in ("", one.backend) and host in ("", one.host)]
+    if not asked:
+        raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
+    found, reasons = list[Place](), list[str]()
+    for health in asked:
+        capabilities = await console.capabilities(health.backend, health.host)
+        if not health.ok:
+            reasons.append(f"{health.backend} does not answer: {health.reason}")
+        elif capabilities.has(capability):
+            found.append((health.backend, health.host))
+        else:
+            reasons.append(f"{health.backend}: {capabilities.reason(capability)}")
+    if found:
+        if warn:
+            warn_of_the_silent(context, console, asked)
+        return found
+    if all(not health.ok for health in asked):
+        raise BackendUnreachable("; ".join(reasons), hint=asked[0].hint)
+    raise Unsupported(f"{capability}: " + "; ".join(reasons), hint="sandbox-console doctor")
+
+
+async def only(context: Context, console: Console, capability: Capability) -> Place:
+    """The one backend to do it: the configured default where it can, else the only one. Raises UsageError."""
+    found = await able(context, console, capability)
+    default = [place for place in found if place[0] == console.config.backend]
+    return one_place(default or found, str(capability))
+
+
+def one_place(found: Sequence[Place], what: str) -> Place:
+    """The only one. Raises UsageError that names them all."""
+    if len(found) > 1:
+        names = ", ".join("/".join(place) for place in found)
+        raise UsageError(f"{what}: more than one backend has it: {names}", hint=f"--backend {'/'.join(found[0])}")
+    return found[0]

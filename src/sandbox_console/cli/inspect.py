@@ -1,0 +1,131 @@
+"""``top``, ``diff``, ``inspect``, ``events`` and ``port``: looks deeper into one sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.logs import when
+from sandbox_console.cli.lookup import find
+from sandbox_console.cli.stats import RETRY_S
+from sandbox_console.cli.text import moment_ns, size
+from sandbox_console.errors import BackendUnreachable, NotFound
+from sandbox_console.model.inside import GuestProcess, Happening
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Console
+
+_Look = Callable[[Context, Console, Sandbox], Awaitable[None]]
+
+_PORT = "port "
+
+_AFTER_S = 1e-6
+"""What comes behind the last thing told begins so much later: times are kept to the microsecond."""
+
+
+async def inside(context: Context) -> int:
+    """Find the sandbox and look."""
+    looks: dict[str, _Look] = {"top": _top, "diff": _diff, "inspect": _inspect, "events": _events, "port": _port}
+    async with context.open() as console:
+        found = await find(context, console, context.args.name, changing=False)
+        await looks[context.args.verb](context, console, found)
+    return context.code
+
+
+def _of(found: Sandbox) -> dict[str, Any]:
+    return {"name": found.name, "ref": str(found.ref)}
+
+
+async def _top(context: Context, console: Console, found: Sandbox) -> None:
+    """Processes, by their pids inside where those can be known."""
+    processes = await console.inside.processes(found.ref)
+    if context.json:
+        for one in processes:
+            context.record(_of(found) | msgspec.to_builtins(one))
+    else:
+        context.table(("PID", "PARENT", "USER", "CPU", "MEMORY", "STATE", "COMMAND"), map(_process, processes))
+
+
+def _process(one: GuestProcess) -> tuple[str, ...]:
+    return (
+        str(one.pid),
+        "-" if one.parent is None else str(one.parent),
+        one.user or "-",
+        "-" if one.cpu_s is None else f"{one.cpu_s:.1f}s",
+        size(one.memory_bytes),
+        one.state or "-",
+        one.command,
+    )
+
+
+async def _diff(context: Context, console: Console, found: Sandbox) -> None:
+    """Paths that differ from the image: A added, C changed, D deleted."""
+    for change in await console.inside.changes(found.ref):
+        if context.json:
+            context.record(_of(found) | msgspec.to_builtins(change))
+        else:
+            context.text(f"{change.how[:1].upper()} {change.path}")
+
+
+async def _inspect(context: Context, console: Console, found: Sandbox) -> None:
+    """The provider's own description; values of variables and secrets are masked."""
+    raw = await console.inside.raw(found.ref)
+    if context.json:
+        context.record(_of(found) | {"raw": raw})
+        return
+    for line in json.dumps(raw, indent=2, default=str).splitlines():
+        context.text(line)
+
+
+async def _events(context: Context, console: Console, found: Sandbox) -> None:
+    """What the backend says happened, oldest first; with ``--follow`` on and on, also when the backend comes back."""
+    args = context.args
+    since = None if args.since is None else when(args.since, context.now())
+    away = False
+    while True:
+        happenings = console.inside.happenings(found.ref, since=since, follow=args.follow)
+        try:
+            async with aclosing(happenings) as told:  # type: ignore[type-var]
+                async for one in told:
+                    since, away = one.at + _AFTER_S, False
+                    _tell_happening(context, found, one)
+            return
+        except BackendUnreachable as error:
+            if not args.follow:
+                raise
+            if not away:
+                context.say(f"{error.message}; waiting for it: what happens meanwhile may be missing")
+            away = True
+            await asyncio.sleep(RETRY_S)
+
+
+def _tell_happening(context: Context, found: Sandbox, one: Happening) -> None:
+    if context.json:
+        context.record(_of(found) | msgspec.to_builtins(one))
+    else:
+        context.text(_happening(one))
+
+
+def _happening(one: Happening) -> str:
+    attributes = " ".join(f"{key}={value}" for key, value in sorted(one.attributes.items()) if value)
+    return "  ".join(
+        filter(None, [moment_ns(int(one.at * 1e6) * 1000), f"{one.what:<12}", one.detail, attributes])
+    ).rstrip()
+
+
+async def _port(context: Context, console: Console, found: Sandbox) -> None:
+    """Ports of the sandbox, and where this or the engine's host answers for them."""
+    facts = [fact for fact in (await console.inspect(found.ref)).effective if fact.field.startswith(_PORT)]
+    if not facts:
+        raise NotFound(f"{found.name} has no ports", hint=f"sandbox-console show {found.name}")
+    for fact in facts:
+        port = fact.field.removeprefix(_PORT)
+        if context.json:
+            context.record(_of(found) | {"port": port, "places": fact.value, "note": fact.note})
+        else:
+            context.text(f"{port} -> {fact.value}" + (f"  ({fact.note})" if fact.note else ""))

@@ -1,0 +1,80 @@
+"""From NAMEs to sandboxes, and what is said of the hosts that did not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sandbox_console.cli import json_output
+from sandbox_console.cli.context import Context
+from sandbox_console.errors import BackendUnreachable, ConsoleError
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
+from sandbox_console.service import Console, Found
+
+
+async def find(context: Context, console: Console, name: str, *, changing: bool) -> Sandbox:
+    """The sandbox that NAME means. Raises NotFound, Ambiguous, BackendUnreachable.
+
+    A ``changing`` verb is refused where a host that does not answer may hold the name too; another is warned.
+    """
+    [found] = await find_all(context, console, [name], changing=changing)
+    if isinstance(found, ConsoleError):
+        raise found
+    return found
+
+
+async def find_all(
+    context: Context, console: Console, names: Sequence[str], *, changing: bool
+) -> list[Sandbox | ConsoleError]:
+    """What each NAME means, or why that is not known: so that one bad name does not stop the others."""
+    everywhere = context.args.only_answering
+    found = await console.find_all(names, changing=changing, only_answering=everywhere)
+    for name, one in zip(names, found, strict=True):
+        if isinstance(one, Found):
+            _warn_of_doubts(context, name, one)
+    return [one.sandbox if isinstance(one, Found) else one for one in found]
+
+
+def _warn_of_doubts(context: Context, name: str, found: Found) -> None:
+    for health in found.doubts:
+        _warn(context, health, f"{place(health)} does not answer and may hold {name!r} too: {health.reason}")
+
+
+def warn_of_the_silent(context: Context, console: Console, healths: Sequence[BackendHealth]) -> None:
+    """Name on stderr each backend that did not answer; where ``--backend`` asked for it, that is the verb's failure."""
+    absent = _absent(context, console, healths)
+    if absent and context.streams.err.tty:
+        names = ", ".join(map(place, absent))
+        context.say(f"note: not available here: {names} (sandbox-console doctor says why)")
+    for health in healths:
+        if health.ok or health in absent:
+            continue
+        text = f"{place(health)}: {health.state}: {health.reason}"
+        if context.backend[0]:
+            context.fail(BackendUnreachable(text, hint=health.hint))
+        else:
+            _warn(context, health, text)
+
+
+def _warn(context: Context, health: BackendHealth, text: str) -> None:
+    error = BackendUnreachable(text, hint=health.hint)
+    if context.json:
+        line = error.as_dict() | {"warning": True, "backend": health.backend, "host": health.host}
+        context.streams.err.line(json_output.line(line))
+    else:
+        context.say(f"warning: {error.message}" + (f" (hint: {health.hint})" if health.hint else ""))
+
+
+def _absent(context: Context, console: Console, healths: Sequence[BackendHealth]) -> Sequence[BackendHealth]:
+    """Those that need not be told all about each time: they cannot work here, others do.
+
+    A person at a terminal is told shortly, a log or a mail in full the first time and then no more.
+    """
+    if context.json or context.backend[0] or not any(one.ok for one in healths):
+        return ()
+    away = [one for one in healths if one.state is HealthState.UNAVAILABLE]
+    return [one for one in away if context.streams.err.tty or not console.tell_once(one)]
+
+
+def place(health: BackendHealth) -> str:
+    """A host in words: ``bubblewrap``, ``docker/far``."""
+    return health.backend if health.host == "local" else f"{health.backend}/{health.host}"

@@ -1,0 +1,229 @@
+"""``ls`` and ``show``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+
+import tomli_w
+
+from sandbox_console.cli import json_output
+from sandbox_console.cli.context import ID_SHOWN, Context
+from sandbox_console.cli.lookup import find, place, warn_of_the_silent
+from sandbox_console.cli.ls_format import formatter
+from sandbox_console.cli.spec_options import pairs
+from sandbox_console.cli.text import Columns, duration, moment
+from sandbox_console.errors import Conflict, UsageError
+from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
+from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.model.secret import shown_env
+from sandbox_console.service import Console
+
+PATIENCE_S = 1.0
+"""How long ``ls`` waits for all before it prints those that have answered."""
+
+_HEAD = ("NAME", "STATE", "BACKEND", "IMAGE", "AGE", "EXIT", "ID", "NOTE")
+
+
+async def ls(context: Context) -> int:
+    """List sandboxes. A backend that does not answer is named on stderr; asked for by ``--backend``, it is exit 5."""
+    labels = pairs(context.args.label, "label")
+    print_all = _printer(context)
+    async with context.open() as console:
+        if context.args.watch:
+            await _watch(context, console, labels)
+            return 0
+        await _list(context, console, labels, print_all)
+    return context.code
+
+
+async def _list(
+    context: Context, console: Console, labels: dict[str, str], print_all: Callable[[Sequence[Sandbox]], None]
+) -> None:
+    """What has answered at once, and who is still waited for; the rest as it comes."""
+    healths: list[BackendHealth] = []
+    async with aclosing(console.list_as_answered(context.backend[0], PATIENCE_S)) as answers:
+        async for (sandboxes, told), waiting in answers:
+            healths += told
+            shown = [one for one in sandboxes if wanted(one, labels, everything=context.args.all)]
+            print_all(sorted(shown, key=lambda one: (one.name, one.ref)))
+            if waiting:
+                names = ", ".join(name if host == "local" else f"{name}/{host}" for name, host in waiting)
+                context.say(f"waiting for {names} ...")
+    warn_of_the_silent(context, console, healths)
+
+
+def wanted(sandbox: Sandbox, labels: dict[str, str], *, everything: bool) -> bool:
+    """Ours in every state, others' while they live; ``everything`` for the rest."""
+    if any(sandbox.labels.get(key) != value for key, value in labels.items()):
+        return False
+    return everything or sandbox.managed or sandbox.status.live
+
+
+def _printer(context: Context) -> Callable[[Sequence[Sandbox]], None]:
+    """How the list is printed. Raises UsageError for options that contradict each other."""
+    args = context.args
+    if args.watch and (args.quiet or args.format or args.no_header):
+        raise UsageError("--watch prints changes, not a list", hint="leave out -q, --format and --no-header")
+    if (args.quiet and args.format) or (context.json and (args.quiet or args.format)):
+        raise UsageError("-q, --format and --json exclude each other", hint="leave all but one out")
+    if args.quiet or args.format:
+        one_line = formatter("{{.Ref}}" if args.quiet else args.format)
+        return lambda found: _lines(context, [one_line(one, context.now()) for one in found])
+    if context.json:
+        return lambda found: _lines(context, [json_output.line(json_output.sandbox(one)) for one in found])
+    columns = Columns(_HEAD, header=not args.no_header)
+    return lambda found: _lines(context, columns.lines(row(one, context.now()) for one in found))
+
+
+def _lines(context: Context, lines: Iterable[str]) -> None:
+    for one in lines:
+        context.streams.out.line(one)
+
+
+def row(sandbox: Sandbox, now: float) -> tuple[str, ...]:
+    """A sandbox as a line of the table."""
+    ref = sandbox.ref
+    age = None if sandbox.created_at is None else now - sandbox.created_at
+    return (
+        sandbox.name,
+        str(sandbox.status),
+        ref.backend if ref.host == "local" else f"{ref.backend}/{ref.host}",
+        sandbox.image or "-",
+        duration(age),
+        exit_text(sandbox),
+        ref.id[:ID_SHOWN],
+        " ".join(filter(None, ["" if sandbox.managed else f"({sandbox.maker or 'not ours'})", sandbox.detail])),
+    )
+
+
+def exit_text(sandbox: Sandbox) -> str:
+    """``0``, ``137 oom``; ``-`` while it lives."""
+    found = sandbox.exit
+    if found is None or found.code is None:
+        return "-"
+    return f"{found.code} oom" if found.oom else str(found.code)
+
+
+async def _watch(context: Context, console: Console, labels: dict[str, str]) -> None:
+    watching = console.watch()
+    known: dict[SandboxRef, Sandbox] = {}
+    try:
+        async for event in watching:
+            _tell(context, event, labels, known)
+    finally:
+        watching.close()
+
+
+def _tell(context: Context, event: Event, labels: dict[str, str], known: dict[SandboxRef, Sandbox]) -> None:
+    match event:
+        case Listed(backend, host, sandboxes):
+            gone = [ref for ref in known if (ref.backend, ref.host) == (backend, host)]
+            for ref in set(gone) - {one.ref for one in sandboxes}:
+                _removed(context, ref, known)
+            for one in sandboxes:
+                _changed(context, one, labels, known)
+        case Changed(sandbox):
+            _changed(context, sandbox, labels, known)
+        case Removed(ref):
+            _removed(context, ref, known)
+        case HealthChanged(health):
+            _health_changed(context, health)
+        case Gap(count):
+            context.record({"event": "gap", "count": count}) if context.json else context.say(f"{count} events lost")
+        case AuditChanged(reason) if reason:
+            context.say(f"warning: the audit log cannot be written: {reason}")
+        case _:
+            pass
+
+
+def _health_changed(context: Context, health: BackendHealth) -> None:
+    if context.json:
+        context.record({"event": "backend"} | json_output.health(health))
+    elif not health.ok and health.state is not HealthState.CONNECTING:
+        context.say(f"{place(health)}: {health.state}: {health.reason}")
+
+
+def _changed(context: Context, one: Sandbox, labels: dict[str, str], known: dict[SandboxRef, Sandbox]) -> None:
+    if known.get(one.ref) == one:
+        return
+    if not wanted(one, labels, everything=context.args.all):
+        _removed(context, one.ref, known)  # it was shown and no longer fits: a foreign one that stopped
+        return
+    known[one.ref] = one
+    if context.json:
+        context.record({"event": "sandbox"} | json_output.sandbox(one))
+    else:
+        context.text("  ".join(row(one, context.now())).rstrip())
+
+
+def _removed(context: Context, ref: SandboxRef, known: dict[SandboxRef, Sandbox]) -> None:
+    gone = known.pop(ref, None)
+    if gone is None:
+        return
+    if context.json:
+        context.record({"event": "removed", "name": gone.name, "ref": str(ref)})
+    else:
+        context.text(f"{gone.name}  removed  {ref}")
+
+
+async def show(context: Context) -> int:
+    """Show one sandbox. ``--toml`` prints the spec as ``create -f`` reads it."""
+    async with context.open() as console:
+        found = await console.inspect((await find(context, console, context.args.name, changing=False)).ref)
+    if context.args.toml:
+        _toml(context, found)
+    elif context.json:
+        context.record(json_output.details(found))
+    else:
+        for key, value in facts(found):
+            context.text(f"{key:<20}  {value}".rstrip())
+    return 0
+
+
+def _toml(context: Context, found: Sandbox) -> None:
+    if found.spec is None:
+        raise Conflict(f"{found.name} was not made by this console, so its spec is not known")
+    text = tomli_w.dumps(found.spec.to_dict())
+    if not context.streams.out.tty:
+        context.streams.out.write(text.encode())
+        return
+    for line in text.splitlines():
+        context.text(line)
+
+
+def facts(found: Sandbox) -> list[tuple[str, str]]:
+    """What is shown of one sandbox, a key and its value a line."""
+    lines = [
+        ("name", found.name),
+        ("ref", str(found.ref)),
+        ("state", " ".join(filter(None, [str(found.status), found.detail]))),
+        ("made by", "this console" if found.managed else found.maker or "another tool"),
+        ("image", found.image or "-"),
+        ("created", moment(found.created_at)),
+        ("started", moment(found.started_at)),
+        ("finished", moment(found.finished_at)),
+        ("exit", " ".join(filter(None, [exit_text(found), found.exit.reason if found.exit else ""]))),
+    ]
+    lines += [("label", f"{key}={value}") for key, value in sorted(found.labels.items())]
+    asked = found.spec.to_dict() if found.spec else {}
+    lines += [(f"asked {key}", asked_text(key, asked[key])) for key in asked if key not in ("name", "image", "labels")]
+    for fact in found.effective:
+        note = "; ".join(filter(None, ["" if fact.enforced else "not enforced", fact.note]))
+        lines.append((f"has {fact.field}", f"{fact.value} ({note})" if note else fact.value))
+    return lines
+
+
+def asked_text(field: str, value: object) -> str:
+    """A spec's value as it may be shown: variables as the model masks them."""
+    return plain(shown_env(value) if field == "env" and isinstance(value, Mapping) else value)
+
+
+def plain(value: object) -> str:
+    """A spec's value as a person writes it: a command as a shell would take it, a table as K=V."""
+    if isinstance(value, (tuple, list)):
+        return shlex.join(map(str, value)) or "-"
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
+    return "-" if value in (None, "") else str(value)

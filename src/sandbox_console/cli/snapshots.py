@@ -1,0 +1,119 @@
+"""``rename``, ``commit``, ``fork`` and ``snapshot``: another name, and what is made of a sandbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.create import follow
+from sandbox_console.cli.hosts import able, one_place
+from sandbox_console.cli.lookup import find
+from sandbox_console.cli.text import duration, size
+from sandbox_console.errors import NotFound
+from sandbox_console.model.action import Action, Commit, Fork, RemoveSnapshot, Rename, RestoreSnapshot, TakeSnapshot
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.service import ActionResult, Console
+
+_HEAD = ("NAME", "OF", "KIND", "AGE", "SIZE", "BACKEND")
+
+
+async def derive(context: Context) -> int:
+    """``rename NAME NEW``, ``commit NAME IMAGE``, ``fork NAME NEW``: prints the new name."""
+    args = context.args
+    async with context.open() as console:
+        found = await find(context, console, args.name, changing=True)
+        if args.verb != "commit" and not args.only_answering:
+            await console.refuse_held(args.new)
+        result = await _perform(context, console, _action(context, found.ref), found.ref.id)
+    if context.json:
+        told: dict[str, Any] = {"name": found.name, "ref": str(result.ref), "action": args.verb, "new": args.new}
+        context.record(told | {"audit_id": result.audit_id} | result.details)
+    else:
+        context.text(args.new)
+    return 0
+
+
+def _action(context: Context, ref: SandboxRef) -> Action:
+    args = context.args
+    match args.verb:
+        case "rename":
+            return Rename(ref, args.new)
+        case "commit":
+            return Commit(ref, args.new)
+        case _:
+            return Fork(ref, args.new)
+
+
+async def _perform(context: Context, console: Console, action: Action, id: str = "") -> ActionResult:
+    return await follow(context, console.perform(action, consent=context.consent(id)))
+
+
+async def snapshot(context: Context) -> int:
+    """``create``, ``ls``, ``restore`` or ``rm``."""
+    verbs = {"create": _create, "ls": _ls, "restore": _restore, "rm": _rm}
+    async with context.open() as console:
+        await verbs[context.args.what](context, console)
+    return context.code
+
+
+async def _create(context: Context, console: Console) -> None:
+    args = context.args
+    found = await find(context, console, args.name, changing=True)
+    result = await _perform(context, console, TakeSnapshot(found.ref, args.snapshot, args.full), found.ref.id)
+    _tell(context, args.snapshot, result, {"name": found.name, "ref": str(found.ref)})
+
+
+async def _ls(context: Context, console: Console) -> None:
+    rows: list[Snapshot] = []
+    for backend, host in await able(context, console, Capability.SNAPSHOT, warn=True):
+        rows += await console.inside.snapshots(backend, host)
+    rows.sort(key=lambda one: (one.backend, one.host, one.name))
+    if context.json:
+        for one in rows:
+            context.record(msgspec.to_builtins(one))
+    else:
+        context.table(_HEAD, (_row(one, context.now()) for one in rows))
+
+
+def _row(one: Snapshot, now: float) -> tuple[str, ...]:
+    age = duration(None if one.created_at is None else now - one.created_at)
+    kind = "full" if one.full else "disk"
+    return one.name, one.of or "-", kind, age, size(one.size_bytes), f"{one.backend}/{one.host}"
+
+
+async def _restore(context: Context, console: Console) -> None:
+    args = context.args
+    if not args.only_answering:
+        await console.refuse_held(args.name)
+    backend, host = await _holder(context, console, args.snapshot)
+    result = await _perform(context, console, RestoreSnapshot(backend, host, args.snapshot, args.name))
+    _tell(context, args.name, result, {"name": args.name, "ref": str(result.ref)})
+
+
+async def _rm(context: Context, console: Console) -> None:
+    for name in dict.fromkeys(context.args.snapshots):
+        backend, host = await _holder(context, console, name)
+        result = await _perform(context, console, RemoveSnapshot(backend, host, name))
+        _tell(context, name, result, {"snapshot": name, "backend": backend, "host": host})
+
+
+async def _holder(context: Context, console: Console, name: str) -> tuple[str, str]:
+    """Which backend keeps a snapshot. Raises NotFound."""
+    places = await able(context, console, Capability.SNAPSHOT)
+    having = [
+        place for place in places if any(one.name == name for one in await console.inside.snapshots(*place))
+    ]  # fmt: skip
+    if not having:
+        raise NotFound(f"no snapshot is called {name!r}", hint="sandbox-console snapshot ls")
+    return one_place(having, f"a snapshot called {name!r}")
+
+
+def _tell(context: Context, text: str, result: ActionResult, told: dict[str, Any]) -> None:
+    if context.json:
+        context.record(told | {"action": f"snapshot {context.args.what}", "audit_id": result.audit_id} | result.details)
+    else:
+        context.text(text)

@@ -1,0 +1,155 @@
+"""A spec out of a file and options: every problem found is told at once, by field."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sandbox_console.errors import InvalidSpec, UsageError
+from sandbox_console.hostfs.files import read_small
+from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.model import check
+from sandbox_console.model.check import parse_duration_s, parse_size_mib
+from sandbox_console.model.spec import SandboxSpec
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+
+
+def whole(text: str) -> int:
+    """A whole number. Raises ValueError."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+# option, field, how its text is read
+_READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("image", "image", str),
+    ("cpus", "cpus", _number),
+    ("memory", "memory_mib", parse_size_mib),
+    ("pids", "pids", whole),
+    ("egress", "egress", tuple),
+    ("publish", "ports", tuple),
+    ("secret", "secrets", tuple),
+    ("workspace", "workspace", lambda text: str(Path(os.path.abspath(Path(text).expanduser())))),  # noqa: PTH100 - .. goes too
+    ("user", "user", str),
+    ("workdir", "workdir", str),
+    ("max_duration", "max_duration_s", parse_duration_s),
+    ("idle_timeout", "idle_timeout_s", parse_duration_s),
+    ("runtime", "runtime", str),
+    ("read_only_root", "read_only_root", bool),
+    ("limits", "limits", str),
+    ("seccomp", "seccomp", lambda text: None if text == "on" else text),
+    ("ptrace", "ptrace", bool),
+    ("nested_userns", "nested_userns", bool),
+)
+_FIELDS = SandboxSpec.__struct_fields__
+_LONGEST = 1 << 20
+"""Bytes of a spec or a draft: more is no text of a person's, such as /dev/zero."""
+
+
+def from_args(
+    args: argparse.Namespace, base: dict[str, Any], *, name: str | None = None, ground: Ground = NOBODYS
+) -> SandboxSpec:
+    """``base``, then the file's fields, the options', ``name``. Raises InvalidSpec with every problem, UsageError.
+
+    ``ground`` is what guests can change, for the file.
+    """
+    values = dict(base)
+    if args.file:
+        values |= read_file(args.file, ground)
+    problems: dict[str, str] = {}
+    for option, field, read in _READERS:
+        text = getattr(args, option)
+        if text is None:
+            continue
+        try:
+            values[field] = read(text)
+        except ValueError as error:
+            problems[field] = str(error)
+    for option, field in (("label", "labels"), ("env", "env")):
+        if given := getattr(args, option):
+            values[field] = {**values.get(field, {}), **pairs(given, option)}
+    if args.command:
+        values["command"] = args.command
+    if name:
+        values["name"] = name
+    if problems:
+        raise InvalidSpec(_others(values) | problems)
+    return SandboxSpec.from_dict(values)
+
+
+def _others(values: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong beside what could not even be read, so that all of it is told at once."""
+    try:
+        return check.problems(SandboxSpec.from_dict(values))
+    except InvalidSpec as error:
+        return error.problems
+
+
+def without(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The fields but those of ``--unset``. Raises UsageError for one that there is not."""
+    for name in names:
+        if name not in _FIELDS or name == "name":
+            known = ", ".join(field for field in _FIELDS if field != "name")
+            raise UsageError(f"--unset {name}: no such field", hint=f"fields: {known}")
+    return {key: value for key, value in values.items() if key not in set(names)}
+
+
+def pairs(given: Iterable[str], what: str) -> dict[str, str]:
+    """``KEY=VALUE`` words as a table. Raises UsageError for one without ``=``."""
+    found: dict[str, str] = {}
+    for word in given:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--{what} {word!r} is not KEY=VALUE", hint=f"write --{what} {word or 'KEY'}=VALUE")
+        found[key] = value
+    return found
+
+
+def read_text(name: str, ground: Ground) -> str:
+    """A small file of text, or stdin (``-``). Raises UsageError; Conflict for what a guest planted."""
+    try:
+        return (_stdin() if name == "-" else read_small(name, ground, _LONGEST)).decode(
+            "utf-8-sig"
+        )  # a mark is Windows'
+    except (OSError, UnicodeDecodeError) as error:
+        if getattr(error, "errno", 0) == errno.EFBIG:
+            raise UsageError(
+                f"{name} is over {_LONGEST >> 20} MiB: no spec is so long", hint="name a file in TOML or JSON"
+            ) from None
+        cause = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"{name} cannot be read: {cause}", hint="name a file of UTF-8 text") from None
+
+
+def _stdin() -> bytes:
+    data = sys.stdin.buffer.read(_LONGEST + 1)
+    if len(data) > _LONGEST:
+        raise OSError(errno.EFBIG, f"it is longer than {_LONGEST >> 10} KiB")
+    return data
+
+
+def read_file(name: str, ground: Ground = NOBODYS) -> dict[str, Any]:
+    """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError, Conflict."""
+    text = read_text(name, ground)
+    try:
+        values = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+    except RecursionError:
+        raise UsageError(f"{name} is nested too deep for a spec", hint="show --toml prints an example") from None
+    except ValueError as error:  # both decoders' errors are ValueErrors
+        raise UsageError(f"{name} is neither TOML nor JSON: {error}", hint="show --toml prints an example") from None
+    fields: dict[str, Any] = values
+    return fields

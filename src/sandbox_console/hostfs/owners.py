@@ -1,0 +1,85 @@
+"""Who of this machine, beside its user and root, could change a file: by itself, or by a folder that it is found in."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+_OVERFLOW = Path("/proc/sys/kernel/overflowuid")
+_WHOLE = ["0", "0", "4294967295"]
+"""The uid_map of who is in no user namespace of its own (user_namespaces(7))."""
+
+
+def another_hand(path: Path) -> str:
+    """Which other user could change what is at a path, in words; empty where none could, or nothing is there.
+
+    Looked at are the file and the folders above it, by its name as given and as its links lead; of a path in the
+    user's home those below the home. A folder for all is no danger where only owners may rename (sticky bit).
+    """
+    for whole in dict.fromkeys((path.absolute(), path.resolve())):
+        home = _home(whole)
+        for at in (whole, *whole.parents):
+            if why := _why(at, whole):
+                return why
+            if at == home:
+                break
+    return ""
+
+
+def _home(path: Path) -> Path | None:
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return next((one for one in (home, home.resolve()) if path.is_relative_to(one)), None)
+
+
+def _why(at: Path, whole: Path) -> str:
+    try:
+        found = at.lstat()
+    except OSError:  # not there, or not ours to see: then it is not read either
+        return ""
+    if found.st_uid not in _trusted():
+        return f"{at} belongs to {_name(found.st_uid)}"
+    if stat.S_ISLNK(found.st_mode) or stat.S_ISFIFO(found.st_mode) or stat.S_ISCHR(found.st_mode):
+        return ""  # the operator's own <(...), /dev/null: what is written there is not what is read
+    if found.st_mode & stat.S_ISVTX and stat.S_ISDIR(found.st_mode) and at != whole:
+        return ""
+    if found.st_mode & stat.S_IWOTH:
+        return f"every user may write {at} (mode {stat.S_IMODE(found.st_mode):04o})"
+    if found.st_mode & stat.S_IWGRP and not _private(found.st_gid):
+        return f"others of its group may write {at} (mode {stat.S_IMODE(found.st_mode):04o})"
+    return ""
+
+
+def _trusted() -> set[int]:
+    """Root, the user, who became root by sudo, and in a user namespace root outside, which it shows as nobody."""
+    trusted = {0, os.geteuid()}
+    if os.geteuid() == 0 and (before := os.environ.get("SUDO_UID", "")).isdigit():
+        trusted.add(int(before))
+    try:
+        if Path("/proc/self/uid_map").read_text().split() != _WHOLE:
+            trusted.add(int(_OVERFLOW.read_text()))
+    except (OSError, ValueError):
+        return trusted
+    return trusted
+
+
+def _private(gid: int) -> bool:
+    """Whether a group is a user's own and nobody else's: distributions give each one, and a umask of 002 with it."""
+    try:
+        group = grp.getgrgid(gid)
+        users = {pwd.getpwuid(uid).pw_name for uid in _trusted()}
+    except KeyError:
+        return False
+    return group.gr_name in users and not set(group.gr_mem) - users
+
+
+def _name(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"

@@ -1,0 +1,188 @@
+"""Files of this machine as a tar, in chunks and constant memory; what is read is what was looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import tarfile
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass
+
+from sandbox_console.errors import Conflict, ConsoleError, NotFound
+from sandbox_console.hostfs.files import another_owners
+from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.walk import Folder, Found
+from sandbox_console.model.waiting import to_the_end
+
+_CHUNK = 256 * 1024
+_DEEPEST = 256
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class Order:
+    """How to pack. ``follow``: an operator's link is what it leads to; ``skipped`` is told of what is left out."""
+
+    ground: Ground
+    skipped: Callable[[str], None]
+    follow: bool = False
+    keep_owner: bool = False
+
+
+async def packed(source: Found, name: str, order: Order) -> AsyncGenerator[bytes, None]:
+    """``source`` and all below it, called ``name`` (empty: just what is in a folder). Raises NotFound, ConsoleError.
+
+    Left out and told: devices, sockets, FIFOs, what vanishes meanwhile; on the guests' ground also mounts, links to
+    be followed, and second names of others' files.
+    """
+    packer = _Packer(order)
+    parts = _chunked(packer.tar(source, name))
+    try:
+        while (chunk := await asyncio.to_thread(next, parts, None)) is not None:
+            yield chunk
+    finally:
+        await to_the_end(asyncio.to_thread(packer.close))
+
+
+def _chunked(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Small pieces joined: a hop to a thread costs more than they do."""
+    held, size = list[bytes](), 0
+    for part in parts:
+        held.append(part)
+        size += len(part)
+        if size >= _CHUNK:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A folder on the way: open, what is left in it, its name in the tar, and which one it is."""
+
+    folder: Folder
+    names: Iterator[str]
+    known: str
+    identity: tuple[int, int]
+
+
+class _Packer:
+    """Depth first, a descriptor for each folder on the way."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._levels: list[_Level] = []
+
+    def close(self) -> None:
+        """Let go of the folders."""
+        while self._levels:
+            self._levels.pop().folder.close()
+
+    def tar(self, source: Found, name: str) -> Iterator[bytes]:
+        """The whole tar."""
+        if source.what is None:
+            raise NotFound(f"there is no {source.path} here")
+        yield from self._member(source.folder, source.name, name)
+        while self._levels:
+            level = self._levels[-1]
+            child = next(level.names, None)
+            if child is None:
+                self._levels.pop().folder.close()
+            else:
+                yield from self._member(level.folder, child, f"{level.known}/{child}" if level.known else child)
+        yield bytes(2 * tarfile.BLOCKSIZE)
+
+    def _member(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
+        path = folder.said(name)
+        try:
+            found = os.fstat(folder.fd) if name == "." else folder.look(name)
+            if stat.S_ISLNK(found.st_mode):
+                yield from self._link(folder, name, known, found)
+            elif stat.S_ISDIR(found.st_mode):
+                yield from self._folder(folder, name, known)
+            elif stat.S_ISREG(found.st_mode):
+                yield from self._file(folder, name, known)
+            else:
+                self._order.skipped(f"{path} is neither a file, a folder nor a link")
+        except FileNotFoundError:
+            self._order.skipped(f"{path} is not there any more")
+        except Conflict as error:  # what a guest planted hides nothing else
+            self._order.skipped(error.message)
+        except OSError as error:
+            raise unreadable(path, error) from error
+
+    def _link(self, folder: Folder, name: str, known: str, found: os.stat_result) -> Iterator[bytes]:
+        if not self._order.follow:
+            info = tarfile.TarInfo(known)
+            info.type, info.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=folder.fd)
+            yield _header(info, found, self._order)
+        elif folder.root is not None:
+            self._order.skipped(f"{folder.said(name)} is a link where a sandbox can write: it is not followed")
+        else:
+            with folder.followed(name, self._order.ground) as there:
+                yield from self._member(there.folder, there.name, known)
+
+    def _folder(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
+        inner = folder.again() if name == "." else folder.enter(name, self._order.ground)
+        try:
+            found = os.fstat(inner.fd)
+            identity = found.st_dev, found.st_ino
+            if any(level.identity == identity for level in self._levels):  # a link that leads back up, followed
+                self._order.skipped(f"{inner.path} leads in a circle")
+                inner.close()
+                return
+            if len(self._levels) >= _DEEPEST:  # each is a descriptor, and a guest makes them for nothing
+                self._order.skipped(f"{inner.path} lies more than {_DEEPEST} folders deep")
+                inner.close()
+                return
+            level = _Level(inner, iter(sorted(inner.names())), known, identity)
+        except BaseException:
+            inner.close()
+            raise
+        self._levels.append(level)
+        if known:
+            info = tarfile.TarInfo(known)
+            info.type = tarfile.DIRTYPE
+            yield _header(info, found, self._order)
+
+    def _file(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
+        """The file that is opened is the one that is told of, whatever has come in its place since it was looked at."""
+        fd = folder.open(name, _READ)
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                self._order.skipped(f"{folder.said(name)} is neither a file, a folder nor a link")
+            elif why := another_owners(found, folder.root):
+                self._order.skipped(f"{folder.said(name)} {why}")
+            else:
+                info = tarfile.TarInfo(known)
+                info.size = found.st_size
+                yield _header(info, found, self._order)
+                yield from _content(fd, folder.said(name), found.st_size)
+        finally:
+            os.close(fd)
+
+
+def _header(info: tarfile.TarInfo, found: os.stat_result, order: Order) -> bytes:
+    info.mode, info.mtime = stat.S_IMODE(found.st_mode), found.st_mtime
+    if order.keep_owner:
+        info.uid, info.gid = found.st_uid, found.st_gid
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _content(fd: int, path: str, size: int) -> Iterator[bytes]:
+    """Exactly ``size`` bytes, padded to a block. Raises ConsoleError where the file became shorter."""
+    left = size
+    while left:
+        chunk = os.read(fd, min(left, _CHUNK))
+        if not chunk:
+            raise ConsoleError(f"{path} became shorter while it was copied")
+        left -= len(chunk)
+        yield chunk
+    yield bytes(-size % tarfile.BLOCKSIZE)
+
+
+def unreadable(path: object, error: OSError) -> ConsoleError:
+    """Why a path of this machine cannot be read."""
+    return ConsoleError(f"{path} cannot be read: {error.strerror}")

@@ -1,0 +1,158 @@
+"""Which folders the guests were given, on disk: for when a backend does not answer, and for where they went."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+from msgspec import Struct, field
+
+from sandbox_console.hostfs.kernel import birth_of
+from sandbox_console.hostfs.places import Ground, Moved
+
+FILE = "shares.json"
+_SEEN = "seen"
+_MOST_BYTES = 4 << 20
+_MOST_EACH = 8
+"""Folders that one path is known to have been in this boot."""
+
+
+class Seen(Struct, frozen=True, array_like=True):
+    """A folder as it was when a guest was given it."""
+
+    device: int
+    inode: int
+    born: int
+
+
+class Given(Struct, frozen=True):
+    """Folders by ``backend/host``; and for each path the folders that it was since the machine started.
+
+    A guest keeps what it was given, wherever that is moved to and whatever has its path by now.
+    """
+
+    folders: dict[str, list[str]] = field(default_factory=dict)
+    seen: dict[str, list[Seen]] = field(default_factory=dict)
+
+    @property
+    def all(self) -> set[str]:
+        """Every folder."""
+        return {folder for found in self.folders.values() for folder in found}
+
+    def now(self, folders: Mapping[str, Sequence[str]]) -> Given:
+        """The same with these folders instead of its own, looked at anew; what is nobody's any more is forgotten."""
+        fresh = _sorted(folders)
+        seen: dict[str, list[Seen]] = {}
+        for folder in {one for found in fresh.values() for one in found}:
+            known = self.seen.get(folder, [])
+            one = _look(folder)
+            seen[folder] = known if one is None or one in known else [*known, one][-_MOST_EACH:]
+        return Given(fresh, seen)
+
+    def ground(self, private: Path | None = None) -> Ground:
+        """The guests' ground."""
+        moved = {(one.device, one.inode): Moved(path, one.born) for path, found in self.seen.items() for one in found}
+        return Ground.of(self.all, private, moved)
+
+
+def read(state: Path) -> Given:
+    """What is kept in a state folder; nothing where that cannot be read."""
+    try:
+        with (state / FILE).open("rb") as file:
+            said = json.loads(file.read(_MOST_BYTES))
+    except (OSError, ValueError):
+        return Given()
+    if not isinstance(said, dict):
+        return Given()
+    folders = {str(key): [str(one) for one in found] for key, found in said.items() if isinstance(found, list)}
+    return Given(folders, _seen(said.get(_SEEN)))
+
+
+def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> Given:
+    """What this user's consoles have given to guests, also those that keep their state in the usual place.
+
+    ``said`` is what backends of this console have just told, in case it could not be kept.
+    """
+    found = read(state)
+    if said and found.folders != found.folders | _sorted(said):
+        found = found.now({**found.folders, **said})
+    with contextlib.suppress(RuntimeError):  # no home
+        usual = read(Path(platformdirs.user_state_path("sandbox-console")))
+        folders = {key: [*usual.folders.get(key, []), *found.folders.get(key, [])] for key in usual.folders}
+        return Given(found.folders | folders, usual.seen | found.seen)
+    return found
+
+
+def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str, Sequence[str]]]) -> None:
+    """Write down what is given now; a state folder that is full or read-only stays as it is: who asks is told anyway.
+
+    One console at a time, so that none forgets what another has given meanwhile.
+    """
+    try:
+        lock = os.open(state / f".{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known = read(state)
+        now = known.now(fresh(dict(known.folders)))
+        if now != known:
+            _keep(state, now)
+    finally:
+        os.close(lock)
+
+
+def _keep(state: Path, given: Given) -> None:
+    fresh = state / f".{FILE}.{os.getpid()}"
+    said: dict[str, Any] = {**given.folders, _SEEN: msgspec.to_builtins(_Kept(_boot(), given.seen))}
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "w") as file:
+            json.dump(said, file)
+        fresh.replace(state / FILE)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+
+
+def _sorted(folders: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    return {key: sorted(set(found)) for key, found in folders.items()}
+
+
+def _look(folder: str) -> Seen | None:
+    try:
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        found = os.fstat(fd)
+        return Seen(found.st_dev, found.st_ino, birth_of(fd))
+    finally:
+        os.close(fd)
+
+
+def _seen(said: Any) -> dict[str, list[Seen]]:
+    """Numbers of inodes and devices mean nothing after a restart of the machine, nor has a guest outlived that."""
+    try:
+        found = msgspec.convert(said, _Kept)
+    except msgspec.ValidationError:
+        return {}
+    return found.folders if found.boot == _boot() else {}
+
+
+class _Kept(Struct, frozen=True):
+    boot: str
+    folders: dict[str, list[Seen]]
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,203 @@
+"""Places beside ``cp`` where the console opens, runs or is led by something that a guest may have planted."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import time
+from pathlib import Path
+
+import platformdirs
+import pytest
+from tests.cli.conftest import CONFIG, Cli
+from tests.support.as_user import UID
+
+import sandbox_console
+from sandbox_console.errors import Conflict, SecretError
+from sandbox_console.hostfs import partial
+from sandbox_console.hostfs.places import AROUND, NOBODYS, Ground
+from sandbox_console.hostfs.tar_pack import Order, packed
+from sandbox_console.hostfs.walk import find
+from sandbox_console.model.action import Create
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.secrets.sources import SecretSource, resolve
+from sandbox_console.service import open_console
+from sandbox_console.service.reads.shares import workspace_problem
+from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.web.logins import given_token
+from sandbox_console.web.options import ServeOptions
+from sandbox_console.web.run import run as serve
+
+ROOT = os.geteuid() == 0
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A workspace with a link out, and the console's home beside it."""
+    for name in ("ws", "private", "home"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "private/token").write_text("a-token-of-the-operator-" + "x" * 40)
+    (tmp_path / "private/token").chmod(0o600)
+    (tmp_path / "ws/out").symlink_to(tmp_path / "private")
+    (tmp_path / "ws/token").symlink_to(tmp_path / "private/token")
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+@pytest.fixture
+def ground(place):
+    return Ground.of([str(place / "ws")])
+
+
+async def given(place):
+    async with open_console(backends=[FakeBackend([])]) as console:
+        await console.perform(Create(SandboxSpec("box", "host", workspace=str(place / "ws")), "fake", "local")).result()
+
+
+@pytest.mark.parametrize("name", ["ws/token", "ws/out/token"])
+def test_a_login_token(place, ground, name):
+    assert given_token(place / name, {}, NOBODYS)
+    with pytest.raises(Conflict, match="where a sandbox can write"):
+        given_token(place / name, {}, ground)
+
+
+@pytest.mark.parametrize("option", ["token_file", "cert", "key"])
+async def test_the_files_of_serve(place, option):
+    """As ``serve`` reads them: what guests were given is known from the disk."""
+    await given(place)
+    own = {"cert": place / "private/token"} if option == "key" else {}
+    with pytest.raises(Conflict, match="where a sandbox can write"):
+        await serve(ServeOptions(**{**own, option: place / "ws/out/token"}), print)
+
+
+def test_another_log_and_its_key(place):
+    cli = Cli(place / "home")
+    (cli.home / "config.toml").write_text(CONFIG)
+    cli.ok("audit", "verify")
+    folder = cli.home / "state/backends/bubblewrap/aaaa"
+    folder.mkdir(parents=True)
+    (folder / "lock").touch()
+    spec = SandboxSpec("box", "host", workspace=str(place / "ws")).to_dict()
+    (folder / "spec.json").write_text(json.dumps({"spec": spec, "created_at": 1.0, "uid": UID if ROOT else None}))
+    (place / "ws/log").mkdir()
+    for at in ("ws/log", "ws", "ws/out"):
+        done = cli("audit", "verify", "--folder", str(place / at))
+        assert done.returncode == 7, done
+        assert b"sandbox can write" in done.stderr
+    done = cli("audit", "verify", "--public-key", str(place / "ws/token"))
+    assert (done.returncode, b"where a sandbox can write" in done.stderr) == (7, True)
+
+
+async def test_a_program_that_gives_a_secret(place, ground, monkeypatch):
+    (place / "ws/get").write_text("#!/bin/sh\necho a-value-of-the-guest\n")
+    (place / "ws/get").chmod(0o755)
+    (place / "get").symlink_to(place / "ws/get")
+    monkeypatch.chdir(place / "ws")
+    AROUND.set(ground)
+    for program in (f"{place}/ws/get", f"{place}/get", "./get", f"{place}/private/../ws/get"):
+        with pytest.raises(SecretError, match="where a sandbox can write"):
+            await resolve(["T"], {"T": SecretSource(source=f"cmd:{program}")})
+
+
+async def test_a_program_is_not_run_in_a_workspace(place, ground, monkeypatch):
+    """What git, and so gh, does in a folder, that folder's .git/config says: a program to run, too."""
+    (place / "ws/sub").mkdir()
+    AROUND.set(ground)
+    for folder, there in (("ws", "/"), ("ws/sub", "/"), ("private", str(place / "private"))):
+        monkeypatch.chdir(place / folder)
+        [found] = await resolve(["T"], {"T": SecretSource(source='cmd:["sh", "-c", "echo it runs in $(pwd -P)"]')})
+        assert found.value == f"it runs in {there}"
+
+
+@pytest.mark.skipif(not ROOT, reason="another owner needs root")
+async def test_a_secrets_file_with_a_second_name(place):
+    os.chown(place / "ws", UID, UID)
+    os.link(place / "private/token", place / "ws/second")
+    AROUND.set(Ground.of([str(place / "ws")]))
+    with pytest.raises(SecretError, match="second name"):
+        await resolve(["T"], {"T": SecretSource(source=f"file:{place}/ws/second")})
+
+
+def test_modules_of_the_folder_one_is_in(place):
+    """The demo starts the app as a child: ``python -m`` would look for its modules in the folder one is in first."""
+    (place / "ws/sandbox_console").mkdir()
+    for name in ("sandbox_console/__init__", "sandbox_console/__main__", "asyncio", "textual"):
+        (place / f"ws/{name}.py").write_text(f"open('{place}/private/taken', 'w')")
+    code = "from sandbox_console.cli.child import running\nwith running(['--version']) as child: child.wait()"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    source = str(Path(sandbox_console.__file__).parents[1])
+    begin = f"import sys; sys.path.insert(0, {source!r}); "
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", begin + code], cwd=place / "ws", capture_output=True, check=False, env=env
+    )
+    assert not (place / "private/taken").exists(), done
+    assert b"sandbox-console" in done.stdout, done
+
+
+@pytest.mark.parametrize("what", ["package", "packages", "scripts", "cache", "cache in home", "docker", "docker named"])
+async def test_what_the_console_runs_is_no_workspace(place, monkeypatch, what):
+    monkeypatch.setenv("DOCKER_CONFIG", str(place / "dockers"))
+    if what in ("cache", "docker"):
+        monkeypatch.setenv("HOME", str(place / "user"))
+        monkeypatch.delenv("DOCKER_CONFIG")
+    if what == "cache":
+        monkeypatch.delenv("SANDBOX_CONSOLE_HOME")
+    folder = {
+        "package": Path(sandbox_console.__file__).parents[1], "packages": Path(sysconfig.get_path("purelib")),
+        "scripts": Path(sysconfig.get_path("scripts")), "cache": platformdirs.user_cache_path("sandbox-console"),
+        "cache in home": place / "home/cache", "docker": place / "user/.docker", "docker named": place / "dockers",
+    }[what]  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    async with open_console(backends=[FakeBackend([])]) as console:
+        assert "is, holds or lies in" in workspace_problem(str(folder), console._shares._own)
+        assert "is, holds or lies in" in workspace_problem(str(folder.parent), console._shares._own)
+
+
+def deep(top, levels):
+    """A folder that is deeper than any path may be long."""
+    at = os.open(top, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+
+
+async def test_a_folder_that_is_very_deep(place, ground):
+    """A descriptor a level: it took all that the process may have, the audit log's too."""
+    deep(place / "ws", 1100)
+    (place / "ws/z").write_text("behind it")
+    left: list[str] = []
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    try:
+        with find(place / "ws", ground) as found:
+            data = b"".join([chunk async for chunk in packed(found, "x", Order(ground, left.append))])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        names = tar.getnames()
+    assert "x/z" in names
+    assert [why for why in left if "folders deep" in why]
+    subprocess.run(["rm", "-rf", place / "ws/d"], check=True)
+
+
+def test_what_a_killed_copy_left_is_swept_however_deep_it_is(place, ground):
+    nursery = place / "parts"
+    (nursery / "old").mkdir(parents=True)
+    deep(nursery / "old", 1100)
+    (nursery / "link").symlink_to(place / "private")
+    for name in ("old", "link"):
+        os.utime(nursery / name, (time.time() - 90000,) * 2, follow_symlinks=False)
+    with find(place / "ws/x", Ground(ground.roots, nursery)) as found:
+        partial.nursery(found.folder, Ground(ground.roots, nursery)).close()
+    assert os.listdir(nursery) == []
+    assert os.listdir(place / "private") == ["token"]
