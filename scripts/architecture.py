@@ -32,6 +32,9 @@ NOTES = FACES | {
     "egress": "the gateway",
     "model": "frozen data",
     "errors": "one tree, stable codes",
+    "hostfs": "files that guests can change",
+    "command_server": "imports kept in memory",
+    "background_process": "started detached",
 }
 BOX, HEIGHT, GAP, ROW, EDGE = 148, 50, 14, 92, 16
 

@@ -367,3 +367,17 @@ def test_a_spec_without_them_is_what_it_was() -> None:
     assert SandboxSpec.from_dict(plain).to_dict() == {"name": "x", "image": ""}
     made = SandboxSpec.from_dict({"name": "x", "seccomp": "off", "ptrace": True, "nested_userns": True})
     assert SandboxSpec.from_dict(made.to_dict()) == made
+
+
+async def test_what_only_looks_or_ends_starts_no_program(backend, monkeypatch) -> None:
+    """A look at bwrap makes a sandbox: a third of what `exec NAME` of another backend's cost."""
+    from sandbox_console.backends.bubblewrap import binary
+
+    def find(wanted: str = "") -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(binary, "find", find)
+    await backend.close()
+    backend._bwrap = None
+    await backend.open()
+    assert await backend.list() == []

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import pytest
 from msgspec import structs
 from tests.bubblewrap.conftest import Make, until
 
+from sandbox_console.backends.bubblewrap.stats import _written
 from sandbox_console.errors import ConfigError, Unsupported
 from sandbox_console.model.capability import Capability
 
@@ -83,6 +86,31 @@ async def test_stats_tell_a_busy_sandbox_from_an_idle_one(make: Make, backend) -
     assert 0 < seen[idle].memory_bytes < 50 << 20
     await idle.stop()
     assert [sample async for sample in backend.stats(idle.ref, 0.1)] == []
+
+
+async def test_what_limits_its_files_and_its_log_is_told(make: Make) -> None:
+    facts = {fact.field: fact for fact in (await (await make()).show()).effective}
+    assert facts["log_rate"].value == "16 MiB/s"
+    assert facts["tmpfs /tmp"].value == "512 MiB"
+    assert "any number of files" in facts["tmpfs /tmp"].note
+
+
+async def test_stats_tell_a_flood_of_the_log_also_over_its_files(make: Make, backend) -> None:
+    loud = await make("sh", "-c", "while :; do seq 1000; done", name="loud")
+    quiet = await make(name="quiet")
+    seen = {}
+    for box in (loud, quiet):
+        samples = []
+        async with aclosing(backend.stats(box.ref, 0.3)) as found:
+            async for sample in found:
+                samples.append(sample.log_rate)
+                if len(samples) == 3:
+                    break
+        seen[box] = samples
+    assert seen[loud][0] is None
+    assert all(rate > 10_000 for rate in seen[loud][1:])
+    assert seen[quiet][1:] == [0, 0]
+    assert _written({3: 100, 4: 50}, {4: 900, 5: 900, 6: 10}) == 850 + 900 + 10
 
 
 def test_options_are_strict() -> None:

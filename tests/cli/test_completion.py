@@ -42,6 +42,21 @@ def test_names_and_labels_that_a_shell_would_act_on_are_not_offered(monkeypatch:
     assert completion._labels("") == ["n=1", "team=x"]
 
 
+def test_a_late_list_leaves_the_names_that_were_seen_last(cli, box: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.ok("ls")
+
+    def late(*_: object, **__: object) -> None:
+        raise subprocess.TimeoutExpired("ls", completion.LIST_S)
+
+    monkeypatch.setattr(subprocess, "run", late)
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(cli.home))
+    assert completion._names("b") == [box]
+    assert completion._names("x") == []
+    assert completion._labels("") == []
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(cli.home / "nothing"))
+    assert completion._names("") == []
+
+
 def test_names_of_what_is_there(cli, box: str) -> None:
     assert box in offered("sandbox-console stop b", cli.home)
     assert box not in offered("sandbox-console create b", cli.home)

@@ -81,9 +81,16 @@ async def test_what_holds_is_told(backend, make):
         "oom_score_adj",
         "tmpfs /tmp",
         "tmpfs /run",
+        "log_rate",
         "ulimit.nofile",
     ):
         assert field in values
+
+
+async def test_empty_files_do_not_fill_the_hosts_memory(backend, permit, make):
+    ref = await make("sleep", "1000")
+    count = "cd /tmp && df -i . | tail -1 | awk '{print $2}'"
+    assert (await sh(backend, permit, ref, count))[0].split() == ["65536"]
 
 
 async def test_the_spec_comes_back_without_a_secret_value(backend, make):

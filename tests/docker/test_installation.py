@@ -6,9 +6,9 @@ import pytest
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
+from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.docker.backend import DockerBackend
-from sandbox_console.backends.docker.installation import Installation, is_anothers
-from sandbox_console.backends.docker.labels import INSTALLATION, MANAGED
+from sandbox_console.backends.docker.labels import INSTALLATION, MANAGED, is_anothers
 from sandbox_console.errors import BackendError
 from sandbox_console.model.spec import SandboxSpec
 

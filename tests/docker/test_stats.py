@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.docker.test_create import said
 from tests.support.require import requires
 
 from sandbox_console.backends.docker.cgroups import read
-from sandbox_console.backends.docker.stats import measure
+from sandbox_console.backends.docker.stats import _log, measure
 from sandbox_console.errors import NotFound
 from sandbox_console.model.sandbox import SandboxRef
 
@@ -69,6 +70,25 @@ async def test_a_busy_sandbox_is_seen_and_the_samples_end_with_it(way, backend, 
     assert 0 < seen[1].memory_bytes < 64 << 20
     assert seen[1].memory_limit == 64 << 20
     assert seen[1].pids >= 1
+
+
+@requires("docker")
+async def test_a_flood_of_its_log_is_seen_where_the_engines_files_are_here(way, backend, make):
+    ref = await make("sh", "-c", "while :; do seq 1000; sleep 0.01; done")
+    seen = []
+    async with asyncio.timeout(60), aclosing(backend.stats(ref, 0.5)) as samples:
+        async for found in samples:
+            seen.append(found.log_rate)
+            if len(seen) == 4:
+                break
+    assert seen[0] is None
+    assert all((rate or 0) > 1000 for rate in seen[1:]) if way == "here" else not any(seen)
+
+
+def test_a_log_that_was_rotated_counts_from_its_new_file():
+    assert _log((1, 900), (1, 400), 0.5) == 1000
+    assert _log((2, 300), (1, 400), 0.5) == 600
+    assert _log(None, (1, 400), 0.5) is None
 
 
 @requires("docker")

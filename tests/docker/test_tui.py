@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from sandbox_console.backends.docker.backend import DockerBackend
 from sandbox_console.model.audit import AuditQuery
+from sandbox_console.model.log import LogQuery
 from sandbox_console.service import Config, open_console
 from sandbox_console.tui.app import ConsoleApp
 from sandbox_console.tui.dialogs.action_menu import MenuScreen
@@ -22,6 +23,7 @@ from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.form_screen import FormScreen
 from sandbox_console.tui.images.images_screen import ImagesScreen
+from sandbox_console.tui.logs.logs_tab import LogsPane
 from sandbox_console.tui.shell.attach_screen import AttachScreen
 from sandbox_console.tui.widgets.table.table import FleetTable
 from sandbox_console.tui.widgets.terminal.terminal import TerminalView
@@ -170,3 +172,24 @@ def _tar(data):
         info.size = len(data)
         tar.addfile(info, io.BytesIO(data))
     return buffer.getvalue()
+
+
+async def test_a_search_of_a_log_agrees_with_logs(shown, engine, unique, monkeypatch):
+    monkeypatch.setattr("sandbox_console.tui.logs.logs_tab.TAIL", 1000)
+    app, pilot = shown
+    id_ = engine.docker("run", "-d", "--network", "none", "--name", unique(), IMAGE, "sh", "-c",
+                        "seq 100000 120000; sleep 1000")  # fmt: skip
+    try:
+        await select(app, pilot, id_)
+        view = app.main.query_one("#logs", LogsPane).view
+        await until(pilot, lambda: view.total >= 1000 and "120000" in screen_text(app))
+        await pilot.press("l", "slash", *"[01]0007$", "enter")
+        await until(pilot, lambda: "match 2/2: [01]0007$  the log begins here" in screen_text(app))
+        query = LogQuery()
+        ref = app.main.selected.ref
+        printed = b"".join([item.data async for batch in app.service.logs(ref, query) for item in batch])
+        assert b"".join(view.lines.raw()()) == printed
+        await pilot.press("g")
+        await until(pilot, lambda: "100000" in screen_text(app))
+    finally:
+        engine.docker("rm", "-f", id_)

@@ -33,7 +33,8 @@ from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 
 pytestmark = requires("docker")
-OUTSIDE = "93.184.216.1"  # a public address, which here is the private engine's own bridge
+BRIDGE = "93.184.216.1"  # the private engine's own
+OUTSIDE = "93.184.216.50"  # a public address, which here is a container's on that bridge
 NAMES = ("good.example.com", "other.example.com", "a.wild.example.org", "evil.example.net", "wild.example.org")
 NODE_FILES = image.with_libraries("/usr/bin/node")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,8 +56,10 @@ def network_of(pid: int) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def engine(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
     docker_engine.docker("import", "-c", 'CMD ["/bin/sh"]', "-", image.NAME, stdin=image.tree())
-    docker_engine.docker("network", "create", "--subnet", "93.184.216.0/24", "--gateway", OUTSIDE, "outside")
+    docker_engine.docker("network", "create", "--subnet", "93.184.216.0/24", "--gateway", BRIDGE, "outside")
+    docker_engine.docker("run", "-d", "--name", "outside", "--network", "outside", "--ip", OUTSIDE, image.NAME, "sleep", "10000")  # fmt: skip
     yield docker_engine
+    docker_engine.docker("rm", "-f", "outside")
     left = docker_engine.docker("ps", "-aq", "--filter", "label=sandbox-console.gateway")
     networks = docker_engine.docker("network", "ls", "-q", "--filter", "label=sandbox-console.egress")
     docker_engine.docker("network", "rm", "outside")
@@ -65,7 +68,7 @@ def engine(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
 
 @pytest.fixture
 def servers(engine: DockerEngine, ca: Path) -> Iterator[tuple[world.Server, world.Server]]:
-    with network_of(int((engine.folder / "docker.pid").read_text())):
+    with network_of(engine.inspect("outside")["State"]["Pid"]):
         secure, plain = world.Server((OUTSIDE, 0), ca), world.Server((OUTSIDE, 0))
     yield secure, plain
     secure.close()
@@ -129,7 +132,7 @@ async def test_every_attempt_of_a_hostile_container_fails_and_is_on_record(make,
     _, other = gateway_of(engine, neighbour)
     [network] = [one for name, one in mine["NetworkSettings"]["Networks"].items() if name != "outside"]
     [far] = [one for name, one in other["NetworkSettings"]["Networks"].items() if name != "outside"]
-    with network_of(int((engine.folder / "docker.pid").read_text())):
+    with network_of(engine.inspect("outside")["State"]["Pid"]):
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         udp.bind((OUTSIDE, 0))
     with udp:
@@ -390,5 +393,30 @@ async def test_a_name_at_an_address_of_the_engines_machine_is_refused_as_soon_as
         assert await soon(refused, "it is refused")
     finally:
         subprocess.run([*words, "del", f"{ours}/32", "dev", "lo"], capture_output=True, check=True)
+
+
+async def test_the_engines_end_of_the_bridge_is_refused_whatever_network_a_rule_names(make, engine, options):
+    """The engine of these tests has a network of its own, as in a container: its bridge is no address of process 1's."""
+    Path(options["egress_hosts"]).write_text(f"{BRIDGE} good.example.com\n")
+    with network_of(int((engine.folder / "docker.pid").read_text())):
+        server = world.Server((BRIDGE, 0))
+    try:
+        box = await make(f"good.example.com:{server.port}", f"93.184.0.0/16:{server.port}")
+        for host in ("good.example.com", BRIDGE, f"[::ffff:{BRIDGE}]"):
+            await box.run("curl", "-s", "-m", "5", f"http://{host}:{server.port}/")
+        assert server.connections == 0
+        reasons = [one.reason for one in await box.records()]
+        assert "own_host" in reasons
+        assert len(reasons) == 3
+    finally:
+        server.close()
+
+
+async def test_where_the_engine_has_a_network_of_its_own_it_is_told_as_not_enforced(make, backend):
+    """It is not process 1's, whose addresses the gateway reads."""
+    box = await make("good.example.com")
     facts = {fact.field: fact for fact in (await backend.inspect(box.ref)).effective}
-    assert (facts["egress.host"].value, facts["egress.host"].enforced) == ("refused", True)
+    assert (facts["egress.host"].value, facts["egress.host"].enforced) == ("not enforced", False)
+    assert "network of its own" in facts["egress.host"].note
+    [told] = [one for one in await backend.diagnose() if one.what == "egress.host"]
+    assert (told.state, told.text[:12]) == ("warning", "not enforced")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,41 @@ def test_the_gateway_refuses_a_name_at_an_address_of_the_machine_around_it(gatew
     said = world.exchange(gateway.address, b"GET http://good.example.com/ HTTP/1.1\r\nHost: good.example.com\r\n\r\n")
     assert b"not_global" in said
     assert [reason for _, reason in gateway.reasons()] == ["own_host", "not_global"]
+
+
+ROUTES = "Iface Destination Gateway Flags\n{} 00000000 {} 0003\n{} 0000D55D 00000000 0001\n"
+
+
+def table(router: str) -> str:
+    number = int.from_bytes(ipaddress.ip_address(router).packed, sys.byteorder)
+    return ROUTES.format("eth0", f"{number:08X}", "eth0")
+
+
+def test_who_takes_packets_on_is_refused_and_tells_whether_the_files_are_of_the_network_around(tmp_path):
+    routes = tmp_path / "route"
+    routes.write_text(table("172.17.0.1"))
+    (tmp_path / "fib_trie").write_text("Local:\n  |-- 10.0.0.1\n     /32 host LOCAL\n")
+    host = Host(tmp_path, routes)
+    assert host.apart
+    assert host.has(ipaddress.ip_address("172.17.0.1"))
+    assert host.has(ipaddress.ip_address("10.0.0.1"))
+    assert not host.has(ipaddress.ip_address("172.17.0.2"))
+    (tmp_path / "fib_trie").write_text("Local:\n  |-- 172.17.0.1\n     /32 host LOCAL\n")
+    assert not Host(tmp_path, routes).apart
+    routes.unlink()
+    assert Host(tmp_path, routes).apart, "nothing is told for sure"
+
+
+@pytest.mark.parametrize(
+    "text", ["fe80::1%eth0", "fe80::1%1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "::ffff:0a00:0001", "fd00::7", "::1"]
+)
+def test_other_forms_of_an_own_address_are_refused_under_any_network(tmp_path, text):
+    (tmp_path / "fib_trie").write_text("Local:\n  |-- 10.0.0.1\n     /32 host LOCAL\n")
+    own = ("fe80::1", "fd00::7", "::1")
+    (tmp_path / "if_inet6").write_text(
+        "".join(f"{ipaddress.IPv6Address(one).packed.hex()} 02 40 20 80 eth0\n" for one in own)
+    )
+    host, address = Host(tmp_path, tmp_path / "none"), ipaddress.ip_address(text)
+    assert host.has(address)
+    wide = allow("0.0.0.0/0", "::/0", "10.0.0.0/8", "fe80::/10", "fd00::/8")
+    assert address_verdict(wide, address, 443, own=host.has(address)).reason in ("own_host", "not_global")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.support.as_user import UID
 from tests.support.engine import IMAGE, DockerEngine
 from tests.support.require import missing
 
@@ -73,6 +75,113 @@ def test_a_planted_link_takes_no_copy(cli: Cli, on: str, place: Path) -> None:
     assert cli("create", "-f", f"{place}/ws/out/secret").returncode == 7
     assert cli("audit", "export", "-o", f"{place}/ws/out/audit").returncode == 7
     untouched(place)
+
+
+OUTWARD = {
+    "a link to a folder": ("ln -s {p} x", "x/new"),
+    "a link to a file": ("ln -s {p}/secret x", "x"),
+    "a dangling link": ("ln -s {p}/new x", "x"),
+    "a chain": ("ln -s {p} y; ln -s y x", "x/new"),
+    "a relative link": ("ln -s ../../private x", "x/new"),
+    "a link on the way": ("mkdir d; ln -s {p} d/x", "d/x/new"),
+    "a way up behind a link": ("ln -s {p}/sub x", "x/../new"),
+    "/proc/self/root": ("ln -s /proc/self/root{p} x", "x/new"),
+    "/proc/self/cwd": ("ln -s /proc/self/cwd x", "x/new"),
+    "a file in a folder that is there": ("ln -s {p}/secret f", ""),
+}
+
+
+def planted(cli: Cli, place: Path, variants: dict[str, tuple[str, ...]]) -> dict[str, Path]:
+    """A folder of the workspace for each variant, with what it plants."""
+    folders = {how: f"v{at}" for at, how in enumerate(variants)}
+    lines = [f"mkdir {folders[how]}; cd {folders[how]}; {words[0]}; cd .." for how, words in variants.items()]
+    script = "set -e; umask 0; echo theirs >/tmp/f; cd /workspace\n" + "\n".join(lines)
+    cli.ok("exec", "box", "--", "sh", "-c", script.format(p=place / "private"))
+    return {how: place / "ws" / name for how, name in folders.items()}
+
+
+def test_out_through_what_is_planted(cli: Cli, on: str, place: Path, monkeypatch) -> None:
+    """Ten ways by which a copy out could be led into a folder of the operator's."""
+    (place / "private/sub").mkdir()
+    monkeypatch.chdir(place / "private")
+    made(cli, on, "box", place)
+    got = []
+    for how, folder in planted(cli, place, OUTWARD).items():
+        done = cli("cp", "box:/tmp/f", f"{folder}/{OUTWARD[how][1]}")
+        if (
+            sorted(os.listdir(place / "private")) != ["secret", "sub"]
+            or b"where a sandbox can write" not in done.stderr
+        ):
+            got.append((how, done))
+    assert [how for how, _ in got] == ["a file in a folder that is there"], got
+    file = place / "ws/v9/f"  # it takes the place of a link in a folder
+    assert (got[0][1].returncode, file.is_symlink(), file.read_text()) == (0, False, "theirs\n")
+    (place / "private/sub").rmdir()
+    untouched(place)
+
+
+INWARD = {
+    "a link to a folder": ("ln -s {p} x", "x/secret", ()),
+    "a link that is followed": ("ln -s {p}/secret x", "x", ("-L",)),
+    "a folder by its slash": ("ln -s {p} x", "x/", ()),
+    "what is in a folder": ("ln -s {p} x", "x/.", ()),
+    "a chain": ("ln -s {p} y; ln -s y x", "x/secret", ()),
+    "a relative link": ("ln -s ../../private x", "x/secret", ()),
+    "a link on the way": ("mkdir d; ln -s {p} d/x", "d/x/secret", ()),
+    "a way up behind a link": ("ln -s {p}/sub x", "x/../secret", ()),
+    "/proc/self/root": ("ln -s /proc/self/root{p} x", "x/secret", ()),
+    "a folder with a link, followed": ("mkdir d; ln -s {p}/secret d/x", "d", ("-L",)),
+}
+
+
+def test_in_through_what_is_planted(cli: Cli, on: str, place: Path) -> None:
+    """Ten ways by which a copy in could bring a file of the operator's."""
+    (place / "private/sub").mkdir()
+    made(cli, on, "box", place)
+    for how, folder in planted(cli, place, INWARD).items():
+        _, source, options = INWARD[how]
+        done = cli("cp", *options, f"{folder}/{source}", "box:/tmp/got")
+        assert done.returncode in (1, 7), (how, done)
+        assert b"where a sandbox can write" in done.stderr, (how, done)
+    found = cli("exec", "box", "--", "sh", "-c", "cat /tmp/got /tmp/got/* 2>/dev/null; true")
+    assert b"of the host" not in found.stdout
+
+
+@pytest.mark.parametrize("how", ["moved", "bind", "bind inside", "moved and bound", "second name"])
+def test_what_is_a_workspace_by_another_name(cli: Cli, on: str, place: Path, how: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounts need root")
+    made(cli, on, "box", place)
+    plant = f"mkdir /workspace/sub; ln -s {place}/private /workspace/sub/x; mkfifo /workspace/sub/fifo; echo y >/tmp/f"
+    cli.ok("exec", "box", "--", "sh", "-c", plant)
+    (place / "view").mkdir()
+    at, mounted = place / "view", None
+    if how == "second name":
+        os.link(place / "private/secret", place / "ws/sub/second")
+        os.chown(place / "ws", UID, UID)
+        at = place / "ws/sub/second"
+    if "moved" in how:
+        (place / "ws").rename(place / "moved")
+        at = place / "moved/sub"
+    if "bind" in how or "bound" in how:
+        source = place / ("moved/sub" if "moved" in how else "ws/sub" if "inside" in how else "ws")
+        subprocess.run(["mount", "--bind", source, place / "view"], check=True)
+        at, mounted = place / ("view/sub" if how == "bind" else "view"), place / "view"
+    try:
+        source = at if how == "second name" else at / "x/secret"
+        done = cli("cp", str(source), "box:/tmp/got")
+        assert (done.returncode, b"of the host" in done.stdout) == ((1 if how == "second name" else 7), False), done
+        if how != "second name":
+            assert cli("cp", "box:/tmp/f", f"{at}/x/new").returncode == 7
+        found = cli("exec", "box", "--", "sh", "-c", "cat /tmp/got 2>/dev/null; true")
+        assert b"of the host" not in found.stdout
+        untouched(place)
+    finally:
+        if mounted:
+            subprocess.run(["umount", mounted], check=True)
+        if "moved" in how:
+            (place / "moved").rename(place / "ws")
+            cli.ok("kill", "box")
 
 
 def test_it_is_known_what_a_stopped_sandbox_left(cli: Cli, on: str, place: Path) -> None:

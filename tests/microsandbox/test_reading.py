@@ -16,6 +16,7 @@ import pytest
 
 from sandbox_console.backends.microsandbox import (
     boot_failure,
+    create_options,
     egress,
     inventory,
     kvm,
@@ -174,6 +175,27 @@ def test_no_value_of_the_config_leaves_the_adapter():
     assert CANARY not in repr(seen)
     assert CANARY not in repr(translate.sandbox(seen, Run(), [], None))
     assert seen.public["network"]["secrets"] == {"TOKEN": "***"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "managed"), [("", "b", True), ("a", "", True), ("a", "a", True), ("a", "b", False)]
+)
+def test_ours_is_what_this_state_directory_made(theirs, ours, managed):
+    config = _managed()
+    config["labels"] |= {"sandbox-console.installation": theirs}
+    found = translate.sandbox(translate.view(_handle(config)), Run(), [], None, ours=ours)
+    assert (found.managed, found.maker, found.spec is not None) == (
+        managed,
+        "" if managed else "another console",
+        managed,
+    )
+    assert found.ref.id == "abc"
+    assert found.labels == {"team": "x"}
+
+
+def test_what_is_made_carries_the_id_of_its_installation(tmp_path):
+    spec = SandboxSpec("one", image="x", labels={"sandbox-console.installation": "forged"})
+    assert create_options.own_labels(("id", "mine"), spec, [])["sandbox-console.installation"] == "mine"
 
 
 @pytest.mark.parametrize(
@@ -462,8 +484,6 @@ def test_processes_are_read_and_the_kernels_left_out():
 
 
 def test_a_fraction_of_a_cpu_is_refused_or_rounded_up():
-    from sandbox_console.backends.microsandbox import create_options
-
     with pytest.raises(InvalidSpec, match="whole"):
         create_options.whole_cpus(SandboxSpec("x", cpus=0.5))
     assert create_options.whole_cpus(SandboxSpec("x", cpus=1.5, limits="best-effort")) == 2

@@ -5,11 +5,12 @@ import json
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox_console.secrets.forms import edges, forms
 from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
+from sandbox_console.secrets.views import torn
 
 VALUES = [
     "hunter2-hunter2",
@@ -64,17 +65,18 @@ def test_any_chunking_gives_what_the_whole_gives(text, cuts):
     assert shown + stream.flush() == redactor.apply(text)
 
 
+@settings(deadline=None)
 @given(texts)
 def test_nothing_is_held_longer_than_it_may_begin_a_value(text):
     stream = StreamRedactor(Redactor(VALUES))
     stream.feed(text)
-    held = stream._held
+    held = stream._held[: len(stream._held) - torn(stream._held)]
     assert not held or any(
         form.startswith(held) or (held[0] in beside.get(form, ((), ()))[0] and form.startswith(held[1:]))
         for value in VALUES
         for beside in [edges(value)]
         for form in forms_of(value)
-    ), "the beginning of a value, or of the base64 that one begins in the middle of"
+    ), "the beginning of a value, of the base64 that one begins in the middle of, or of a character"
 
 
 def forms_of(value):

@@ -256,3 +256,19 @@ def test_a_list_keeps_what_was_asked_for_since_it_began(tmp_path):
     names.gone(key, "cccccc11")
     assert Names(tmp_path / "names").of(key).excludes("listed")
     assert structs.asdict(known)["silent"] is False
+
+
+async def test_a_host_that_gives_its_list_is_asked_nothing_else_for_a_name(near, far, monkeypatch):
+    """Its health would cost `exec` a look at programs, kernel and versions: 100 ms for each backend."""
+    asked = []
+
+    async def health(backend):
+        asked.append(backend.name)
+        raise AssertionError
+
+    monkeypatch.setattr(FakeBackend, "health", health)
+    async with open_console(backends=[near, far]) as console:
+        assert (await console.find("only-near", changing=True)).ref.backend == "near"
+        with pytest.raises(NotFound, match=r"no sandbox is called 'nobody'$"):
+            await console.find("nobody")
+    assert asked == []

@@ -8,24 +8,34 @@ import time
 import pytest
 from tests.cli.conftest import Cli, cli
 from tests.cli.terminal import Terminal
-from tests.support.require import requires
+from tests.support.engine import IMAGE, docker_engine
+from tests.support.require import missing
 
-__all__ = ["cli"]
-
-pytestmark = requires("bubblewrap")
+__all__ = ["cli", "docker_engine"]
 
 BACK = b"\x1b[?1049l"
 
 
+@pytest.fixture(params=["bubblewrap", "docker"])
+def backend(request: pytest.FixtureRequest, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> str:
+    if reason := missing(request.param):
+        pytest.skip(reason)
+    if request.param == "docker":
+        monkeypatch.setenv("DOCKER_HOST", request.getfixturevalue("docker_engine").url)
+        (cli.home / "config.toml").write_text("[backends.microsandbox]\nenabled = false\n")
+    return request.param
+
+
 @pytest.fixture
-def box(cli: Cli):
-    cli.ok("create", "box", "--image", "host", "--backend", "bubblewrap", "--", "sleep", "600")
+def box(cli: Cli, backend: str):
+    image = IMAGE if backend == "docker" else "host"
+    cli.ok("create", "box", "--image", image, "--backend", backend, "--", "sleep", "600")
     yield "box"
     cli.ok("rm", "box", "--force")
 
 
 def _with_a_shell(cli: Cli, terminal: Terminal) -> None:
-    terminal.until(b"box")
+    terminal.until(b"running")
     terminal.type(b"s")
     terminal.until(b"$ ")
     terminal.type(b"exec sleep 4242\r")
@@ -40,8 +50,8 @@ def _until(check) -> None:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_quits_in_good_order(cli: Cli, box: str, signum: signal.Signals) -> None:
-    with Terminal(cli, "--backend", "bubblewrap") as terminal:
+def test_a_signal_quits_in_good_order(cli: Cli, box: str, backend: str, signum: signal.Signals) -> None:
+    with Terminal(cli, "--backend", backend) as terminal:
         _with_a_shell(cli, terminal)
         terminal.process.send_signal(signum)
         said = terminal.read_to_end()
@@ -56,8 +66,8 @@ def test_a_signal_quits_in_good_order(cli: Cli, box: str, signum: signal.Signals
     assert b"unknown 0" in cli.ok("audit", "verify")
 
 
-def test_a_second_signal_ends_at_once_and_gives_the_terminal_back(cli: Cli, box: str) -> None:
-    with Terminal(cli, "--backend", "bubblewrap") as terminal:
+def test_a_second_signal_ends_at_once_and_gives_the_terminal_back(cli: Cli, box: str, backend: str) -> None:
+    with Terminal(cli, "--backend", backend) as terminal:
         _with_a_shell(cli, terminal)
         terminal.process.send_signal(signal.SIGTERM)
         terminal.process.send_signal(signal.SIGHUP)

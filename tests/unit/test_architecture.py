@@ -131,3 +131,19 @@ async def test_a_backend_of_anybody_is_held_to_its_permits():
 def test_what_a_cancellation_must_not_split_is_awaited_in_one_way():
     found = {str(path) for path, tree in trees() for node in ast.walk(tree) if getattr(node, "attr", "") == "shield"}
     assert found == {"model/waiting.py"}, "to_the_end, settled and joined are there for it"
+
+
+def test_the_terminal_app_makes_a_persons_consent_in_one_place():
+    made = {
+        str(path)
+        for path, tree in trees("tui")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Consent"
+    }
+    assert made == {"tui/actions/consent.py"}
+
+
+def test_no_benchmark_hides_a_module_of_the_standard_library():
+    """A script's folder stands first on its path: a copy.py there kept every one of them from starting."""
+    names = {path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("*.py")}
+    assert not names & sys.stdlib_module_names

@@ -95,7 +95,7 @@ def _lines(block: Sequence[Row]) -> str:
 
 
 def _one_line(body: str) -> str:
-    """The body as it was hashed, so that whoever reads the lines can compute the chain anew; edited, as it is shown."""
+    """The body as it was hashed, so that a reader of the lines can compute the chain; edited, as it is shown."""
     try:
         _object(body)
     except (msgspec.MsgspecError, RecursionError):

@@ -156,7 +156,7 @@ def _refuse(path: Path, found: os.stat_result) -> None:
     if found.st_mode & 0o077:
         raise KeyRefused(
             f"others may read {path} (mode {stat.S_IMODE(found.st_mode):04o})",
-            f"chmod 600 {path}; whoever read it can write log and anchors anew",
+            f"chmod 600 {path}; whoever read it can rewrite log and anchors",
         )
 
 

@@ -119,7 +119,7 @@ async def _console(layout: Layout) -> str:
 
 
 def cursor(path: Path, console: str) -> int:
-    """The last seq that was sent; a lost or foreign cursor begins anew, which sends nothing twice into the table."""
+    """The last seq that was sent; a lost or foreign cursor begins again, which sends nothing twice into the table."""
     whose, seq = place(path)
     return seq if whose == console else 0
 

@@ -50,7 +50,7 @@ def needless(name: str) -> Unsupported:
     """For a sandbox that was made without a gateway."""
     return Unsupported(
         f"{name} was made without egress: nothing leaves it, and no gateway could let something out",
-        hint=f"sandbox-console update {name} --egress HOST makes it anew with a gateway",
+        hint=f"sandbox-console update {name} --egress HOST recreates it with a gateway",
     )
 
 

@@ -101,7 +101,7 @@ class TarScanner:
 
 
 async def guarded(archive: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same chunks. Raises UsageError at a member that would be unpacked outside the folder, before it is passed on.
+    """Pass the chunks on. Raises UsageError before a member that would be unpacked outside the folder.
 
     That is an absolute name, a ``..`` in it, a hard link to such a name, and a member that lies below a symbolic
     link of the same archive. Also for what is no tar, nothing at all, and one that is cut off in a member.

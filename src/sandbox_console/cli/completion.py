@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import subprocess
@@ -11,8 +12,8 @@ from collections.abc import Iterator
 
 from sandbox_console.cli import parser
 
-LIST_S = 3.0
-"""How long the list of sandboxes may take before a Tab goes without it."""
+LIST_S = 1.0
+"""How long the list of sandboxes may take before a Tab goes without it: names are then those last seen."""
 
 _PLAIN = re.compile(r"[\w.@%+=:,/-]+")
 _COMMAND = "sandbox-console"
@@ -46,16 +47,26 @@ def _actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _names(prefix: str, **_: object) -> list[str]:
-    return [name for name in _listed("{{.Name}}") if name.startswith(prefix)]
+    listed = _listed("{{.Name}}")
+    return [name for name in (listed if listed is not None else _last_seen()) if name.startswith(prefix)]
+
+
+def _last_seen() -> list[str]:
+    from sandbox_console.errors import ConsoleError
+    from sandbox_console.service import last_names
+
+    with contextlib.suppress(ConsoleError):
+        return sorted(name for name in last_names() if _PLAIN.fullmatch(name))
+    return []
 
 
 def _labels(prefix: str, **_: object) -> list[str]:
-    pairs = {pair for labels in _listed("{{.Labels}}") for pair in labels.split(",")}
+    pairs = {pair for labels in _listed("{{.Labels}}") or () for pair in labels.split(",")}
     return sorted(pair for pair in pairs if pair.startswith(prefix) and _PLAIN.fullmatch(pair))
 
 
-def _listed(template: str) -> list[str]:
-    """A line a sandbox; what a name may hold that a shell would act on is never offered."""
+def _listed(template: str) -> list[str] | None:
+    """A line a sandbox; None in place of a late list. What a name may hold that a shell would act on is left out."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("_ARGCOMPLETE", "COMP_"))}
     command = [sys.executable, "-m", "sandbox_console", "ls", "--all", "--format", template]
     try:
@@ -63,5 +74,5 @@ def _listed(template: str) -> list[str]:
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIST_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
-        return []
+        return None
     return sorted({line for line in done.stdout.splitlines() if _PLAIN.fullmatch(line)})

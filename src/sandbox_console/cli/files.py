@@ -56,6 +56,8 @@ async def cp(context: Context) -> int:
         async with context.open() as console:
             found = await lookup.find(context, console, words.name, changing=True)
             result = await (copy.fetch(console, found) if words.out else copy.send(console, found))
+            if copy.skipped:  # a guest chose these names
+                copy.skipped = list(map(await console.inside.mask(found.ref), copy.skipped))
     finally:
         await copy.end()
     return copy.tell(found, result)
@@ -86,7 +88,7 @@ class _Copy:
     def __init__(self, context: Context, words: Words) -> None:
         self._context, self._words = context, words
         self._progress = _Progress(context)
-        self._skipped: list[str] = []
+        self.skipped: list[str] = []
         self._unpacker: Unpacker | None = None
         self._closed = False
 
@@ -166,7 +168,7 @@ class _Copy:
             self._operation.cancel()
 
     def _skip(self, why: str) -> None:
-        self._skipped.append(why)
+        self.skipped.append(why)
 
     async def end(self) -> None:
         """Leave no thread, no half copy, no half line."""
@@ -177,18 +179,18 @@ class _Copy:
     def tell(self, found: Sandbox, result: ActionResult) -> int:
         """What was copied, and what was not; gives the exit code."""
         words, context = self._words, self._context
-        for why in self._skipped[:_SKIPPED_TOLD]:
+        for why in self.skipped[:_SKIPPED_TOLD]:
             context.say(f"skipped: {why}")
-        if len(self._skipped) > _SKIPPED_TOLD:
-            context.say(f"skipped: {len(self._skipped) - _SKIPPED_TOLD} more")
+        if len(self.skipped) > _SKIPPED_TOLD:
+            context.say(f"skipped: {len(self.skipped) - _SKIPPED_TOLD} more")
         if context.json and words.here != "-":
             context.record({
                 "name": found.name, "ref": str(found.ref), "audit_id": result.audit_id,
                 "from": words.inside if words.out else words.here, "to": words.here if words.out else words.inside,
-                "bytes": result.details.get("bytes"), "skipped": len(self._skipped),
-                "left_out": self._skipped[:_SKIPPED_LISTED],
+                "bytes": result.details.get("bytes"), "skipped": len(self.skipped),
+                "left_out": self.skipped[:_SKIPPED_LISTED],
             })  # fmt: skip
-        return 1 if self._skipped else 0
+        return 1 if self.skipped else 0
 
 
 async def _followed(console: Console, found: Sandbox, path: str) -> str:

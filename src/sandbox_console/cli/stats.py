@@ -13,7 +13,7 @@ from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.sandbox import Sandbox, Stats
 from sandbox_console.service import Console
 
-_HEAD = ("NAME", "CPU", "MEMORY", "LIMIT", "PIDS", "NET IN/S", "NET OUT/S", "READ/S", "WRITE/S")
+_HEAD = ("NAME", "CPU", "MEMORY", "LIMIT", "PIDS", "NET IN/S", "NET OUT/S", "READ/S", "WRITE/S", "LOG/S")
 _INTERVAL_S = 1.0
 
 RETRY_S = 1.0
@@ -100,5 +100,5 @@ def _row(one: Sandbox, sample: Stats) -> tuple[str, ...]:
         size(sample.memory_bytes),
         size(sample.memory_limit),
         "-" if sample.pids is None else str(sample.pids),
-        *(size(rate) for rate in (sample.net_rx, sample.net_tx, sample.block_read, sample.block_write)),
+        *map(size, (sample.net_rx, sample.net_tx, sample.block_read, sample.block_write, sample.log_rate)),
     )

@@ -101,7 +101,7 @@ def _prepared(connection: socket.socket, asked: bytes, hold: Hold) -> tuple[list
 
 
 def _moved(connection: socket.socket, alive: int, files: list[int], above: int) -> tuple[socket.socket, int, list[int]]:
-    """The same files at numbers out of the way of those that the call's are to have."""
+    """Move open files to numbers that none of the call's own is to have."""
 
     def up(file: int) -> int:
         found = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above)

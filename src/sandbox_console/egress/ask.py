@@ -20,7 +20,7 @@ def ask(address: tuple[str, int], host: str, port: int) -> EgressVerdict:
 
 
 def exchange(sock: socket.socket, host: str, port: int) -> EgressVerdict:
-    """The same over a connection that is there."""
+    """The verdict, over a connection that is open already."""
     sock.settimeout(ANSWER_S)
     query = urlencode({"host": host, "port": port})
     sock.sendall(f"GET /verdict?{query} HTTP/1.1\r\nHost: gateway\r\n\r\n".encode())

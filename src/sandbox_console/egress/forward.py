@@ -56,7 +56,7 @@ async def _ask(request: Request, client: Stream, server: Stream, flow: Flow) -> 
 
 
 async def _chunks(client: Stream, server: Stream, flow: Flow) -> None:
-    """A chunked body, framed anew: sizes without extensions, no trailers."""
+    """A chunked body, framed again: sizes without extensions, no trailers."""
     while size := chunk_size((await client.until(b"\r\n", _LINE_MOST))[:-2]):
         await server.send(b"%x\r\n" % size)
         while size:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+import struct
 import time
 from pathlib import Path
 
@@ -13,12 +15,18 @@ _LIVE_S = 1.0
 FILES = ("fib_trie", "if_inet6")
 """Of /proc/net: the routes, whose entries ``LOCAL`` are the addresses of IPv4, and the addresses of IPv6."""
 
+APART = "apart"
+"""What a gateway says, when it is ready, of files that are of another network than the one around it."""
+
 
 class Host:
-    """Knows which addresses lead to the machine itself. Without a folder none is known from there."""
+    """Knows which addresses lead to the machine itself. Without a folder none is known from there.
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+    ``routes`` is the gateway's own table: who takes its packets on is the machine's end of its bridge, or a router.
+    """
+
+    def __init__(self, folder: Path | None, routes: Path = Path("/proc/net/route")) -> None:
+        self._folder, self._routes = folder, routes
         self._networks: frozenset[Network] = frozenset()
         self._read_at = float("-inf")
 
@@ -28,8 +36,22 @@ class Host:
             return False
         if time.monotonic() - self._read_at > _LIVE_S:
             self._read_at = time.monotonic()
-            self._networks = _read(self._folder) or self._networks
+            self._networks = (_read(self._folder) or self._networks) | self._routers()
         return any(plain(address) in network for network in self._networks)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the files are of another network than the one around: none of who takes packets on is in them."""
+        if self._folder is None:
+            return True
+        machine, routers = _read(self._folder), self._routers()
+        return not any(router.subnet_of(network) for router in routers for network in machine if network.version == 4)
+
+    def _routers(self) -> frozenset[ipaddress.IPv4Network]:
+        try:
+            return routers_4(self._routes.read_text())
+        except (OSError, ValueError):
+            return frozenset()
 
 
 def _read(folder: Path) -> frozenset[Network]:
@@ -53,6 +75,13 @@ def local_4(text: str) -> set[Network]:
         elif words[1:] == ["host", "LOCAL"]:
             found.add(ipaddress.IPv4Network(f"{address}{words[0]}", strict=False))
     return found
+
+
+def routers_4(text: str) -> frozenset[ipaddress.IPv4Network]:
+    """Who takes packets on, in a ``/proc/net/route``: its addresses are in the machine's byte order."""
+    words = [line.split() for line in text.splitlines()[1:]]
+    found = (socket.inet_ntoa(struct.pack("=I", int(one[2], 16))) for one in words if len(one) > 2)
+    return frozenset(ipaddress.IPv4Network(one) for one in found if one != "0.0.0.0")  # noqa: S104 - none
 
 
 def local_6(text: str) -> set[Network]:

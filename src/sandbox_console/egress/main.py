@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sandbox_console.egress.ask import ask
-from sandbox_console.egress.host import Host
+from sandbox_console.egress.host import APART, Host
 from sandbox_console.egress.publish import Publisher
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.server import Gateway
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     for one in (*published, *filter(None, [listener])):
         one.listen(1024)
     with suppress(OSError):
-        Path("records/ready").touch()
+        Path("records/ready").write_text(APART if words.host and Host(words.host).apart else "")
     asyncio.run(_serve(words, listener, published))
     return 0
 

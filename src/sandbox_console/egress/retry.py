@@ -1,6 +1,6 @@
 """The beginning of a TLS handshake that a server may ask for again: both ClientHellos name the same host.
 
-A server that wants another key share answers with a HelloRetryRequest, and the client says hello anew (RFC 8446,
+A server that wants another key share answers with a HelloRetryRequest, and the client says hello again (RFC 8446,
 4.1.4). Until the server's first message has come no handshake record of the client's goes on: one that was sent ahead
 of it would be read as that second hello.
 """

@@ -18,7 +18,7 @@ class LineIndex:
 
     Matching goes piece by piece over raw bytes: ``advance()`` is a generator so that a caller on the event loop can
     pause between pieces. The newest lines are looked at first, as they are what a reader sees first. A match is within
-    one line. Lines that have no end yet are looked at anew by each ``advance()``: those that match are ``open``.
+    one line. Lines that have no end yet are looked at again by each ``advance()``: those that match are ``open``.
     """
 
     def __init__(self, store: LineStore, pattern: Pattern) -> None:

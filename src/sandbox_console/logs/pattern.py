@@ -67,7 +67,7 @@ def compile_pattern(text: str, *, invertible: bool = False) -> Pattern:
     try:
         raw = body.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{text!r} is not valid text", hint="type it anew") from None
+        raise UsageError(f"{text!r} is not valid text", hint="type it again") from None
     lines = _compiled(raw, text, never_nl=True)
     try:
         rest_of_line = _compiled(b"(?:%s)[^\n]*" % raw, text, never_nl=True)

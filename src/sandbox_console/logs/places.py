@@ -34,7 +34,7 @@ class _Place(Struct):
 
 
 class Places:
-    """How far each stream of one log was told, in whole lines: a line without its end is read anew from its beginning.
+    """How far each stream of one log was told, in whole lines: a line without its end is read again from its beginning.
 
     Several readings may share them, as two views of one sandbox do.
     """

@@ -15,6 +15,8 @@ CHUNK_BYTES = 1 << 20
 LINE_BYTES = 256 * 1024
 """A line longer than this is stored in pieces: a guest that never writes a newline fills no memory."""
 DEFAULT_CAP = 64 * 1024 * 1024
+UNREAD = "it came while nobody looked, and was not read"
+NO_ROOM = "memory had no room for it: tui.log_memory_mib"
 
 STDOUT, STDERR, TTY, GAP, MARK = range(5)
 _SPAN = 21
@@ -48,7 +50,8 @@ class LineStore:
 
     Each line keeps its number for ever: ``first`` is the oldest that is kept (below 0 once older ones were put
     before those of the beginning), ``end`` one past the newest. A record without its newline waits for the rest of
-    its stream; until then it is in ``partials()``. ``source`` tells several sandboxes apart.
+    its stream; until then it is in ``partials()``. ``source`` tells several sandboxes apart. ``begins``:
+    there is nothing older. ``holes`` are the gaps that stand for lines which its reader left out, with how many.
     """
 
     def __init__(self, cap_bytes: int = DEFAULT_CAP) -> None:
@@ -57,7 +60,7 @@ class LineStore:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything; numbering begins anew."""
+        """Forget everything; numbering begins again."""
         self.first = 0
         self.dropped = 0
         self._starts = array("q")
@@ -69,6 +72,8 @@ class LineStore:
         self._bytes = 0
         self._partials: dict[tuple[int, int], _Partial] = {}
         self.marks: list[int] = []
+        self.holes: dict[int, int | None] = {}
+        self.begins = False
 
     @property
     def end(self) -> int:
@@ -119,9 +124,14 @@ class LineStore:
         """All of some output, for `prepend`; a line without its end is one, too. May be made in a thread."""
         made = cls(1 << 62)
         made.append(items, source)
-        for part in made.partials():
-            made._add(part.kind, part.at_ns, part.data, source)
+        made.end_partials()
         return made
+
+    def end_partials(self) -> None:
+        """Take lines that have no end for whole."""
+        for part in self.partials():
+            self._add(part.kind, part.at_ns, part.data, part.source)
+        self._partials.clear()
 
     def prepend(self, older: LineStore) -> int:
         """Put older output before the oldest line; gives how many lines that were. The other store is used up."""
@@ -132,6 +142,8 @@ class LineStore:
         self._sources = older._sources + self._sources
         self._chunks = {at + shift: chunk for at, chunk in older._chunks.items()} | self._chunks
         self._bytes += older._bytes
+        self.holes |= {number + self.first - older.end: lines for number, lines in older.holes.items()}
+        self.begins |= older.begins
         self.first -= len(older)
         self.dropped = max(0, self.dropped - len(older))
         return len(older)
@@ -165,6 +177,8 @@ class LineStore:
 
     def _gap(self, gap: LogGap, source: int) -> None:
         lost = "output" if gap.lines is None else f"{gap.lines:,} line{'s' if gap.lines != 1 else ''}"
+        if gap.reason in (UNREAD, NO_ROOM):
+            self.holes[self.end] = gap.lines
         self._add(GAP, gap.at_ns, f"[{lost} lost: {gap.reason}]\n".encode("utf-8", "replace")[:LINE_BYTES], source)
 
     def _drop(self, limit: int) -> None:
@@ -175,6 +189,8 @@ class LineStore:
             self.first += gone
             self.dropped += gone
             del self._starts[:gone], self._times[:gone], self._kinds[:gone], self._sources[:gone]
+            self.begins = False
+        self.holes = {number: lines for number, lines in self.holes.items() if number >= self.first}
         self.marks = [number for number in self.marks if number >= self.first]
 
     def frozen(self) -> LineStore:

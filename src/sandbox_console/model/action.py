@@ -154,7 +154,7 @@ class Forward(Struct, frozen=True):
 
     @property
     def published(self) -> PublishedPort:
-        """The same as a published port of a spec is written."""
+        """What is forwarded, in the form of a spec's published port."""
         return PublishedPort(self.address, self.host_port, self.port)
 
 

@@ -141,7 +141,8 @@ class BackendHealth(Struct, frozen=True):
 class Stats(Struct, frozen=True, gc=False):
     """One sample of a running sandbox. Rates are per second; None is "cannot be known here".
 
-    ``cpu_percent`` is of one vCPU, so two busy ones are 200; ``memory_bytes`` is without page cache.
+    ``cpu_percent`` is of one vCPU, so two busy ones are 200; ``memory_bytes`` is without page cache; ``log_rate`` is
+    in bytes of the log's file, as its backend keeps it.
     """
 
     at: float
@@ -153,6 +154,7 @@ class Stats(Struct, frozen=True, gc=False):
     net_tx: float | None = None
     block_read: float | None = None
     block_write: float | None = None
+    log_rate: float | None = None
 
 
 class Diagnosis(Struct, frozen=True):

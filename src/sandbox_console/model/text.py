@@ -65,12 +65,12 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def strip_colours(text: str) -> str:
-    """The same without colour sequences: taken out control by control they would leave ``[31m`` behind."""
+    """Text without its colour sequences: taken out control by control, they would leave ``[31m`` behind."""
     return _SGR.sub("", text) if "\x1b" in text else text
 
 
 def strip_unsafe(text: str) -> str:
-    """The same characters taken out, tabs kept: the last guard of what is drawn, for text that was cleaned before."""
+    """Text without what acts on a terminal, tabs kept: the last guard of what is drawn, after it was cleaned."""
     return text if text.isascii() and text.isprintable() else _BAD.sub("", text)
 
 

@@ -71,7 +71,7 @@ def _judged(sandbox: Sandbox, end: Exit, killer: AuditEntry | None, evidence: tu
 
 
 _DID = {"stop": "stopped", "kill": "killed", "restart": "stopped for a restart", "remove": "removed",
-        "update": "stopped to be made anew"}  # fmt: skip
+        "update": "stopped to be recreated"}  # fmt: skip
 _MEANING = {126: ", found but not executable", 127: ", command not found"}
 
 

@@ -109,7 +109,7 @@ class Redactor:
     def _unsure(self, data: bytes, line: views.Line) -> int:
         """The same as a reader sees it."""
         head = data[: len(data) - views.begun(data)]
-        hold, begin = [self.held_back(data)], head.rfind(b"\n") + 1
+        hold, begin = [self.held_back(data), len(data) - len(head)], head.rfind(b"\n") + 1
         if size := self._unseen(head):
             hold.append(size + len(data) - len(head))
         if (not begin and line.moved) or views.moves(head[begin:]):
@@ -133,6 +133,8 @@ class Redactor:
         """Where values stand in ``data``, in order and apart, as bytes and as a reader sees it behind ``line``."""
         hits = self._hits(data)
         if line is None and views.plain(data):
+            return hits
+        if not ((line and line.moved) or views.moves(data) or self._found(views.bare(data))):
             return hits
         view = views.seen(data)
         hits += (view.span(start, end) for start, end in self._hits(view.data))
@@ -164,6 +166,10 @@ class Redactor:
             found.append((max(start - before, past), end + behind))
             past = end + behind
         return found
+
+    def _found(self, data: bytes) -> bool:
+        """Whether a value stands in it."""
+        return self._automaton is not None and bool(self._automaton.find_matches_as_indexes(data))
 
     def settled(self, data: bytes, line: views.Line | None = None) -> bytes:
         """``data`` with what it shows masked, and with what that brings together masked too."""
@@ -214,12 +220,15 @@ class StreamRedactor:
         return bool(self._held)
 
     def feed(self, data: bytes) -> bytes:
-        """What may be shown so far: the last bytes are kept back while they may begin a value."""
+        """What may be shown so far: the last bytes are kept back while they may begin a value, or a character."""
         data = self._held + data if self._held else data
+        torn = data[len(data) - views.torn(data) :]
+        data = data[: len(data) - len(torn)]
         if not self._line.moved and views.plain(data):
             shown, self._held = self._redactor.split(data)
         else:
             shown, self._held = self._redactor.split_seen(data, self._shown())
+        self._held += torn
         self._note(shown)
         return shown
 

@@ -3,7 +3,7 @@
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
-from sandbox_console.service.bootstrap import check_configuration, open_console, preload
+from sandbox_console.service.bootstrap import check_configuration, last_names, open_console, preload
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.effects.plan import Change, How, Plan, differing, fixed_fields
@@ -67,6 +67,7 @@ __all__ = [
     "fixed_fields",
     "forward",
     "has_gateway",
+    "last_names",
     "load",
     "open_console",
     "preload",

@@ -67,6 +67,11 @@ async def open_console(
         await console.close()
 
 
+def last_names() -> set[str]:
+    """Names of sandboxes as each host last listed them; no host is asked."""
+    return Names(find_paths().state / "names").every()
+
+
 def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
     """How long each host may take to answer, in seconds, where ``[backends.NAME] timeout_s`` says.
 
@@ -129,10 +134,10 @@ def own_places(config: Config, paths: Paths) -> Own:
         found.append(("the audit log's archive", Path(config.audit.archive).expanduser()))
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         found.append(("XDG_RUNTIME_DIR, with sockets of yours", Path(runtime)))
-    return Own(state, tuple(found), config.policy.home_workspace, tuple(_used()))
+    return Own(state, tuple(found), config.policy.home_workspace, tuple(_used(config)))
 
 
-def _used() -> Iterator[tuple[str, Path]]:
+def _used(config: Config) -> Iterator[tuple[str, Path]]:
     """What the console runs, or is led by."""
     yield "the console's own program", Path(__file__).parents[1]
     yield "the console's own program", Path(sysconfig.get_path("purelib"))
@@ -142,7 +147,8 @@ def _used() -> Iterator[tuple[str, Path]]:
     with contextlib.suppress(RuntimeError):  # no home
         cache = Path(home).expanduser() / "cache" if home else platformdirs.user_cache_path("sandbox-console")
         yield "the console's cache, with programs that it runs", cache
-        yield "docker's configuration", Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+        if not config.policy.home_workspace:
+            yield "docker's configuration", Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
 
 
 def _config_file(paths: Paths) -> tuple[str, Path]:

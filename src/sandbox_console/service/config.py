@@ -95,7 +95,7 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def keep(self) -> Keep:
-        """The same as the log takes it."""
+        """The settings in the form that the log takes."""
         archive = Path(self.archive).expanduser() if self.archive else None
         return Keep(self.segment_mib * MIB, self.keep_days, self.keep_segments, archive)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
-from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec
 from sandbox_console.hostfs.places import Ground
 from sandbox_console.model import check, ports
 from sandbox_console.model.action import (
@@ -36,14 +36,14 @@ from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome, Verific
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.inside import Snapshot
-from sandbox_console.model.log import LogItem, LogQuery, LogRecord, Stream
+from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import ResolvedSecret, Secret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Allow, Decision, Deny
-from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import Config
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.dispatch import carry_out
@@ -60,6 +60,7 @@ from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub, Subscription
 from sandbox_console.service.reads.inside import Inside
+from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.lookup import Found, place
 from sandbox_console.service.reads.recall import note_after, note_before, recorded
 from sandbox_console.service.reads.recordings import Recordings
@@ -91,10 +92,11 @@ class Console:
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
-        self.denials = DenialFeed(fleet, hub, self._watcher.start)
-        self.egress = Outbound(fleet, self.denials)
+        self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
+        self.egress = Outbound(fleet, self.denials, self._vault)
         kept = config.logs
         self.retained = Retained(trail.path.parents[1] / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
+        self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, trail.path.parents[1], self._look)
         self.shipper = Shipper(trail)
         self._shares = Shares(fleet, own or Own(trail.path.parents[1]))
@@ -197,29 +199,9 @@ class Console:
         async for stats in backend.stats(ref, interval_s):
             yield stats
 
-    async def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
+    def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         """Batches of a sandbox's output, known secrets masked, else the bytes as they were written."""
-        backend = await self.fleet.use(ref.backend, ref.host)
-        name = ref.id
-        with contextlib.suppress(NotFound):
-            sandbox = await backend.inspect(ref)
-            name = sandbox.name
-            await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
-        masks: dict[Stream, StreamRedactor] = {}
-        last = 0
-        keeper = self.retained.keeper(ref, name) if self.config.logs.retain and query.follow else None
-        async for batch in backend.logs(ref, query):
-            last = batch[-1].at_ns if batch else last
-            shown = [self._masked(item, masks) for item in batch]
-            if keeper is not None:
-                await keeper.keep(shown)
-            yield shown
-        rest = [LogRecord(last, stream, mask.flush()) for stream, mask in masks.items() if mask.holding]
-        if keeper is not None:
-            await keeper.keep(rest)
-            await keeper.end()
-        if rest:
-            yield rest
+        return self._logs.read(ref, query)
 
     async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
         """Actions on record, newest first."""
@@ -394,7 +376,7 @@ class Console:
             note_after(self.fleet.names, action)
             return ActionResult(permit.audit_id, ref)
 
-        with contextlib.suppress(ConsoleError):  # the cancellation is what is told
+        with suppress(ConsoleError):  # the cancellation is what is told
             await self._gate.run(Request(action, ref.backend, None, Allow()), effect, _facts)
 
     async def _request(self, action: Action, consent: Consent) -> Request:
@@ -461,14 +443,6 @@ class Console:
         spec = structs.replace(target.spec, ports=(str(action.port),))  # the gateway's own is the guest's alone
         if why := (await asyncio.to_thread(asked.validate, spec)).get("ports"):
             raise InvalidSpec({"port": why})
-
-    def _masked(self, item: LogItem, masks: dict[Stream, StreamRedactor]) -> LogItem:
-        if not isinstance(item, LogRecord) or not self._vault.redactor.active:
-            return item
-        mask = masks.setdefault(item.stream, StreamRedactor(self._vault.redactor))
-        # A whole line ends what may have been the beginning of a value: nothing is held back past it.
-        data = mask.feed(item.data) + (mask.flush() if item.data.endswith(b"\n") else b"")
-        return LogRecord(item.at_ns, item.stream, data)
 
 
 def _lacking(target: Sandbox | None, secrets: Sequence[ResolvedSecret]) -> list[str]:

@@ -30,6 +30,6 @@ async def permit_maker(folder: Path) -> AsyncIterator[MakePermit]:
 
 @pytest.fixture
 async def permit(tmp_path: Path) -> AsyncIterator[MakePermit]:
-    """The same as a fixture."""
+    """The maker of permits as a fixture."""
     async with permit_maker(tmp_path) as make:
         yield make

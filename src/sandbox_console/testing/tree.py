@@ -36,7 +36,7 @@ class Tree:
             self.put(path, Node(FileKind.FILE, data, modified_at=at))
 
     def copy(self) -> Tree:
-        """The same nodes; what is changed in one is not in the other."""
+        """A copy of the nodes; a change in one is not in the other."""
         other = Tree(at=self._at)
         other.nodes = dict(self.nodes)
         return other

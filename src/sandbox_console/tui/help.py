@@ -18,7 +18,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.availability import choices
 from sandbox_console.tui.app_base import BaseApp
-from sandbox_console.tui.keys.keymap import NO_KEY
+from sandbox_console.tui.keys.page_keys import NO_KEY
 from sandbox_console.tui.text.formatting import place, shown_name
 from sandbox_console.tui.text.wrap import hanging
 from sandbox_console.tui.widgets.table.table_layout import fit_cell

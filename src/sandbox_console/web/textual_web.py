@@ -107,7 +107,7 @@ async def _run(argv: Sequence[str], failure: str) -> None:
         told = next(
             (line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else f"exit {code}"
         )
-        raise ConsoleError(f"{failure}: {told}", hint="it is made anew at the next try; pip's own settings are used")
+        raise ConsoleError(f"{failure}: {told}", hint="it is recreated at the next try; pip's own settings are used")
 
 
 async def _output(process: Process) -> str:

@@ -103,7 +103,7 @@ def test_a_config_with_the_ids_of_0_1_gives_their_actions_other_keys(scope):
     old = [one for one in IDS_OF_0_1 if one.startswith(f"{scope}-")]
     keys = [f"{modifier}+f{number}" for modifier in ("shift", "alt") for number in range(1, 25)]
     found = keymap.load(options(keys=dict(zip(old, keys, strict=False))))
-    today = [one.id for one in page_keys.named(scope)]
+    today = [one.id for one in page_keys.named(scope)][: len(old)]  # what came later stands behind
     assert found.changed == dict(zip(today, keys, strict=False))
 
 

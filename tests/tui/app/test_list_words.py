@@ -351,6 +351,19 @@ def test_network_restarts_labels_and_what_is_stale():
     assert (texts[0], styles) == ("? running", ("warn", "dim"))
 
 
+def test_a_flood_of_its_log_is_seen_without_the_column_for_it():
+    one = FLEET[0]
+    state = reduce(STATE, [Changed(one), Sampled(one.ref, Stats(NOW, log_rate=16.0 * (1 << 20)))])
+    assert cells(one, state, "log") == (("16M",), ("warn",))
+    assert cells(one, state, "exit") == (("log 16M/s",), ("warn",))
+    calm = reduce(STATE, [Changed(one), Sampled(one.ref, Stats(NOW, log_rate=2048.0))])
+    assert cells(one, calm, "log") == (("2K",), ("",))
+    assert "log" not in cells(one, calm, "exit")[0][0]
+    assert cells(one, STATE, "log") == (("–",), ("dim",))
+    loud = parse_filter("log>1M")
+    assert (loud.matches(one, state, NOW), loud.matches(one, calm, NOW)) == (True, False)
+
+
 def test_every_column_sorts_a_whole_fleet():
     state = reduce(STATE, [Sampled(ref(id_), values[-1]) for id_, values in samples().items()])
     showing = Showing()

@@ -8,12 +8,14 @@ import pytest
 from msgspec import structs
 from tests.tui.app.scene import NOW, NS, ref, sandbox, screen_text, until
 
+from sandbox_console.errors import BackendUnreachable
 from sandbox_console.model.event import Removed
-from sandbox_console.model.log import LogRecord, Stream
+from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Status
 from sandbox_console.service import Config
-from sandbox_console.service.config import HighlightRule, LogOptions
-from sandbox_console.tui.logs import log_feed
+from sandbox_console.service.config import HighlightRule, LogOptions, TuiOptions
+from sandbox_console.tui.keys.main_keys import tab_digits
+from sandbox_console.tui.logs import older_lines
 from sandbox_console.tui.logs.logs_tab import LogsPane
 
 AGENT, BUILDER = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
@@ -57,18 +59,18 @@ async def test_a_time_before_the_oldest_line_is_asked_for_once_and_as_far_as_the
     run_app, fake, asked, monkeypatch
 ):
     monkeypatch.setattr("sandbox_console.tui.logs.logs_tab.TAIL", 10)
-    monkeypatch.setattr(log_feed, "OLDER_LINES", 20)
+    monkeypatch.setattr(older_lines, "OLDER_LINES", 20)
     now = time.time()
     fake.sandboxes[AGENT] = structs.replace(fake.sandboxes[AGENT], created_at=now - 7200)
     fake._logs[AGENT] = [line(now - 3000 + at, f"line {at}\n") for at in range(1000)]
     async with run_app() as (app, pilot):
         view = logs_of(app).view
         await until(pilot, lambda: view.total == 10)
-        await pilot.press("l", "g", "g")
+        await pilot.press("l", "k", "pageup", "k")
         await until(pilot, lambda: view.total > 20)
         assert texts(view) == [f"line {at}" for at in range(1000 - view.total, 1000)]
         asked.clear()
-        await pilot.press("6")
+        view.action_ago(60)
         await until(pilot, lambda: view.total == 1000)
         assert texts(view) == [f"line {at}" for at in range(1000)]
         assert len(asked) == 1, "a long log must not be read again for each page of it"
@@ -178,3 +180,114 @@ async def test_list_and_detail_stand_as_they_were_left(run_app):
         await until(pilot, lambda: app.main.fleet.region == left)
         await pilot.press("vertical_line")
         await until(pilot, lambda: app.main.detail.region.y >= app.main.fleet.region.bottom > 0)
+
+
+@pytest.fixture
+def long_log(fake, monkeypatch):
+    """A log of which the tail is ten lines of a thousand; ``needle`` is in two lines long before it."""
+    monkeypatch.setattr("sandbox_console.tui.logs.logs_tab.TAIL", 10)
+    fake._logs[AGENT] = [line(NOW - 3000 + at, f"line {at}{' needle' * (at in (3, 500))}\n") for at in range(1000)]
+    return fake._logs[AGENT]
+
+
+async def test_a_search_goes_on_into_older_lines(run_app, long_log):
+    async with run_app() as (app, pilot):
+        view = logs_of(app).view
+        await until(pilot, lambda: view.total == 10)
+        await pilot.press("l", "slash", *"needle", "enter")
+        await until(pilot, lambda: "match 2/2: needle  the log begins here" in screen_text(app))
+        assert texts(view) == [item.data.decode().rstrip("\n") for item in long_log]
+        assert "line 500 needle" in screen_text(app), "the nearest above what was in view"
+        await pilot.press("N")
+        await until(pilot, lambda: "match 1/2" in screen_text(app))
+        await pilot.press("escape", "ampersand", *"needle", "enter")
+        await until(pilot, lambda: texts(view) == ["line 3 needle", "line 500 needle"])
+
+
+async def test_the_first_line_is_the_true_beginning_and_what_rotation_took_is_counted(run_app, long_log):
+    long_log.insert(0, LogGap(long_log[0].at_ns, "rotated away", 12_000))
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: logs_of(app).view.total == 10)
+        await pilot.press("l", "g")
+        await until(pilot, lambda: "the log begins here; 12,000 lines before were rotated away" in screen_text(app))
+        assert texts(logs_of(app).view)[:2] == ["[12,000 lines lost: rotated away]", "line 0"]
+        assert "12,000 lines lost: rotated away" in screen_text(app)
+
+
+async def test_what_has_no_room_is_counted_in_a_search_and_at_the_beginning(run_app, fake, long_log):
+    fake._logs[AGENT][:] = [
+        line(NOW - 3000 + at / 8, f"line {at}{' needle' * (at in (3, 500))}{'x' * 1000}\n") for at in range(8000)
+    ]
+    config = Config(backend="fake", tui=TuiOptions(log_memory_mib=1, stats_interval_s=3600.0))
+    async with run_app(config=config) as (app, pilot):
+        view = logs_of(app).view
+        await until(pilot, lambda: view.total == 10)
+        await pilot.press("l", "slash", *"needle", "enter")
+        await until(pilot, lambda: "match 0/0: needle  2 more in " in screen_text(app))
+        held = len(view.store)
+        assert f"2 more in {8000 - held:,} older lines that memory has no room for" in screen_text(app)
+        await pilot.press("escape", "g")
+        await until(pilot, lambda: "the log begins here" in screen_text(app))
+        found = texts(view)
+        assert found[0].startswith("line 0x")
+        [gap] = [text for text in found if text.startswith("[")]
+        missing = 8000 - (len(found) - 1)
+        assert gap == f"[{missing:,} lines lost: memory had no room for it: tui.log_memory_mib]"
+        assert view.store.size_bytes <= 2 * view.store.cap_bytes
+        await pilot.press("slash", *"needle", "enter")
+        await until(pilot, lambda: f"{missing:,} lines of a gap not looked at" in screen_text(app))
+
+
+async def test_a_search_that_cannot_look_at_older_lines_says_so(run_app, fake, long_log):
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: logs_of(app).view.total == 10)
+        fake.faults.verbs["logs"] = BackendUnreachable("the engine is gone")
+        await pilot.press("l", "slash", *"needle", "enter")
+        await until(
+            pilot, lambda: "match 0/0: needle  older lines did not come: the engine is gone" in screen_text(app)
+        )
+
+
+async def test_a_filter_holds_for_the_log_it_was_typed_for(run_app, fake, long_log):
+    fake._logs[BUILDER] = [line(NOW, "built\n")]
+    async with run_app() as (app, pilot):
+        view = logs_of(app).view
+        await until(pilot, lambda: view.total == 10)
+        await pilot.press("l", "ampersand", *"nowhere", "enter")
+        await until(pilot, lambda: "No line of 1,000 passes the filter nowhere" in screen_text(app))
+        assert "filtered from 1,000: nowhere" in screen_text(app)
+        await pilot.press("tab")
+        app.main.focus_list()
+        app.main.table.move_to(ref(BUILDER))
+        await until(pilot, lambda: texts(view) == ["built"])
+        assert "filtered" not in screen_text(app)
+        app.main.table.move_to(ref(AGENT))
+        await until(pilot, lambda: "filtered from 1,000: nowhere" in screen_text(app))
+
+
+async def test_escape_ends_the_search_then_the_filter_then_leaves_the_log(run_app, long_log):
+    async with run_app() as (app, pilot):
+        view = logs_of(app).view
+        await until(pilot, lambda: view.total == 10)
+        await pilot.press("l", "ampersand", *"line", "enter", "slash", *"needle", "enter", "slash", "x")
+        await pilot.press("escape")
+        assert view.patterns == ("needle", "line"), "the line that is typed in goes first"
+        await pilot.press("escape")
+        assert view.patterns == (None, "line")
+        await pilot.press("escape")
+        assert view.patterns == (None, None)
+        assert view.has_focus
+        await pilot.press("escape")
+        assert app.main.table.has_focus
+
+
+@pytest.mark.parametrize("tab", [tab for _, tab in tab_digits() if tab != "shell"])
+async def test_in_every_tab_the_digits_are_the_tabs_of_the_row(run_app, tab):
+    keys = dict(map(reversed, tab_digits()))
+    async with run_app() as (app, pilot):
+        for _, other in tab_digits():
+            if other != "shell":
+                await pilot.press(keys[tab])
+                await until(pilot, lambda: app.main.detail.tab == tab and not app.main.detail.going_in)
+                await pilot.press(keys[other])
+                await until(pilot, lambda other=other: app.main.detail.tab == other)

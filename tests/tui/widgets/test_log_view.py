@@ -170,7 +170,7 @@ async def test_a_filter_shows_only_what_matches_also_of_what_comes(logs):
     view.append(numbered(100, 120))
     await until(pilot, view, last_is("line 117"))
     view.append([out("x" * 4000 + f" {at}7\n") for at in range(20_000)])
-    await until(pilot, view, lambda shown: " olde" in shown[-1] and shown[-1].startswith("FOLLOWING"))
+    await until(pilot, view, lambda shown: view.store.dropped and shown[-1].startswith("FOLLOWING"))
     await until(pilot, view, lambda shown: len(view.lines.filter.lines) == len(view.store))
     view.append(numbered(0, 120))
     view.set_filter(None)
@@ -321,10 +321,10 @@ async def test_jumps_in_time(logs):
     now = time.time_ns()
     view.append([out(f"{age} s ago\n", now - age * 10**9) for age in range(4000, 0, -50)])
     await until(pilot, view, last_is("50 s ago"))
-    for key, top in (("6", "  3600 s ago"), ("5", "  1800 s ago"), ("4", "  900 s ago")):
-        await pilot.press(key)
+    for times, top in ((3, "  900 s ago"), (1, "  1800 s ago"), (1, "  3600 s ago")):
+        await pilot.press(*"T" * times)
         await until(pilot, view, lambda shown, top=top: shown[0] in {top, f"  {int(top.split()[0]) - 50} s ago"})
-    await pilot.press("0")
+    await pilot.press("G")
     await until(pilot, view, last_is("50 s ago"))
 
 

@@ -66,9 +66,7 @@ class BubblewrapBackend(Deeper):
         self._bwrap: binary.Bwrap | binary.NoBwrap | None = None
 
     async def open(self) -> None:
-        self._limiter, self._bwrap = await asyncio.gather(
-            asyncio.to_thread(Limiter.look), asyncio.to_thread(binary.find, self._options.bwrap)
-        )
+        self._limiter = await asyncio.to_thread(Limiter.look)
 
     async def close(self) -> None:
         """Nothing is held between calls."""
@@ -77,8 +75,7 @@ class BubblewrapBackend(Deeper):
         return capabilities(self._limiter)
 
     async def health(self) -> BackendHealth:
-        found = await asyncio.to_thread(binary.find, self._options.bwrap)
-        self._bwrap = found
+        found = await self._look()
         if isinstance(found, binary.NoBwrap):
             return BackendHealth(self.name, self.host, HealthState.UNAVAILABLE, found.reason, found.hint)
         try:
@@ -88,6 +85,8 @@ class BubblewrapBackend(Deeper):
         return BackendHealth(self.name, self.host, HealthState.OK, version=found.version)
 
     async def diagnose(self) -> Sequence[Diagnosis]:
+        if self._bwrap is None:
+            await self._look()
         return await asyncio.to_thread(self._diagnose)
 
     def _diagnose(self) -> Sequence[Diagnosis]:
@@ -131,7 +130,7 @@ class BubblewrapBackend(Deeper):
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
         before: stats.Sample | None = None
         while (record := await self._record(ref)).status.live:
-            now = await asyncio.to_thread(stats.sample, record.raw)
+            now = await asyncio.to_thread(stats.sample, record.raw, record.folder)
             limit = record.spec.memory_mib * (1 << 20) if record.spec.memory_mib else None
             yield stats.between(before or now, now, limit)
             first = before is None
@@ -145,7 +144,7 @@ class BubblewrapBackend(Deeper):
 
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
         refuse(spec, self._limiter)
-        self._working()
+        await self._working()
         making = asyncio.ensure_future(asyncio.to_thread(self._create, spec))
         try:
             return SandboxRef(self.name, self.host, await joined(making))
@@ -190,12 +189,16 @@ class BubblewrapBackend(Deeper):
             if one.spec.name == name:
                 raise name_taken(name)
 
-    def _working(self) -> binary.Bwrap:
-        if isinstance(self._bwrap, binary.Bwrap):
-            return self._bwrap
-        if self._bwrap is None:
-            raise BackendUnreachable("the bubblewrap backend is not open")
-        raise BackendUnreachable(self._bwrap.reason, hint=self._bwrap.hint)
+    async def _look(self) -> binary.Bwrap | binary.NoBwrap:
+        self._bwrap = await asyncio.to_thread(binary.find, self._options.bwrap)
+        return self._bwrap
+
+    async def _working(self) -> binary.Bwrap:
+        """The program that starts sandboxes: looked for when one is made, as that itself makes one."""
+        found = self._bwrap or await self._look()
+        if isinstance(found, binary.NoBwrap):
+            raise BackendUnreachable(found.reason, hint=found.hint)
+        return found
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
         record = await self._record(ref)
@@ -203,7 +206,7 @@ class BubblewrapBackend(Deeper):
             raise Conflict(f"{record.spec.name} is about to end", hint="start it when it has ended")
         if record.status.live:
             return
-        bwrap = self._working()
+        bwrap = await self._working()
         asked = await asyncio.to_thread(self._order, record, secrets, bwrap)
         await launch.launch(asked, record.spec.name, self._store.all)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from sandbox_console.backends.bubblewrap.supervise import tree
+from sandbox_console.backends.bubblewrap.supervise import segments, tree
 from sandbox_console.backends.bubblewrap.supervise.cgroup import read as read_value
 from sandbox_console.backends.common.memory import used
 from sandbox_console.model.sandbox import Stats
@@ -19,16 +21,17 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Sample(Struct, frozen=True):
-    """CPU seconds used so far, and what is held now."""
+    """CPU seconds used so far, what is held now, and the bytes of the log's files by number."""
 
     at: float
     cpu_s: float | None
     memory: int | None
     pids: int
+    log: Mapping[int, int]
 
 
-def sample(raw: Mapping[str, Any]) -> Sample:
-    """Look at a sandbox once. Blocks: about 0.1 ms a process."""
+def sample(raw: Mapping[str, Any], folder: Path) -> Sample:
+    """Look at a sandbox, kept in ``folder``, once. Blocks: about 0.1 ms a process."""
     groups: Mapping[str, str] = raw.get("cgroups") or {}
     version = raw.get("cgroup_version", 1)
     pids = processes(raw)
@@ -39,6 +42,7 @@ def sample(raw: Mapping[str, Any]) -> Sample:
         cpu if cpu is not None else sum(map(_process_cpu, pids)),
         memory if memory is not None else sum(map(_process_memory, pids)),
         len(pids),
+        _log(str(folder / "logs")),
     )
 
 
@@ -58,7 +62,25 @@ def between(before: Sample, now: Sample, memory_limit: int | None) -> Stats:
     cpu = None
     if before.cpu_s is not None and now.cpu_s is not None and passed > 0:
         cpu = max(0.0, (now.cpu_s - before.cpu_s) / passed * 100)
-    return Stats(time.time(), cpu_percent=cpu, memory_bytes=now.memory, memory_limit=memory_limit, pids=now.pids)
+    log = _written(before.log, now.log) / passed if passed > 0 and before.log and now.log else None
+    return Stats(
+        time.time(), cpu_percent=cpu, memory_bytes=now.memory, memory_limit=memory_limit, pids=now.pids, log_rate=log
+    )
+
+
+def _log(folder: str) -> dict[int, int]:
+    found = {}
+    with contextlib.suppress(OSError):
+        for number in segments.numbers(folder):
+            with contextlib.suppress(OSError):  # dropped meanwhile
+                found[number] = os.stat(segments.path_of(folder, number)).st_size  # noqa: PTH116
+    return found
+
+
+def _written(before: Mapping[int, int], now: Mapping[int, int]) -> int:
+    """Bytes since: the newest file of before has grown, and others may have come after it."""
+    newest = max(before)
+    return sum(size - (before[newest] if number == newest else 0) for number, size in now.items() if number >= newest)
 
 
 def _cpu(groups: Mapping[str, str], version: int) -> float | None:

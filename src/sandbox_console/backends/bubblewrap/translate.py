@@ -60,6 +60,9 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
         each = "; each process is held to it" if controller == "memory" else ""
         yield Fact(name, value, f"{why}{each}" if why else how, enforced=not why)
     yield Fact("pause", *_pause(limiter))
+    yield Fact("tmpfs /tmp", f"{options.tmp_mib} MiB", "of any number of files: bwrap has no option to limit it")
+    rate = f"{options.log_rate_mib} MiB/s" if options.log_rate_mib else "unlimited"
+    yield Fact("log_rate", rate, "more is left out, and a gap says how much" if options.log_rate_mib else "")
 
 
 def _limits(record: Record, options: Options) -> Iterator[tuple[str, str, str]]:

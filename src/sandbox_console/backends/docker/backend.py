@@ -14,6 +14,7 @@ from msgspec import structs
 
 from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
+from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
@@ -22,7 +23,6 @@ from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.egress import Gated
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.gates import Gates, Options, token_of
-from sandbox_console.backends.docker.installation import Installation
 from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
@@ -81,11 +81,11 @@ class DockerBackend(Gated):
     async def diagnose(self) -> Sequence[Diagnosis]:
         if not (await self.health()).ok:
             return ()
-        return tuple(diagnosis.look(self._connection.info, self._gates.problem))
+        return tuple(diagnosis.look(self._connection.info, self._gates.problem, apart=await self._gates.apart()))
 
     async def list(self) -> builtins.list[Sandbox]:
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
-        return await self._detailed(await self._rows())
+        return await self._detailed(await self._fresh_rows())
 
     async def brief(self) -> Sequence[Sandbox]:
         return await self._rows()
@@ -117,8 +117,9 @@ class DockerBackend(Gated):
     async def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
         engine = await self._engine()
         with about(_name(ref)):
+            info = self._connection.info
             async with aclosing(
-                stats.follow(engine, ref.id, interval_s, self._connection.info.get("MemTotal"))
+                stats.follow(engine, ref.id, interval_s, info.get("MemTotal"), str(info.get("DockerRootDir", "")))
             ) as samples:
                 async for sample in samples:
                     yield sample
@@ -248,14 +249,18 @@ class DockerBackend(Gated):
 
     async def _rows(self) -> builtins.list[Sandbox]:
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
-        if self._gates.problem:  # the engine may have come back since, or its image
-            await self._gates.look()
         ours = self._installation.id
         return [translate.from_summary(self.host, data, ours=ours) for data in found if not _of_gateway(data)]
 
+    async def _fresh_rows(self) -> builtins.list[Sandbox]:
+        rows = await self._rows()
+        if self._gates.problem:  # the engine may have come back since, or its image
+            await self._gates.look()
+        return rows
+
     async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
         """The list; where asking for each takes long, first what the engine tells of all at once."""
-        rows = await self._rows()
+        rows = await self._fresh_rows()
         if sum(row.managed for row in rows) > SOON:
             yield rows
         yield await self._detailed(rows)

@@ -9,11 +9,11 @@ FIRST_S, MOST_S = 0.1, 2.0
 """A try costs one connect() on a socket, and an engine that is back is to be seen within 5 s."""
 
 LASTED_S = 5.0
-"""A connection that held for so long was a good one. One first event proves nothing: an engine may break each anew."""
+"""A connection that held for so long was a good one. A first event alone proves nothing."""
 
 
 class Backoff:
-    """Doubles the pause from try to try; a connection that lasted starts it anew."""
+    """Doubles the pause from try to try; a connection that lasted starts it again."""
 
     def __init__(self) -> None:
         self._pause = FIRST_S

@@ -76,6 +76,7 @@ class Connection:
         self.version, self.info = await asyncio.gather(
             engine.call("GET", "version", timeout_s=PROBE_S), engine.call("GET", "info", timeout_s=PROBE_S)
         )
+        engine.speaks(str(self.version.get("ApiVersion", "")))
         self._answered = True
         self._read_at = time.monotonic()
 

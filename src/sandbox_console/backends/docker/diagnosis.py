@@ -11,8 +11,11 @@ from sandbox_console.model.sandbox import Diagnosis
 _GUARDS = ("seccomp", "apparmor", "selinux", "rootless", "userns")
 
 
-def look(info: Mapping[str, Any], no_gateway: str) -> Iterator[Diagnosis]:
-    """One line a thing. ``no_gateway`` is why no sandbox can have egress or ports; empty where it can."""
+def look(info: Mapping[str, Any], no_gateway: str, *, apart: bool = False) -> Iterator[Diagnosis]:
+    """One line a thing. ``no_gateway`` is why no sandbox can have egress or ports; empty where it can.
+
+    ``apart``: gateways found that the engine's network is not its machine's.
+    """
     system, kernel, driver = (info.get(key, "?") for key in ("OperatingSystem", "KernelVersion", "Driver"))
     size = f"{info.get('NCPU', '?')} CPUs, {int(info.get('MemTotal') or 0) >> 20} MiB"
     text = f"{system}, kernel {kernel}, {size}, {driver}, cgroup v{info.get('CgroupVersion', '?')}"
@@ -25,8 +28,18 @@ def look(info: Mapping[str, Any], no_gateway: str) -> Iterator[Diagnosis]:
         yield Diagnosis("egress", "warning", no_gateway, "sandboxes without egress and ports need no gateway")
     else:
         yield Diagnosis("egress", "ok", "gateways can be made")
+        yield _own_addresses(apart=apart or "name=rootless" in map(str, info.get("SecurityOptions") or ()))
     for warning in info.get("Warnings") or ():
         yield Diagnosis("warning", "warning", str(warning).removeprefix("WARNING: "))
+
+
+def _own_addresses(*, apart: bool) -> Diagnosis:
+    if not apart:
+        return Diagnosis("egress.host", "ok", "gateways refuse the addresses of the engine's machine, read live")
+    return Diagnosis(
+        "egress.host", "warning", "not enforced: the engine has a network of its own, and does not tell its addresses",
+        "let nothing listen there that a sandbox must not reach, or deny its addresses by rules",
+    )  # fmt: skip
 
 
 def _guards(options: list[str]) -> Diagnosis:

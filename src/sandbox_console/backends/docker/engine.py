@@ -14,6 +14,7 @@ from typing import Any
 
 import aiodocker
 import aiohttp
+from aiodocker.execs import Exec
 from aiodocker.stream import Stream as Hijacked
 from yarl import URL
 
@@ -101,6 +102,15 @@ class Engine:
             if body is not None and body.failure is not None:
                 raise body.failure from None  # the engine only saw its request end
             raise
+
+    def speaks(self, version: str) -> None:
+        """Take the version of its API that the engine told: aiodocker would ask for it again."""
+        if version:
+            self.docker.api_version = f"v{version}"
+
+    def execution(self, id: str, *, tty: bool) -> Hijacked:
+        """The streams of a command that was made there, and with them its start."""
+        return Exec(self.docker, id, tty).start(detach=False)
 
     async def hijack(self, stream: Hijacked) -> None:
         """Upgrade the connection of one of aiodocker's streams. Raises Refused, BackendUnreachable."""

@@ -83,7 +83,7 @@ async def _execute(
 async def _opened(engine: Engine, container: str, body: dict[str, Any], reaper: Reaper) -> Execution:
     with about(f"container {container[:12]}"):
         made = await engine.call("POST", container_path(container, "exec"), body=body)
-        channel = Channel(engine, engine.docker.containers.exec(made["Id"]).start(detach=False))
+        channel = Channel(engine, engine.execution(made["Id"], tty=bool(body.get("Tty"))))
         execution = Execution(engine, made["Id"], channel, reaper)
         try:
             await execution.open()

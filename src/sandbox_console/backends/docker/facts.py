@@ -38,6 +38,7 @@ def facts(
         *_storage(data),
         Fact("runtime", str(host.get("Runtime") or info.get("DefaultRuntime", ""))),
         _log(host),
+        Fact("log_rate", "unlimited", note="no engine limits it: a flood turns the files over; LOG/S shows it"),
         *_secrets(config),
         *variable_facts(config),
     )

@@ -104,28 +104,45 @@ def gateway(
         "WorkingDir": "/",
         "HostConfig": {
             "NetworkMode": outside,
-            # It outlives the console and the engine's restarts; with ports not an end of the engine, as the sandbox
-            # ends then, and would leave its places of the host taken.
-            "RestartPolicy": {"Name": "on-failure" if asked else "unless-stopped"},
+            "RestartPolicy": _restart(publishes=bool(asked)),
             "PortBindings": ports.bindings(asked),
-            "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges:true", *calls.options(info, {})],
-            "ReadonlyRootfs": True,
-            "IpcMode": "private",
-            "CgroupnsMode": "private",
-            "Sysctls": {"net.ipv4.ip_forward": "0", **_no_ipv6()},
-            "LogConfig": {"Type": "local", "Config": {"max-size": "1m", "max-file": "2"}},
-            "Ulimits": [{"Name": "nofile", "Soft": 16384, "Hard": 16384}, {"Name": "core", "Soft": 0, "Hard": 0}],
-            "Mounts": [
-                _bind(program, PROGRAM, read_only=True),
-                _bind(folder / "policy", f"{INSIDE}/policy", read_only=True),
-                _bind(folder / "records", f"{INSIDE}/records", read_only=False),
-                *(_bind(Path(HOST_NET, name), f"{INSIDE}/host/{name}", read_only=True) for name in seen),
-            ],
-            **({"Memory": _MEMORY, "MemorySwap": _MEMORY} if info.get("MemoryLimit", True) else {}),
-            **({"PidsLimit": _PIDS} if info.get("PidsLimit", True) else {}),
+            "Mounts": _mounts(folder, program, seen),
+            **_walls(info),
         },
     }
+
+
+def _restart(*, publishes: bool) -> dict[str, str]:
+    """It outlives the console and the engine's restarts; with ports not an end of the engine.
+
+    The sandbox ends with its engine, and a gateway that came back alone would hold its places of the host.
+    """
+    return {"Name": "on-failure" if publishes else "unless-stopped"}
+
+
+def _walls(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What keeps a gateway to its work: it reads what a guest sends."""
+    return {
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true", *calls.options(info, {})],
+        "ReadonlyRootfs": True,
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "Sysctls": {"net.ipv4.ip_forward": "0", **_no_ipv6()},
+        "LogConfig": {"Type": "local", "Config": {"max-size": "1m", "max-file": "2"}},
+        "Ulimits": [{"Name": "nofile", "Soft": 16384, "Hard": 16384}, {"Name": "core", "Soft": 0, "Hard": 0}],
+        **({"Memory": _MEMORY, "MemorySwap": _MEMORY} if info.get("MemoryLimit", True) else {}),
+        **({"PidsLimit": _PIDS} if info.get("PidsLimit", True) else {}),
+    }
+
+
+def _mounts(folder: Path, program: Path, seen: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        _bind(program, PROGRAM, read_only=True),
+        _bind(folder / "policy", f"{INSIDE}/policy", read_only=True),
+        _bind(folder / "records", f"{INSIDE}/records", read_only=False),
+        *(_bind(Path(HOST_NET, name), f"{INSIDE}/host/{name}", read_only=True) for name in seen),
+    ]
 
 
 def joined(container: str, gate: Gate) -> dict[str, Any]:

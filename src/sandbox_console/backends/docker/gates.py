@@ -27,7 +27,7 @@ from sandbox_console.backends.docker.labels import EGRESS, gateway_name
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
-from sandbox_console.egress.host import FILES
+from sandbox_console.egress.host import APART, FILES
 from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
@@ -246,12 +246,29 @@ class Gates:
             mounts = (await running.inspected(engine, token)).get("Mounts") or ()
         except NotFound:
             return ()
-        if any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
-            return (
-                Fact("egress.host", "refused", note="the engine host's addresses, read live, unless a rule names one"),
-            )
-        why = "the engine's machine does not tell its addresses; a sandbox made before this was known is made anew"
-        return (Fact("egress.host", "not enforced", note=why, enforced=False),)
+        why = ""
+        if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
+            why = "the engine's machine does not tell its addresses; recreate a sandbox made before this was known"
+        elif await asyncio.to_thread(self._apart, token):
+            why = "the engine has a network of its own (rootless, in a container): its machine's are refused, not its"
+        if why:
+            return (Fact("egress.host", "not enforced", note=why, enforced=False),)
+        return (Fact("egress.host", "refused", note="the engine host's addresses, read live, unless a rule names one"),)
+
+    def _apart(self, token: str) -> bool:
+        """Whether a gateway found that the machine's addresses are not those of the network around it."""
+        try:
+            return (self.folder(token) / "records" / "ready").read_text() == APART
+        except (OSError, NotFound):
+            return False
+
+    async def apart(self) -> bool:
+        """Whether any gateway of this console's found so."""
+        return await asyncio.to_thread(self._any_apart)
+
+    def _any_apart(self) -> bool:
+        folder = self._folder
+        return folder is not None and any(self._apart(one.parts[-3]) for one in folder.glob("*/records/ready"))
 
     async def discard(self, engine: Engine, token: str) -> None:
         """Take away all of a gate; what is gone already is passed over."""

@@ -25,9 +25,10 @@ TMP_MIB = 512
 """How large /tmp may grow unless the option ``tmp_mib`` says, as on bubblewrap. It counts as the sandbox's memory."""
 
 _TMPFS = {
-    "/run": "rw,noexec,nosuid,nodev,size=16m,mode=1777",
+    # Empty files are kernel memory: unless told, one may be made for each two pages of the host.
+    "/run": "rw,noexec,nosuid,nodev,size=16m,nr_inodes=16k,mode=1777",
     # Of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
-    secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,mode=1777",
+    secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,nr_inodes=1k,mode=1777",
 }
 
 GIVEN_BACK = frozenset(
@@ -102,7 +103,7 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any], 
 
 def tmpfs(tmp_mib: int) -> dict[str, str]:
     """What is in memory. The engine mounts it noexec unless told: builds and test runners execute from /tmp."""
-    return {"/tmp": f"rw,exec,nosuid,nodev,size={tmp_mib}m,mode=1777", **_TMPFS}  # noqa: S108 - a path of the sandbox
+    return {"/tmp": f"rw,exec,nosuid,nodev,size={tmp_mib}m,nr_inodes=64k,mode=1777", **_TMPFS}  # noqa: S108 - a path of the sandbox
 
 
 def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sandbox_console.backends.common.installation import differ
+
 MANAGED = "sandbox-console.managed"
 """``1`` on every container of the console's."""
 
@@ -30,6 +32,11 @@ EGRESS = "sandbox-console.egress"
 
 GATEWAY = "sandbox-console.gateway"
 """On a gateway's container: the same token."""
+
+
+def is_anothers(labels: Mapping[str, str], ours: str) -> bool:
+    """Whether a console made it that is not this one, whose installation is ``ours``."""
+    return labels.get(MANAGED) == "1" and differ(labels.get(INSTALLATION, ""), ours)
 
 
 def gateway_name(token: str) -> str:

@@ -75,7 +75,7 @@ def _masked_spec(text: str) -> str:
 
 
 def _as_seen_inside(id: str, rows: list[GuestProcess]) -> list[GuestProcess]:
-    """The same by the pids of the innermost namespace; untouched where this host's /proc is not the engine's."""
+    """Processes with the pids of the innermost namespace; untouched where this host's /proc is not the engine's."""
     known = {row.pid: pids[-1] for row in rows if (pids := _pids_of(row.pid, id))}
     if not known:
         return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
@@ -28,16 +29,22 @@ core a container on 20.10 with cgroup v1), and shows no more than was asked for.
 
 PING_S = 5.0
 
+LOG = "sandbox_console_log"
+"""The log's file, beside what the engine puts into a sample."""
 
-async def follow(engine: Engine, id: str, interval_s: float, host_memory: int | None) -> AsyncGenerator[Stats, None]:
+
+async def follow(
+    engine: Engine, id: str, interval_s: float, host_memory: int | None, root: str = ""
+) -> AsyncGenerator[Stats, None]:
     """A sample about every ``interval_s``, from elsewhere at most one a second, until the container stops running.
 
-    ``host_memory`` (bytes) is what the engine calls the limit of a container that has none.
+    ``host_memory`` (bytes) is what the engine calls the limit of a container that has none; ``root`` is the folder
+    in which it keeps its own things. The log's rate is known where that folder is here and may be read.
     """
     asked = interval_s >= ASK_FROM_S
     before: Sample | None = None
     here = False
-    async with aclosing(_here(engine, id, interval_s)) as samples:
+    async with aclosing(_here(engine, id, interval_s, root)) as samples:
         async for sample in samples:
             yield measure(sample, before, host_memory)
             before, here = sample, True
@@ -59,19 +66,30 @@ async def follow(engine: Engine, id: str, interval_s: float, host_memory: int | 
             before = sample
 
 
-async def _here(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Sample, None]:
+async def _here(engine: Engine, id: str, interval_s: float, root: str) -> AsyncGenerator[Sample, None]:
     """By this machine's files; none where they are not the container's, or not to be read."""
     if engine.endpoint.socket is None:
         return
-    pid = (await engine.call("GET", container_path(id, "json")))["State"].get("Pid") or 0
+    data = await engine.call("GET", container_path(id, "json"))
+    pid = data["State"].get("Pid") or 0
+    log = str(data.get("LogPath") or f"{root}/containers/{data['Id']}/local-logs/container.log")
     wait = min(interval_s, 1.0)  # a share of CPU needs two samples
     while pid and (sample := await asyncio.to_thread(cgroups.read, pid, id)) is not None:
-        yield sample
+        yield {**sample, LOG: _file(log)}
         await asyncio.sleep(wait)
         wait = interval_s
         await engine.call(
             "GET", "_ping", timeout_s=PING_S
         )  # an engine that died has no samples, though the files go on
+
+
+def _file(path: str) -> tuple[int, int] | None:
+    """Inode and bytes of a file; None where there is none or it may not be looked at."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return found.st_ino, found.st_size
 
 
 async def _streamed(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Sample, None]:
@@ -134,6 +152,7 @@ def measure(sample: Sample, before: Sample | None, host_memory: int | None = Non
         net_tx=_rate(_net(sample, "tx_bytes"), _net(before, "tx_bytes"), gap),
         block_read=_rate(_block(sample, "read"), _block(before, "read"), gap),
         block_write=_rate(_block(sample, "write"), _block(before, "write"), gap),
+        log_rate=_log(sample.get(LOG), (before or {}).get(LOG), gap),
     )
 
 
@@ -162,6 +181,13 @@ def _net(sample: Sample | None, key: str) -> int | None:
 def _block(sample: Sample | None, operation: str) -> int | None:
     entries = ((sample or {}).get("blkio_stats") or {}).get("io_service_bytes_recursive")
     return sum(_values(entries, operation)) if entries is not None else None
+
+
+def _log(now: tuple[int, int] | None, then: tuple[int, int] | None, gap: float) -> float | None:
+    """Of one that was rotated meanwhile at least what is in the new file."""
+    if now is None or then is None:
+        return None
+    return _rate(now[1], then[1] if now[0] == then[0] and now[1] >= then[1] else 0, gap)
 
 
 def _values(entries: list[Mapping[str, Any]], operation: str) -> Iterator[int]:

@@ -145,7 +145,7 @@ class Deeper:
         need(permit)
         raise Unsupported(
             f"microsandbox cannot change the network of {ref.id} while it exists ({len(rules)} rules were asked)",
-            hint="sandbox-console update NAME --egress HOST makes it anew",
+            hint="sandbox-console update NAME --egress HOST recreates it",
         )
 
     async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:

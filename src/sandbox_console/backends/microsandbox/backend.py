@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.backends.base import Progress, Secrets
+from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.microsandbox import (
@@ -52,7 +53,8 @@ class MicrosandboxBackend(Deeper):
     host = "local"
 
     def __init__(self, folder: Path, options: create_options.Options | None = None) -> None:
-        super().__init__(Looker(PendingStore(folder / "created")), options or create_options.Options())
+        looker = Looker(PendingStore(folder / "created"), Installation(folder))
+        super().__init__(looker, options or create_options.Options())
 
     async def open(self) -> None:
         """Nothing: the SDK is loaded when it is needed."""

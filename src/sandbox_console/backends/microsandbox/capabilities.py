@@ -17,5 +17,5 @@ _MISSING = {
 
 
 def capabilities() -> Capabilities:
-    """The same on every host where it works at all."""
+    """What it can do; every host where it works at all has the same."""
     return Capabilities(frozenset(Capability) - _MISSING.keys(), _MISSING)

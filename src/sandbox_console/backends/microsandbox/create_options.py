@@ -22,8 +22,12 @@ HEADROOM = 4
 """A microVM can grow while it runs up to so many times the memory it was made with, and to every CPU of the host."""
 
 
+Own = tuple[str, str]
+"""The sandbox's id and that of the installation that makes it."""
+
+
 def arguments(
-    module: Any, id: str, spec: SandboxSpec, secrets: Sequence[ResolvedSecret], options: Options, ports: Ports = ()
+    module: Any, own: Own, spec: SandboxSpec, secrets: Sequence[ResolvedSecret], options: Options, ports: Ports = ()
 ) -> dict[str, Any]:
     """The arguments of ``Sandbox.create`` but the name."""
     memory, cpus = spec.memory_mib or DEFAULT_MIB, whole_cpus(spec)
@@ -37,7 +41,7 @@ def arguments(
         "workdir": spec.workdir,
         "user": spec.user,
         "env": dict(spec.env),
-        "labels": own_labels(id, spec, secrets),
+        "labels": own_labels(own, spec, secrets),
         "volumes": volumes(module, spec, secrets),
         "network": network.network(module, spec.egress, bool(placeholders), options.authorities, ports),
         "secrets": placeholders or None,
@@ -62,9 +66,11 @@ class Options:
         return any(image.startswith(f"{registry}/") for registry in self._registries)
 
 
-def own_labels(id: str, spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
+def own_labels(own: Own, spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
     """The user's labels and the console's."""
-    found = {**spec.labels, labels.ID: id, labels.SPEC: json.dumps(spec.to_dict(), ensure_ascii=False)}
+    identity, installation = own
+    shown = json.dumps(spec.to_dict(), ensure_ascii=False)
+    found = {**spec.labels, labels.ID: identity, labels.INSTALLATION: installation, labels.SPEC: shown}
     if names := [secret.name for secret in secrets if secret.inject == "placeholder"]:
         found[labels.SECRETS] = ",".join(names)
     return found

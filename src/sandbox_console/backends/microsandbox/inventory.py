@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
+from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.microsandbox import boot_failure, labels, main_process, ports, runs, sdk, translate
 from sandbox_console.backends.microsandbox.boot_failure import Cause
@@ -29,8 +30,9 @@ _FIRST_S = 1.0
 class Looker:
     """Reads; remembers what cannot have changed since, so that a long list of stopped sandboxes costs one query."""
 
-    def __init__(self, pending: PendingStore) -> None:
+    def __init__(self, pending: PendingStore, installation: Installation) -> None:
         self.pending = pending
+        self.installation = installation
         self._jobs: dict[str, tuple[object, Sequence[Any]]] = {}
         self.lingering: frozenset[SandboxRef] = frozenset()
         """Those of the last list whose main process has ended while their microVM still runs."""
@@ -150,7 +152,7 @@ class Looker:
         seen = translate.view(handle)
         jobs = await self.jobs(module, handle) if seen.spec is not None and seen.spec.command else ()
         run, failed = await asyncio.to_thread(_boot_of, seen, jobs, pids.get(seen.id))
-        return translate.sandbox(seen, run, jobs, failed)
+        return translate.sandbox(seen, run, jobs, failed, ours=self.installation.id)
 
 
 def _boot_of(seen: View, jobs: Sequence[Any], pid: int | None) -> tuple[Run, Cause | None]:

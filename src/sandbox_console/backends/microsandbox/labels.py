@@ -9,6 +9,9 @@ OWN = "sandbox-console."
 ID = f"{OWN}id"
 """The sandbox's id, which outlives a rename; on every microVM of the console's."""
 
+INSTALLATION = f"{OWN}installation"
+"""Whose it is: the id of the state directory that it was made from. Other consoles of this user share the runtime."""
+
 SPEC = f"{OWN}spec"
 """The spec as asked for, as JSON; of secrets it has the names only."""
 

@@ -36,7 +36,8 @@ async def boot_new(
 ) -> None:
     """The first start of a sandbox."""
     places = await asyncio.to_thread(ports.choose, one.spec)
-    arguments = create_options.arguments(module, one.id, one.spec, secrets, options, places)
+    own = one.id, await asyncio.to_thread(looker.installation.made)
+    arguments = create_options.arguments(module, own, one.spec, secrets, options, places)
     name = one.spec.name
     try:
         boot_it = functools.partial(module.Sandbox.create, name, **arguments)

@@ -77,7 +77,7 @@ def taken(name: str, one: PublishedPort) -> Conflict:
 
 
 def bindings(module: Any, ports: Ports) -> list[Any]:
-    """The same for the SDK."""
+    """The ports in the form that the SDK takes."""
     return [module.PortBinding.tcp(one.host_port, one.port, bind=one.address) for one in ports]
 
 

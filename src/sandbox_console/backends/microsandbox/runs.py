@@ -83,7 +83,7 @@ def out_of_memory(name: str) -> frozenset[int]:
     found: set[int] = set()
     before = 0.0
     for stamp, pid in _KERNEL.findall(tail(home() / "sandboxes" / name / "logs" / "kernel.log")):
-        if float(stamp) < before:  # its clock begins anew: another boot
+        if float(stamp) < before:  # its clock begins again: another boot
             found.clear()
         before = float(stamp)
         found |= {int(pid)} if pid else set()

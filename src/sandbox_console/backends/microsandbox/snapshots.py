@@ -111,12 +111,11 @@ async def _restored(
     }
     asked = {key: value for key, value in arguments.items() if value is not None}
     identity = new_id()
+    own = identity, await asyncio.to_thread(looker.installation.made)
     try:
         machine = await lifecycle.booted(module, new, lambda: module.Sandbox.restore(reference, name=new, **asked))
         handle = await sdk.call(module, f"sandbox {new}", module.Sandbox.get(new))
-        await sdk.call(
-            module, f"sandbox {new}", handle.modify(labels=create_options.own_labels(identity, spec, secrets))
-        )
+        await sdk.call(module, f"sandbox {new}", handle.modify(labels=create_options.own_labels(own, spec, secrets)))
         await lifecycle.published(module, new)
         await lifecycle.launch(module, machine, structs.replace(spec, command=()) if full else spec, secrets)
     except BaseException as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from sandbox_console.backends.common.installation import ANOTHER, differ
 from sandbox_console.backends.microsandbox import labels as own
 from sandbox_console.backends.microsandbox import main_process, ports
 from sandbox_console.backends.microsandbox.boot_failure import Cause
@@ -93,8 +94,12 @@ def view(handle: Any) -> View:
     )
 
 
-def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None) -> Sandbox:
-    """A sandbox from all that is known of it: its view, its newest boot, its jobs, and why a boot failed."""
+def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None, *, ours: str = "") -> Sandbox:
+    """A sandbox from all that is known of it: its view, its newest boot, its jobs, and why a boot failed.
+
+    ``ours`` is the id of this installation: another console's are somebody else's.
+    """
+    anothers = differ(seen.labels.get(own.INSTALLATION, ""), ours)
     job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
     status = _status(seen, run, job, failed)
     over = not status.live and status is not Status.CREATED
@@ -108,9 +113,9 @@ def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None) -> 
         finished_at=_finished(seen, job) if over else None,
         exit=_exit(seen, run, job) if over else None,
         labels=own.users(seen.labels) if seen.managed else dict(seen.labels),
-        managed=seen.managed,
-        maker="" if seen.managed else "microsandbox",
-        spec=seen.spec,
+        managed=seen.managed and not anothers,
+        maker="" if seen.managed and not anothers else ANOTHER if seen.managed else "microsandbox",
+        spec=None if anothers else seen.spec,
         effective=(*_effective(seen), *ports.facts(seen.ports, run.places)),
         pid=run.pid if status.live else None,
         detail=_detail(status, run, job, failed),

@@ -81,7 +81,7 @@ def _refused(change: Change, beyond: Mapping[str, str]) -> Change:
 
 
 def fixed_fields(sandbox: Sandbox, capabilities: Capabilities) -> dict[str, str]:
-    """Why each field that cannot be changed is so; empty for a sandbox of ours, which is made anew where it must be."""
+    """Why each field that cannot be changed is so; empty for a sandbox of ours, which is recreated where it must be."""
     if sandbox.spec is not None:
         return {}
     return {name: why for name in SandboxSpec.__struct_fields__ if (why := _fixed(name, capabilities))}

@@ -29,7 +29,7 @@ from sandbox_console.errors import (
     TimedOut,
     Unsupported,
 )
-from sandbox_console.model.action import Action, Create, Permit, Update
+from sandbox_console.model.action import Action, ChangeEgress, Create, DenyEgress, Permit, Update
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.event import Acted
 from sandbox_console.model.inside import Snapshot
@@ -140,7 +140,7 @@ class Gate:
 
     def _ended(self, request: Request, words: Words | None, body: Mapping[str, Any]) -> dict[str, Any]:
         """The end's body: with what its attempt withheld where all is known by now, else nowhere a word of it."""
-        mask = self._vault.redactor.text
+        mask = self._mask(request)
         ended: dict[str, Any]
         if words is None:
             ended = masked(body, mask)
@@ -219,8 +219,13 @@ class Gate:
         if self._unread(request):  # the row's end has them, masked, once the values were read
             words = Words(told, self._key, self._rules.hash_words_from)
             told = words.body
-        mask = self._vault.redactor.text
+        mask = self._mask(request)
         return mask(target_of(request.action)), masked(told, mask), words
+
+    def _mask(self, request: Request) -> Callable[[str], str]:
+        """What takes known values out of a row."""
+        hosts = isinstance(request.action, (ChangeEgress, DenyEgress))
+        return self._vault.host if hosts else self._vault.redactor.text
 
     def _names(self, request: Request) -> list[str]:
         """Whose values may be in the words: the sandbox's own secrets, and as the policy has it all others."""

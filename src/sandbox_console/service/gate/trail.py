@@ -45,7 +45,7 @@ class Trail:
         self._opening: asyncio.Task[Journal] | None = None
 
     async def journal(self) -> Journal:
-        """The journal, opened once. Raises AuditUnavailable, each time anew while it cannot be opened."""
+        """The journal, opened once. Raises AuditUnavailable; it is tried again each time."""
         if self._opening is None or (self._opening.done() and self._journal is None):
             self._opening = asyncio.create_task(self._open())
         # A caller that is cancelled while it waits must not leave a half-opened journal behind.

@@ -44,6 +44,7 @@ class Vault:
             self.give(name, secret)
         self._ground = ground
         self.redactor = Redactor()
+        self._in_hosts = Redactor()
         self._known: set[str] = set()
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -79,6 +80,7 @@ class Vault:
             AROUND.set(await asyncio.to_thread(self._ground))
         found = [await self._one(name) for name in wanted]
         self.redactor.add(secret.value for secret in found)
+        self._in_hosts.add(secret.value.lower() for secret in found)
         self._known |= {secret.name for secret in found}
         return found
 
@@ -87,6 +89,11 @@ class Vault:
             return ResolvedSecret(name, given.value, "env" if given.inject == "auto" else given.inject, given.hosts)
         [found] = await sources.resolve([name], self.table)
         return found
+
+    def host(self, name: str) -> str:
+        """A host name that a guest chose, masked: names are told in small letters, whatever was asked for."""
+        masked = self.redactor.text(name)
+        return masked if masked != name else self._in_hosts.text(name)
 
     def unread(self, names: Iterable[str], *, acting: bool = False) -> list[str]:
         """Which of the names have had no value read in this process; ``acting``: of keyrings' and programs' alone."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.event import Changed, Denied, Event, Listed, Removed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.hub import Hub
 from sandbox_console.service.reads.record_reader import BATCH_S, RecordReader
@@ -44,8 +46,8 @@ class DenialFeed:
     whenever a view would show something else.
     """
 
-    def __init__(self, fleet: Fleet, hub: Hub, watch: Callable[[], None]) -> None:
-        self._fleet, self._hub, self._watch = fleet, hub, watch
+    def __init__(self, fleet: Fleet, hub: Hub, watch: Callable[[], None], vault: Vault) -> None:
+        self._fleet, self._hub, self._watch, self._vault = fleet, hub, watch, vault
         self.unread: dict[SandboxRef, tuple[str, str]] = {}
         self.version = 0
         self._started = False
@@ -162,6 +164,11 @@ class DenialFeed:
 
     async def _take(self, ref: SandboxRef, records: Sequence[EgressRecord]) -> None:
         sandbox = self._followed[ref]
+        # No program of a secret's is run for what nobody has asked to see.
+        await self._vault.learn(sandbox.spec.secrets if sandbox.spec else (), acting=False)
+        if ref not in self._followed:
+            return
+        records = [masked_host(record, self._vault) for record in records]
         book = self._books.setdefault(ref, _Book())
         for record in records:
             book.add(ref, sandbox.name, record)
@@ -186,6 +193,12 @@ class DenialFeed:
         for ref in told:
             book = self._books[ref]
             self._hub.publish(Denied(ref, book.count, book.host, book.at))
+
+
+def masked_host(record: EgressRecord, vault: Vault) -> EgressRecord:
+    """A record without the known secrets that a guest has put into a host's name."""
+    host = vault.host(record.host)
+    return record if host == record.host else replace(record, host=host)
 
 
 def has_gateway(sandbox: Sandbox) -> bool:

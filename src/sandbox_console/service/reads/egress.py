@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from sandbox_console.backends.abilities import Egress, able
 from sandbox_console.egress.decide import verdict
@@ -15,7 +15,8 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.egress_rules import changed, opened
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service.reads.denials import DenialFeed, Refused, Seen, has_gateway
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.denials import DenialFeed, Refused, Seen, has_gateway, masked_host
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.traffic import Replayed, Traffic, replay
 
@@ -26,8 +27,9 @@ TEMPLATE = "template"
 class Outbound:
     """Reads of egress. Each raises Unsupported, with the reason, where a backend has none."""
 
-    def __init__(self, fleet: Fleet, denials: DenialFeed) -> None:
+    def __init__(self, fleet: Fleet, denials: DenialFeed, vault: Vault) -> None:
         self._fleet = fleet
+        self._vault = vault
         self._denials = denials
 
     async def state(self, ref: SandboxRef) -> EgressState:
@@ -52,10 +54,13 @@ class Outbound:
     async def records(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
     ) -> AsyncIterator[EgressRecord]:
-        """A sandbox's decisions on record, oldest first."""
+        """A sandbox's decisions on record, oldest first, known secrets masked in the hosts that it chose."""
         gateway = await self._able(ref)
+        with suppress(NotFound):  # the read itself tells that
+            spec = (await self._fleet.inspect(ref)).spec
+            await self._vault.learn(spec.secrets if spec else ())
         async for record in gateway.egress_records(ref, since=since, follow=follow):
-            yield record
+            yield masked_host(record, self._vault)
 
     async def replay(self, ref: SandboxRef, rules: Sequence[EgressRule]) -> Sequence[Replayed]:
         """What a draft would have decided about the traffic on record."""

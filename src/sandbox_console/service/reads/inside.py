@@ -37,17 +37,19 @@ class Inside:
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
         """What runs in a sandbox now, known secrets masked in its commands."""
-        mask = await self._mask(ref)
+        mask = await self.mask(ref)
         found = await (await self._able(ref, Processes, Capability.PROCESSES)).processes(ref)
         return [structs.replace(one, command=mask(one.command)) for one in found]
 
     async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
-        """How a sandbox's root differs from its image."""
-        return await (await self._able(ref, Changes, Capability.DIFF)).changes(ref)
+        """How a sandbox's root differs from its image, known secrets masked in its paths."""
+        mask = await self.mask(ref)
+        found = await (await self._able(ref, Changes, Capability.DIFF)).changes(ref)
+        return [structs.replace(one, path=mask(one.path)) for one in found]
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         """The provider's own description, known secrets masked."""
-        mask = await self._mask(ref)
+        mask = await self.mask(ref)
         found: Mapping[str, Any] = masked(await (await self._able(ref, Raw, Capability.RAW)).raw(ref), mask)
         return found
 
@@ -55,7 +57,7 @@ class Inside:
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
     ) -> AsyncIterator[Happening]:
         """What the backend says happened to a sandbox, oldest first, known secrets masked."""
-        mask = await self._mask(ref)
+        mask = await self.mask(ref)
         backend = await self._able(ref, Happenings, Capability.EVENTS)
         async with aclosing(backend.happenings(ref, since=since, follow=follow)) as found:  # type: ignore[type-var]
             async for one in found:
@@ -82,7 +84,7 @@ class Inside:
         except Unsupported:
             return None
 
-    async def _mask(self, ref: SandboxRef) -> Callable[[str], str]:
+    async def mask(self, ref: SandboxRef) -> Callable[[str], str]:
         """What masks known secrets, those of the sandbox among them."""
         with suppress(NotFound):  # the read itself tells that
             sandbox = await (await self._fleet.use(ref.backend, ref.host)).inspect(ref)

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import Struct
@@ -72,6 +72,14 @@ class Names:
         if key not in self._read:
             self._read[key] = self._load(key)
         return self._read[key]
+
+    def every(self) -> set[str]:
+        """All names of all hosts as they were last seen."""
+        with contextlib.suppress(OSError):
+            for path in self._folder.glob("*.json") if self._folder is not None else ():
+                backend, _, host = unquote(path.stem).partition("/")
+                self.of((backend, host))
+        return {one.name for known in self._read.values() for one in known.names}
 
     def listed(self, key: Key, sandboxes: Iterable[Sandbox], began: float) -> None:
         """Keep a host's list. What was asked for since the list ``began`` (seconds since the epoch) stays."""

@@ -189,7 +189,7 @@ class RecordReader:
             source.idle = True
             return ()
         self._folders = self._folders or notify.Folders(notify.RECORDS, poll_s=1.0)
-        self._folders.add(source.ref.id, folder)  # each time: one that was made anew has no watch
+        self._folders.add(source.ref.id, folder)  # each time: one that was recreated has no watch
         if not folder.is_dir():
             source.idle = True
             self._later(source, _MISSING_S)

@@ -151,7 +151,7 @@ class Retained:
 
 
 class Keeper:
-    """Adds one reading of a log, in whole lines: one that is left in the middle of a line reads it anew later."""
+    """Adds one reading of a log, in whole lines: one that is left in the middle of a line reads it again later."""
 
     def __init__(self, kept: Retained, ref: SandboxRef, name: str) -> None:
         self.ref = ref

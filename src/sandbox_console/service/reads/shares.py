@@ -67,7 +67,7 @@ class Shares:
             return None
 
     async def refresh(self, backend: str, host: str) -> None:
-        """Ask one backend anew, after something was made or removed; where it does not say what is known stays."""
+        """Ask one backend again, after something was made or removed; where it does not say what is known stays."""
         found = await self._ask(backend, host)
         if found is not None:
             fresh = {f"{backend}/{host}": found}
@@ -121,7 +121,7 @@ def workspace_problem(folder: str, own: Own) -> str:
     """Why a folder is not for sandboxes; empty where nothing is wrong with it."""
     known = mounts.read()
     theirs = list(mounts.spots(folder, known))
-    for what, place in (*own.places, *own.used):
+    for what, place in own.places:
         if mounts.overlap(theirs, mounts.spots(str(place), known)):
             return f"{folder} is, holds or lies in {place}, {what}: {_APART}"
     if not own.home:
@@ -131,6 +131,9 @@ def workspace_problem(folder: str, own: Own) -> str:
                     f"{folder} is or holds the home folder {home}, with keys and programs of yours: name a folder "
                     "in it, or set policy.home_workspace = true"
                 )
+    for what, place in own.used:
+        if mounts.overlap(theirs, mounts.spots(str(place), known)):
+            return f"{folder} is, holds or lies in {place}, {what}: {_APART}"
     return ""
 
 

@@ -93,7 +93,7 @@ class AttachedSession:
             await self._out.put(bytes([byte]))
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Tell the process's terminal its size; the first time another one before, so that it draws anew."""
+        """Tell the process's terminal its size; the first time another one before, so that it draws again."""
         if not self._sized:
             self._sized = True
             await self.attachment.resize(cols, rows + 1)

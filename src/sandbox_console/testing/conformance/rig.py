@@ -84,7 +84,7 @@ class Rig:
                 pytest.skip(f"{one}: {capabilities.reason(one)}")
 
     def needs_sh(self, *wanted: Capability) -> None:
-        """The same, and a POSIX shell in the image."""
+        """As above, in an image with a POSIX shell."""
         self.needs(*wanted)
         if not self.profile.posix_sh:
             pytest.skip("its image has no POSIX shell")

@@ -13,6 +13,7 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Ask, Consent, Console, spec_of
 from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.actions.outcome import change_words
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
@@ -21,7 +22,7 @@ from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.verbs import VERBS, Naming, accepted, must_type
 from sandbox_console.tui.text.formatting import SHORT_ID, STATUS, place, shown_name
 
-ANEW = "It is made anew: what it wrote outside its workspace is lost. If that fails the old one stays."
+ANEW = "It is recreated: what it wrote outside its workspace is lost. If that fails, the old one stays."
 LIVE = "It is changed while it goes on running."
 
 
@@ -76,18 +77,16 @@ class Flows:
         self, action: Action, sandbox: Sandbox, *, confirmed: bool = False, effect: str = ""
     ) -> Consent | None:
         """What a person agrees to; None when they do not. ``confirmed``: a plain yes was given already."""
-        try:
-            decision = await self._console.decide(action, sandbox)
-        except ConsoleError:
-            return Consent()  # performing it says the same, and leaves a row
-        token = decision.token if isinstance(decision, Ask) else ""
-        reason = decision.reason if isinstance(decision, Ask) else ""
-        plain_yes = isinstance(action, OpenShell | Attach) and not isinstance(decision, Ask)
-        if plain_yes or (confirmed and not reason):
-            return Consent(yes=True)
-        if not await self._app.push_screen_wait(confirmation(action, sandbox, reason, token, effect)):
-            return None
-        return Consent(yes=True, confirm=token)
+
+        async def answer(question: Ask | None) -> bool:
+            if question is None and (confirmed or isinstance(action, OpenShell | Attach)):
+                return True
+            reason, token = (question.reason, question.token) if question else ("", "")
+            asked = confirmation(action, sandbox, reason, token, effect)
+            agrees: bool = await self._app.push_screen_wait(asked)
+            return agrees
+
+        return await consent_to(self._console, action, sandbox, answer)
 
 
 def confirmation(

@@ -134,7 +134,7 @@ def _update(action: Update, before: SandboxSpec | None) -> list[str]:
     old, new = before.to_dict() if before else {}, action.spec.to_dict()
     name = new.pop("name")
     words = [str(action.ref), *(_option("--name", name) if before is not None and name != before.name else [])]
-    # The command line adds to a table, so one that lost a key begins anew.
+    # The command line adds to a table, so one that lost a key begins again.
     shrunk = [field for field in _TABLES if old.get(field, {}).keys() - new.get(field, {}).keys()]
     for field in [field for field in old if field != "name" and (field not in new or field in shrunk)]:
         words += ["--unset", field]

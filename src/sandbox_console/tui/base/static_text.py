@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 
 def say(line: Static, content: Content, *, fixed: bool = False) -> None:
-    """Show a text where it is not shown already: an update lays the whole screen out anew, which takes 8 ms.
+    """Show a text where it is not shown already: an update lays the whole screen out again, and that takes 8 ms.
 
     ``fixed``: the line has one size whatever it says, so that it does not even then.
     """

@@ -20,7 +20,8 @@ from sandbox_console.errors import (
 )
 from sandbox_console.model.action import Action
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.service import Ask, Consent, Console, Deny
+from sandbox_console.service import Ask, Console, Deny
+from sandbox_console.tui.actions.consent import agreed
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.verbs import Verb, unfit
 
@@ -143,7 +144,7 @@ class BulkRun:
             self.version += 1
             began = time.monotonic()
             try:
-                result = await self._work.carry(item.action, Consent(yes=True))
+                result = await self._work.carry(item.action, agreed())
                 item.fate, item.audit_id = Fate.OK, result.audit_id
             except ConsoleError as error:
                 item.cause, item.audit_id = error.message, error.audit_id

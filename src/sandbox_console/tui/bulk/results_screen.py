@@ -149,7 +149,7 @@ class BulkScreen(Screen[None]):
             self.notify("None waits any more.")
 
     def action_again(self) -> None:
-        """Ask anew for those that did not succeed."""
+        """Ask again for those that did not succeed."""
         run = self.run_shown
         rest = [item.sandbox for item in run.items if item.fate not in (Fate.OK, Fate.WAITING, Fate.RUNNING)]
         if not run.done:

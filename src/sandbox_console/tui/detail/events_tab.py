@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Coroutine
 from datetime import datetime
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
-from textual.worker import Worker
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.inside import Happening
-from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
-from sandbox_console.tui.base.safety import plain
-from sandbox_console.tui.base.static_text import put_note
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.detail.follows_sandbox import FollowsSandbox
 from sandbox_console.tui.text.formatting import error_words
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column
@@ -32,7 +30,7 @@ COLUMNS = (
 _BAD = ("oom", "die", "kill", "fail", "error", "lost", "denied")
 
 
-class EventsPane(Vertical):
+class EventsPane(Vertical, FollowsSandbox):
     """The events, newest first, followed while they are looked at."""
 
     DEFAULT_CSS = """
@@ -41,11 +39,12 @@ class EventsPane(Vertical):
     EventsPane > #events-note.-on { display: block; }
     """
 
+    NOTE = "#events-note"
+    BY_STATUS = False
+
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._service = console
-        self._shown: SandboxRef | None = None
-        self._worker: Worker[None] | None = None
         self._found: deque[Happening] = deque(maxlen=KEPT)
         self._drawing = False
 
@@ -53,21 +52,15 @@ class EventsPane(Vertical):
         yield Static(id="events-note")
         yield FleetTable(COLUMNS, id="events-table")
 
-    def show(self, look: Look) -> None:
-        """Follow while the pane is on screen."""
-        sandbox, active, _ = look
-        wanted = sandbox.ref if sandbox is not None and active else None
-        if wanted == self._shown:
-            return
-        self._shown = wanted
-        if self._worker is not None:
-            self._worker.cancel()
-            self._worker = None
+    def begin(self, sandbox: Sandbox) -> Coroutine[None, None, None]:
+        """Follow its events from the first on."""
+        self._note("Asking…")
+        return self._follow(sandbox)
+
+    def leave(self) -> None:
+        """Keep nothing of another sandbox."""
         self._found.clear()
         self._draw()
-        if sandbox is not None and active:
-            self._note("Asking…")
-            self._worker = self.run_worker(self._follow(sandbox), group="events")
 
     async def _follow(self, sandbox: Sandbox) -> None:
         self.set_timer(1.0, self._none_yet)
@@ -94,15 +87,6 @@ class EventsPane(Vertical):
         rows = [_row(at, one) for at, one in enumerate(self._found)]
         for table in self.query(FleetTable):
             table.set_rows(rows[::-1])
-
-    def _note(self, text: str) -> None:
-        put_note(self, "#events-note", plain(text))
-
-    def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:
-        event.stop()
-
-    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
-        event.stop()
 
 
 def _row(number: int, one: Happening) -> Row:

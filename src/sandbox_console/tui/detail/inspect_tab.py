@@ -28,7 +28,7 @@ from sandbox_console.tui.state.fleet_state import Look
 
 
 class InspectPane(Vertical):
-    """``/`` searches, ``n`` and ``N`` go from match to match, ``r`` shows it raw, ``R`` asks anew."""
+    """``/`` searches, ``n`` and ``N`` go from match to match, ``r`` shows it raw, ``R`` asks again."""
 
     DEFAULT_CSS = """
     InspectPane { height: 1fr; }
@@ -124,7 +124,7 @@ class InspectPane(Vertical):
         self.focus_inside()
 
     def action_again(self) -> None:
-        """Ask the backend anew."""
+        """Ask the backend again."""
         if self._shown is not None:
             self.run_worker(self._load(self._shown), exclusive=True, group="inspect")
 

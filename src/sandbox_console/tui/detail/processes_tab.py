@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
-from textual.worker import Worker
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.inside import GuestProcess
-from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
+from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console
-from sandbox_console.tui.base.safety import plain
-from sandbox_console.tui.base.static_text import put_note
-from sandbox_console.tui.state.fleet_state import Look
+from sandbox_console.tui.detail.follows_sandbox import FollowsSandbox
 from sandbox_console.tui.text.formatting import DASH, error_words, size, span
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
 from sandbox_console.tui.widgets.table.table_layout import Column
@@ -34,7 +31,7 @@ COLUMNS = (
 )
 
 
-class ProcessesPane(Vertical):
+class ProcessesPane(Vertical, FollowsSandbox):
     """The processes as a tree, asked for every two seconds while they are looked at."""
 
     DEFAULT_CSS = """
@@ -43,34 +40,24 @@ class ProcessesPane(Vertical):
     ProcessesPane > #processes-note.-on { display: block; }
     """
 
+    NOTE = "#processes-note"
+
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._service = console
-        self._shown: tuple[SandboxRef, Status] | None = None
-        self._worker: Worker[None] | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="processes-note")
         yield FleetTable(COLUMNS, id="processes-table")
 
-    def show(self, look: Look) -> None:
-        """Ask while the pane is on screen."""
-        sandbox, active, _ = look
-        wanted = (sandbox.ref, sandbox.status) if sandbox is not None and active else None
-        if wanted == self._shown:
-            return
-        self._shown = wanted
-        if self._worker is not None:
-            self._worker.cancel()
-            self._worker = None
-        if sandbox is None or not active:
-            return
+    def begin(self, sandbox: Sandbox) -> Coroutine[None, None, None] | None:
+        """Ask for its processes again and again, while it has any."""
         self._fill(())
-        if sandbox.status is Status.RUNNING or sandbox.status is Status.PAUSED:
-            self._note("Asking…")
-            self._worker = self.run_worker(self._follow(sandbox), group="processes")
-        else:
+        if sandbox.status not in (Status.RUNNING, Status.PAUSED):
             self._note(f"It is {sandbox.status}: nothing runs in it.")
+            return None
+        self._note("Asking…")
+        return self._follow(sandbox)
 
     async def _follow(self, sandbox: Sandbox) -> None:
         while True:
@@ -87,15 +74,6 @@ class ProcessesPane(Vertical):
     def _fill(self, found: Sequence[GuestProcess]) -> None:
         for table in self.query(FleetTable):
             table.set_rows([_row(process, depth) for process, depth in as_tree(found)])
-
-    def _note(self, text: str) -> None:
-        put_note(self, "#processes-note", plain(text))
-
-    def on_fleet_table_moved(self, event: FleetTable.Moved) -> None:
-        event.stop()
-
-    def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:
-        event.stop()
 
 
 def as_tree(found: Sequence[GuestProcess]) -> list[tuple[GuestProcess, int]]:

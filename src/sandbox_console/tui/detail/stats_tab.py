@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from textual.app import ComposeResult
 from textual.containers import Grid, VerticalScroll
 from textual.widgets import Static
-from textual.worker import Worker
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
 from sandbox_console.service import Console
-from sandbox_console.tui.base.safety import plain
-from sandbox_console.tui.base.static_text import put_note
+from sandbox_console.tui.detail.follows_sandbox import FollowsSandbox
 from sandbox_console.tui.state.fleet_state import Look
 from sandbox_console.tui.text.formatting import DASH, size
 from sandbox_console.tui.widgets.graph import Graph, Samples, Series
@@ -51,7 +49,7 @@ _SERIES: tuple[tuple[str, Series, Callable[[Stats], float | None]], ...] = (
 )
 
 
-class StatsPane(VerticalScroll, can_focus=True):
+class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
     """Graphs of the selected sandbox, sampled each second while they are looked at."""
 
     DEFAULT_CSS = """
@@ -63,13 +61,13 @@ class StatsPane(VerticalScroll, can_focus=True):
     StatsPane Graph { height: 100%; }
     """
 
+    NOTE = "#stats-note"
+
     def __init__(self, console: Console, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._service = console
-        self._shown: tuple[SandboxRef, Status] | None = None
         self._sandbox: Sandbox | None = None
         self._history: OrderedDict[SandboxRef, deque[Stats]] = OrderedDict()
-        self._worker: Worker[None] | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="stats-note")
@@ -81,26 +79,18 @@ class StatsPane(VerticalScroll, can_focus=True):
         self.set_class(self.size.width >= _WIDE, "-two")
 
     def show(self, look: Look) -> None:
-        """Sample a sandbox while the pane is on screen."""
-        sandbox, active, _ = look
-        self._sandbox = sandbox
-        wanted = (sandbox.ref, sandbox.status) if sandbox is not None and active else None
-        if wanted == self._shown:
-            return
-        self._shown = wanted
-        if self._worker is not None:
-            self._worker.cancel()
-            self._worker = None
-        if sandbox is None or not active:
-            return
+        """Sample a sandbox while the tab is in view; its limits may change meanwhile."""
+        self._sandbox = look.sandbox
+        super().show(look)
+
+    def begin(self, sandbox: Sandbox) -> Coroutine[None, None, None] | None:
+        """Sample it while it runs."""
         self._draw(sandbox)
-        self.query_one(Grid).display = sandbox.status is Status.RUNNING or bool(self._history.get(sandbox.ref))
-        if sandbox.status is Status.RUNNING:
-            self._note("")
-            self._worker = self.run_worker(self._sample(sandbox), group="stats")
-        else:
-            kept = " Its last figures stand here." if self._history.get(sandbox.ref) else " Start it to see its use."
-            self._note(f"It is {sandbox.status}: nothing is measured.{kept}")
+        known, running = bool(self._history.get(sandbox.ref)), sandbox.status is Status.RUNNING
+        self.query_one(Grid).display = running or known
+        kept = " Its last figures stand here." if known else " Start it to see its use."
+        self._note("" if running else f"It is {sandbox.status}: nothing is measured.{kept}")
+        return self._sample(sandbox) if running else None
 
     async def _sample(self, sandbox: Sandbox) -> None:
         kept = self._history.setdefault(sandbox.ref, deque(maxlen=KEPT))
@@ -121,9 +111,6 @@ class StatsPane(VerticalScroll, can_focus=True):
             values: Samples = [value(one) for one in samples]
             for graph in self.query(f"#graph-{name}").results(Graph):
                 graph.show(values, limits.get(name))
-
-    def _note(self, text: str) -> None:
-        put_note(self, "#stats-note", plain(text))
 
 
 _LIMITS = {"cpus": ("cpu", 100.0), "memory_mib": ("memory", float(1 << 20)), "pids": ("pids", 1.0)}

@@ -40,7 +40,7 @@ class Draft:
         return self.text != self.begun
 
     async def load(self) -> None:
-        """Read the rules and the record anew; what was edited stays. Raises ConsoleError."""
+        """Read the rules and the record again; what was edited stays. Raises ConsoleError."""
         edited = self.edited
         self.rules = (await self._console.egress.state(self.sandbox.ref)).rules
         self.begun = write_draft(self.rules, self._clock())

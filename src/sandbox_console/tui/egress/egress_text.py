@@ -38,7 +38,7 @@ FLEET_COLUMNS = (*_LAST, Column("sandboxes", "SANDBOXES", 9, 30, priority=1), *_
 
 def with_hosts(edits: str) -> str:
     """What to do where a sandbox was made without egress; ``edits`` is the key of its form."""
-    return f"{f'{edits} edits its spec' if edits else 'Edit its spec'}: with hosts in egress it is made anew."
+    return f"{f'{edits} edits its spec' if edits else 'Edit its spec'}: with hosts in egress it is recreated."
 
 
 def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
 from datetime import datetime
 
 from textual.content import Content
@@ -23,11 +24,11 @@ COLUMNS = (
 _SIGNS = {FileKind.DIRECTORY: "/", FileKind.LINK: " →", FileKind.OTHER: " ?", FileKind.FILE: ""}
 
 
-def file_row(one: FileInfo) -> Row:
-    """A file as a row of COLUMNS."""
-    name = clean(one.name, cap=1000) + _SIGNS[one.kind]
+def file_row(one: FileInfo, mask: Callable[[str], str] = str) -> Row:
+    """A file as a row of COLUMNS, its name as ``mask`` shows it and as it is for the key."""
+    name = clean(mask(one.name), cap=1000) + _SIGNS[one.kind]
     if one.target:
-        name += f" {clean(one.target, cap=1000)}"
+        name += f" {clean(mask(one.target), cap=1000)}"
     kinds = {FileKind.DIRECTORY: stat.S_IFDIR, FileKind.LINK: stat.S_IFLNK, FileKind.FILE: stat.S_IFREG}
     owner = DASH if one.uid is None else f"{one.uid}:{one.gid}"
     cells = (

@@ -30,7 +30,7 @@ async def download(
 ) -> Sequence[str]:
     """Put the guest's ``path`` at ``target``, which must not exist. Raises ConsoleError, OSError.
 
-    It appears when all of it is there, by the rules of ``hostfs.unpacking``; gives what was left out, and why.
+    It appears when all of it is there, by the rules of ``hostfs.tar_unpack``; gives what was left out, and why.
     """
     ground, left = await console.ground(), list[str]()
     await asyncio.to_thread(_new_place, target, ground)
@@ -47,7 +47,7 @@ async def download(
         await unpacker.finish()
     finally:
         await to_the_end(unpacker.abandon())
-    return left
+    return list(map(await console.inside.mask(ref), left)) if left else left
 
 
 def _new_place(target: Path, ground: Ground, *, keep: bool = False) -> Found:

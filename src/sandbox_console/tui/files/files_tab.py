@@ -65,6 +65,7 @@ class FilesPane(Vertical):
         self._shown: SandboxRef | None = None
         self._paths: dict[SandboxRef, str] = {}
         self._entries: dict[str, FileInfo] = {}
+        self._masked: Callable[[str], str] = str
         self._asked_for = ""
         self._transfer: Worker[None] | None = None
 
@@ -98,6 +99,7 @@ class FilesPane(Vertical):
     async def _list(self, sandbox: Sandbox, path: str) -> None:
         try:
             found = await self._service.inside.list_dir(sandbox.ref, path)
+            self._masked = await self._service.inside.mask(sandbox.ref)
         except ConsoleError as error:
             self._note(f"✕ {why(error)}")
             if not self._entries:
@@ -120,13 +122,15 @@ class FilesPane(Vertical):
 
     def _head(self, path: str) -> None:
         keys = hints(self, ("files-download", "download"), ("files-upload", "upload"))
-        put(self, "#files-path", Content.assemble((clean(path, cap=2000), "bold"), (f"   {keys}", "$dim")))
+        put(
+            self, "#files-path", Content.assemble((clean(self._masked(path), cap=2000), "bold"), (f"   {keys}", "$dim"))
+        )
 
     def _fill(self, found: Sequence[FileInfo]) -> None:
         order = sorted(found, key=lambda one: (one.kind is not FileKind.DIRECTORY, one.name))
         self._entries = {one.name: one for one in order}
         for table in self.query(FleetTable):
-            table.set_rows([file_row(one) for one in order])
+            table.set_rows([file_row(one, self._masked) for one in order])
 
     def _note(self, text: str) -> None:
         put_note(self, "#files-note", plain(text))
@@ -178,7 +182,7 @@ class FilesPane(Vertical):
         self._go(posixpath.dirname(self.path.rstrip("/")) or "/")
 
     def action_again(self) -> None:
-        """List the folder anew."""
+        """List the folder again."""
         self._go(self.path)
 
     # --- asking for a path

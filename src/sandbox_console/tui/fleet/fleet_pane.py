@@ -29,7 +29,7 @@ from sandbox_console.tui.widgets.table.table import FleetTable
 
 
 class FleetList(Vertical):
-    """Shows what it is given in the way that was chosen. Posts `Rearranged` when it is to be drawn anew."""
+    """Shows what it is given in the way that was chosen. Posts `Rearranged` when it is to be redrawn."""
 
     DEFAULT_CSS = """
     FleetList { height: 1fr; }

@@ -33,6 +33,8 @@ from sandbox_console.tui.widgets.table.table_layout import GAP, Cell
 
 FOREIGN = " ◇"
 """Behind the name of what another tool made."""
+FLOOD = 1 << 20
+"""Bytes of log a second: WHY tells of more."""
 GRAPH = 5
 """Cells of a small graph: two samples in each."""
 _NEAR, _AT = 0.8, 0.95
@@ -164,6 +166,13 @@ def _traffic(stats: Stats | None) -> float | None:
     return None if stats is None or stats.net_rx is None else stats.net_rx + (stats.net_tx or 0)
 
 
+def _log(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str, str]:
+    stats = state.stats.get(sandbox.ref)
+    if stats is None or stats.log_rate is None:
+        return DASH, "dim"
+    return size(stats.log_rate), "warn" if stats.log_rate >= FLOOD else ""
+
+
 def _egress(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, str]:
     spec = sandbox.spec
     count = len(spec.egress) if spec is not None else 0
@@ -186,8 +195,10 @@ def _denied(denial: Denial, allowed: str, now: float) -> Cell:
 
 
 def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, str]:
-    """Of one that runs well the last denial: narrow screens have no column of egress."""
-    words, denial = why(sandbox), state.denied.get(sandbox.ref)
+    """Of one that runs well a flood of its log, or the last denial: narrow screens have no columns of these."""
+    words, denial, stats = why(sandbox), state.denied.get(sandbox.ref), state.stats.get(sandbox.ref)
+    if not words and sandbox.status.live and stats is not None and (stats.log_rate or 0) >= FLOOD:
+        return f"log {size(stats.log_rate)}/s", "warn"
     if words or denial is None:
         oom = sandbox.exit is not None and sandbox.exit.oom
         return Cell(words, words.partition(",")[0]) if oom else words, why_style(sandbox)
@@ -235,6 +246,7 @@ LOOKS: dict[str, Look] = {
     "cpu": _cpu,
     "memory": _memory,
     "net": _net,
+    "log": _log,
     "egress": _egress,
     "ports": _ports,
     "secrets": _secrets,
@@ -267,6 +279,7 @@ ORDERS: dict[str, Callable[[Sandbox, FleetState], Any]] = {
     "cpu": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.cpu_percent),
     "memory": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.memory_bytes),
     "net": lambda sandbox, state: _of(sandbox.ref, state, _traffic),
+    "log": lambda sandbox, state: _of(sandbox.ref, state, lambda one: one.log_rate),
     "egress": _refused,
     "ports": lambda sandbox, _: [(one.at.host_port, one.at.port) for one in openings(sandbox)] or None,
     "secrets": lambda sandbox, _: len(sandbox.spec.secrets) if sandbox.spec else None,

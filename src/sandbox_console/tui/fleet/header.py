@@ -53,7 +53,7 @@ class HeaderBar(Vertical):
         yield Static(id="dead-banner")
 
     def show(self, state: FleetState, *, read_only: bool, width: int) -> None:
-        """Say it anew."""
+        """Say it again."""
         say(self.query_one("#top", Static), top_line(state, read_only=read_only, width=width - 2), fixed=True)
         key = key_of(self, "backends")
         say(self.query_one("#backends", Static), backends_line(state.health.values(), width - 2, key), fixed=True)

@@ -55,6 +55,6 @@ def _summary(plan: Plan) -> list[tuple[str, str]]:
         case How.UNSUPPORTED:
             return [("Cannot be applied: take the unsupported change back.", "$text-error")]
         case How.RECREATE:
-            return [("Applied by making it anew; if that fails the old one stays.", "$text-warning")]
+            return [("Applied by recreating it; if that fails, the old one stays.", "$text-warning")]
         case _:
             return [("Applied live: it goes on running.", "$text-success")]

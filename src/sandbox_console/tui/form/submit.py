@@ -15,6 +15,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Consent, Console, How, Operation
 from sandbox_console.tui.actions.action_flow import ANEW, LIVE, AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import error_words, shown_name
@@ -52,20 +53,19 @@ class FormWork:
 
     async def create(self, action: Create) -> None:
         """Make a sandbox, after a question where a rule asks for one."""
-        try:
-            decision = await self._service.decide(action)
-        except ConsoleError as error:
-            self._form.say(error.message, error=True)
-            return
-        if isinstance(decision, Ask):
-            body = Content(clean(decision.reason, cap=400))
-            question = ConfirmScreen(f"Create {clean(action.spec.name)}?", body, "Create", command=command_line(action))
-            if not await self._form.ask(question):
-                return
-        await self._carry_out(action, Consent(yes=True), clean(action.spec.name))
+
+        async def answer(asked: Ask | None) -> bool:
+            if asked is None:
+                return True
+            body, title = Content(clean(asked.reason, cap=400)), f"Create {clean(action.spec.name)}?"
+            return await self._form.ask(ConfirmScreen(title, body, "Create", command=command_line(action)))
+
+        consent = await consent_to(self._service, action, None, answer)
+        if consent is not None:
+            await self._carry_out(action, consent, clean(action.spec.name))
 
     async def apply(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
-        """Change a sandbox to a spec, after a question where it is made anew."""
+        """Change a sandbox to a spec, after a question where it is recreated."""
         plan = await self._service.plan(sandbox, spec)
         if plan.how is None:
             self._form.say("Nothing differs.")

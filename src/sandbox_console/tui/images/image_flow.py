@@ -19,8 +19,9 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.inside import Image, Prunable, Snapshot
 from sandbox_console.model.text import clean
-from sandbox_console.service import Ask, Consent, Console, Operation
+from sandbox_console.service import Ask, Console, Operation
 from sandbox_console.tui.actions.cli_command import command_line
+from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.dialogs.action_menu import Choice, MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.input_dialog import AskScreen
@@ -91,7 +92,7 @@ class HostFlow:
         if others:
             effect = f"Only this name goes: it stays as {', '.join(map(clean, others[:3]))}."
         elif used:
-            effect = "Those that use it stay as they are, but cannot be made anew. While one runs it is refused."
+            effect = "Those that use it stay as they are, but cannot be recreated. While one runs it is refused."
         else:
             effect = "It goes, with every layer that no other image has."
         warning = f"The console needs it: {image.needed}." if image.needed and not others else ""
@@ -179,17 +180,19 @@ class HostFlow:
 
     async def _perform(self, action: HostAction, name: str, question: ConfirmScreen | None = None) -> Operation | None:
         """Start an action once a person said yes; what the policy forbids is tried, so that it is on record."""
-        try:
-            decision = await self._console.decide(action)
-        except ConsoleError:
-            decision = None  # performing it says the same, and leaves a row
-        if question is None and isinstance(decision, Ask):
-            body = Content(clean(decision.reason, cap=400))
-            title = f"{action.verb.capitalize()} {clean(name, cap=60)}?"
-            question = ConfirmScreen(title, body, "Yes", command=command_line(action))
-        if question is not None and not await self._app.push_screen_wait(question):
-            return None
-        return self._work.start(action, Consent(yes=True), name)
+
+        async def answer(asked: Ask | None) -> bool:
+            shown = question
+            if shown is None and asked is not None:
+                title = f"{action.verb.capitalize()} {clean(name, cap=60)}?"
+                shown = ConfirmScreen(title, Content(clean(asked.reason, cap=400)), "Yes", command=command_line(action))
+            if shown is None:
+                return True
+            agrees: bool = await self._app.push_screen_wait(shown)
+            return agrees
+
+        consent = await consent_to(self._console, action, None, answer)
+        return self._work.start(action, consent, name) if consent is not None else None
 
 
 def place_words(place: Place) -> str:

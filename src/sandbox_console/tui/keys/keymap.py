@@ -17,7 +17,7 @@ from sandbox_console.model.nearest import nearest
 from sandbox_console.service import TuiOptions
 from sandbox_console.tui.keys.key_names import long_key
 from sandbox_console.tui.keys.main_keys import TABLE_KEYS, list_keys
-from sandbox_console.tui.keys.page_keys import OLD_IDS, named, scope_of
+from sandbox_console.tui.keys.page_keys import NO_KEY, OLD_IDS, named, scope_of
 from sandbox_console.tui.keys.page_keys import taken as taken_in
 
 KEYMAPS: Mapping[str, Mapping[str, str]] = {
@@ -29,8 +29,6 @@ _FIXED = {"ctrl+p": "the palette", "ctrl+q": "quit", "ctrl+c": "copy", "ctrl+rig
           "tab": "the next widget", "shift+tab": "the widget before"}  # fmt: skip
 _MODIFIERS = {"ctrl", "shift", "alt"}
 _NAMED = {key.value for key in Keys}
-NO_KEY = "no-key"
-"""What an action without a key has in its place."""
 
 
 class Keymap(Struct, frozen=True):

@@ -16,8 +16,10 @@ def _key(id: str, keys: str, action: str, what: str, *, show: bool = True, prior
     return Binding(keys, action, what, show=show, priority=priority, id=id)
 
 
-AGO = (("2", 1), ("3", 5), ("4", 15), ("5", 30), ("6", 60))
-"""Keys of a log, and how many minutes back each goes."""
+AGO = (1, 5, 15, 30, 60)
+"""How many minutes back a log goes at once."""
+NO_KEY = "no-key"
+"""What an action without a key has in its place. Digits are the tabs', in every tab."""
 
 PAGE_KEYS: Mapping[str, list[BindingType]] = {
     "logs": [
@@ -27,8 +29,8 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("logs-page-down", "pagedown,ctrl+f", "page(1)", "Page down", show=False),
         _key("logs-left", "left,h", "side(-1)", "Left", show=False),
         _key("logs-right", "right,l", "side(1)", "Right", show=False),
-        _key("logs-first-line", "home,g,1", "head", "Oldest line", show=False),
-        _key("logs-follow", "end,G,0", "tail", "Follow", show=False),
+        _key("logs-first-line", "home,g", "head", "Oldest line", show=False),
+        _key("logs-follow", "end,G", "tail", "Follow", show=False),
         _key("logs-toggle-follow", "s", "autoscroll", "Follow on/off", show=False),
         _key("logs-timestamps", "t", "timestamps", "Timestamps", show=False),
         _key("logs-wrap", "w", "wrap", "Wrap", show=False),
@@ -46,10 +48,9 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("logs-copy-page", "C", "copy_page", "Copy the page", show=False),
         _key("logs-removed", "p", "ask_gone", "Logs of removed ones", show=False),
         _key("logs-save", "ctrl+s", "ask_save", "Save"),
-        *(
-            _key(f"logs-last-{minutes}-min", key, f"ago({minutes})", f"Last {minutes} min", show=False)
-            for key, minutes in AGO
-        ),
+        *(_key(f"logs-last-{one}-min", NO_KEY, f"ago({one})", f"Last {one} min", show=False) for one in AGO),
+        _key("logs-clear", "escape", "clear_pattern", "End search, filter", show=False),
+        _key("logs-ago", "T", "ago_more", "Last 1, 5, 15… min", show=False),
     ],
     "spec": [
         _key("spec-up", "k", "scroll_up", "Up", show=False),
@@ -62,14 +63,14 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("inspect-next-match", "n", "next(1)", "Next match", show=False),
         _key("inspect-previous-match", "N", "next(-1)", "Previous match", show=False),
         _key("inspect-raw", "r", "raw", "Raw or tree"),
-        _key("inspect-refresh", "R", "again", "Ask anew", show=False),
+        _key("inspect-refresh", "R", "again", "Ask again", show=False),
     ],
     "files": [
         _key("files-parent", "backspace,h,left", "up", "Folder above", show=False),
         _key("files-download", "D", "ask('download')", "Download"),
         _key("files-upload", "U", "ask('upload')", "Upload"),
         _key("files-go-to", "P", "ask('go')", "Go to a path", show=False),
-        _key("files-refresh", "R", "again", "Look anew", show=False),
+        _key("files-refresh", "R", "again", "Refresh", show=False),
     ],
     "hosts": [
         _key("hosts-allow", "a", "allow", "Allow"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,11 +26,13 @@ from sandbox_console.service import Config, Console
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.keys.keymap import hint
-from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, Stand, older
+from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, Stand
+from sandbox_console.tui.logs.look_back import LookBack
 from sandbox_console.tui.logs.merged_logs import Group, Merged
 from sandbox_console.tui.logs.removed_logs import GoneScreen, gone_logs
 from sandbox_console.tui.text.formatting import shown_name, size, span
 from sandbox_console.tui.widgets.log.log_line import Rule
+from sandbox_console.tui.widgets.log.log_lines import Patterns
 from sandbox_console.tui.widgets.log.log_pane import LogPane
 from sandbox_console.tui.widgets.log.log_view import LogView
 
@@ -39,8 +40,6 @@ DEBOUNCE_S = 0.15
 """Running the cursor over the list must not open a stream for each row."""
 TAIL = 10_000
 _NOTHING = "It wrote nothing."
-_BEGINS = "the log begins here"
-_FULL = "memory is full: tui.log_memory_mib"
 
 
 class LogsPane(Vertical):
@@ -69,6 +68,9 @@ class LogsPane(Vertical):
         self._shelf = Shelf(self._cap)
         self.view = LogView(cap_bytes=self._cap, rules=rules_of(console.config))
         self.view.look.json = console.config.logs.json
+        self._back = LookBack(console, self.view)
+        self._patterns: dict[SandboxRef, Patterns] = {}
+        self._shown: SandboxRef | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="log-note")
@@ -129,10 +131,17 @@ class LogsPane(Vertical):
         self._feed = Feed(self._service, sandbox, self._take, self._note, store.take_partials)
         if kept:
             self._feed.places = kept.places
-        self.view.show_store(store)
-        self.view.action_tail()
+        self._show_store(store, sandbox.ref)
         self._note("")
         self._timer = self.set_timer(DEBOUNCE_S, self._begin)
+
+    def _show_store(self, store: LineStore, whose: SandboxRef | None, names: Sequence[str] = ()) -> None:
+        """A search and a filter hold for the log they were typed for, and are there again with it."""
+        if self._shown is not None:
+            self._patterns[self._shown] = self.view.patterns
+        self._shown = whose
+        self.view.show_store(store, names, self._patterns.pop(whose, Patterns()) if whose else Patterns())
+        self.view.action_tail()
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -150,6 +159,8 @@ class LogsPane(Vertical):
             self._worker = self.run_worker(self._merged.follow, group="logs")
         elif self._feed is not None and self._sandbox is not None and self._gone is None:
             self._worker = self.run_worker(partial(self._feed.follow, TAIL), group="logs")
+            if self.view.patterns != Patterns():
+                self._look_back(to_start=False)
 
     def _take(self, items: Sequence[LogItem]) -> None:
         if self._noted == _NOTHING:
@@ -190,8 +201,7 @@ class LogsPane(Vertical):
         if self._sandbox is not None:
             self._leave(self._sandbox)
         self._merged = Merged(self._service, group, self.view, self._note)
-        self.view.show_store(LineStore(self._cap), self._merged.names)
-        self.view.action_tail()
+        self._show_store(LineStore(self._cap), None, self._merged.names)
         self._begin()
 
     def unmerge(self) -> None:
@@ -235,8 +245,7 @@ class LogsPane(Vertical):
         if self._sandbox is not None:
             self._leave(self._sandbox)
         self._gone = kept
-        self.view.show_store(kept.store)
-        self.view.action_tail()
+        self._show_store(kept.store, None)
         ago = span(self._clock() - (kept.gone_at or self._clock()))
         back = hint(self, "logs-removed", "goes back.")
         self._note(f"{kept.name} is gone since {ago}: what was read of its log. {back}".rstrip())
@@ -245,37 +254,33 @@ class LogsPane(Vertical):
 
     def on_log_view_older_asked(self, event: LogView.OlderAsked) -> None:
         event.stop()
+        if self._sandbox is not None and not self._elsewhere():
+            work = self._back.page(self._sandbox, event.since_ns)
+            self.run_worker(work, group="older", exclusive=True)
+
+    def on_log_view_start_asked(self, event: LogView.StartAsked) -> None:
+        event.stop()
+        self._look_back(to_start=True)
+
+    def on_log_view_looked_for(self, event: LogView.LookedFor) -> None:
+        event.stop()
+        self.workers.cancel_group(self, "older")
+        self._back.say("")
+        if self.view.patterns != Patterns():
+            self._look_back(to_start=False)
+
+    def _look_back(self, *, to_start: bool) -> None:
+        if self._sandbox is not None and not self._elsewhere():
+            work = self._back.to_start if to_start else self._back.search
+            self.run_worker(work(self._sandbox), group="older", exclusive=True)
+
+    def _elsewhere(self) -> bool:
+        """Whether what is shown has no older lines to ask for; says so."""
         if self._merged is not None:
-            self._older("older lines come in a sandbox's own log")
+            self._back.say("older lines come in a sandbox's own log")
         elif self._gone is not None:
-            self._older("nothing older was read")
-        elif self._sandbox is not None and not self.view.store.room_bytes:
-            self._older(_FULL)
-        elif self._sandbox is not None:
-            self._older("older lines come…")
-            self.run_worker(self._more(self._sandbox, event.since_ns), group="older", exclusive=True)
-
-    async def _more(self, sandbox: Sandbox, since_ns: int | None) -> None:
-        store, first = self.view.store, self.view.store.first
-        try:
-            found = await older(self._service, sandbox.ref, store, sandbox.created_at, since_ns)
-            lines = await asyncio.to_thread(LineStore.of, found.items)  # a second for a million of them
-        except ConsoleError as error:
-            self._older(f"older lines did not come: {error.message}")
-            return
-        if self.view.store is not store:
-            return
-        if store.first != first:  # its oldest lines were dropped meanwhile: these would leave a hole
-            self._older("")
-            return
-        self.view.put_older(lines)
-        self._older(_FULL if found.full else _BEGINS if found.at_start else "")
-        if since_ns is not None and not self.view.follow:
-            self.view.go_to_time(since_ns)
-
-    def _older(self, text: str) -> None:
-        self.view.older = text
-        self.view.refresh()
+            self._back.say("nothing older was read")
+        return self.of_others
 
     # --- saving
 
@@ -304,7 +309,7 @@ class LogsPane(Vertical):
     def _not_held(self, name: str) -> str:
         """What a saved log must not be taken to have."""
         store = self.view.store
-        if self.view.older == _BEGINS or (len(store) < TAIL and not store.dropped):
+        if store.begins or (len(store) < TAIL and not store.dropped):
             return ""
         if self._merged is not None or self._gone is not None:
             return f"\n{store.dropped:,} older lines are not in it." if store.dropped else ""

@@ -41,7 +41,7 @@ WIDE = (100, 30)
 AGE_S = 1.0
 YOUNG_S = 60.0
 SELDOM = 10
-"""Ages are told anew every second while a sandbox is younger than YOUNG_S, else every SELDOM seconds: telling those of
+"""Ages are updated every second while a sandbox is younger than YOUNG_S, else every SELDOM seconds: telling those of
 1,000 costs 30 ms."""
 STATS_DELAY_S = 0.2
 LOOK_S = 0.1
@@ -147,7 +147,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
     def _stand_alone(self, alone: bool) -> None:
         """An empty list has the room of the detail, but while a filter is typed: it would come and go with the letters.
 
-        By hand: a class on the screen has all its widgets styled anew, which takes 60 ms.
+        By hand: a class on the screen has all its widgets restyled, which takes 60 ms.
         """
         if alone == self._alone:
             return

@@ -30,7 +30,7 @@ DRAW_S = 1.0
 
 
 class PulseScreen(Screen[None]):
-    """Drawn anew each second from the state; it asks the backends for nothing."""
+    """Redrawn each second from the state; it asks the backends for nothing."""
 
     DEFAULT_CSS = """
     PulseScreen { background: $background; }

@@ -16,9 +16,9 @@ _PALETTE_EDGE = 2
 
 
 class KeyBar(Footer):
-    """Textual's footer, compact, made anew only where what it says changes. Keys that have no room are left out.
+    """Textual's footer, compact, recreated only where what it says changes. Keys that have no room are left out.
 
-    A page's bindings are announced six times while it starts and at every move of the focus; nine widgets made anew
+    A page's bindings are announced six times while it starts and at every move of the focus; nine widgets recreated
     and styled twice each time were 30 ms of the first paint.
     """
 

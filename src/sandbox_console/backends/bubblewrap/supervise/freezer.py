@@ -35,7 +35,7 @@ class Freezer:
             self._stopped = None
 
     def release(self) -> None:
-        """The same for one that is to end: asked again after a failure it stands in the way no more."""
+        """Resume what is to end; a failure that comes again no longer stands in the way."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None:
             self._let_go(stopped)

@@ -10,15 +10,16 @@ import sys
 import time
 from functools import partial
 
-from . import cgroup, enter, events, exit_status, kernel, lock, segments, status, tree, wire
+from . import cgroup, enter, events, kernel, segments, tree, wire
 from .freezer import Freezer
 from .gateway import Gateway
 from .guests import Guest
 from .helper import Helper, Network
-from .jail import Jail, StartFailed
+from .jail import Jail, StartFailed, exit_of
 from .loop import Loop
 from .ports import Ports
 from .requests import Requests
+from .state_files import take_lock, write_status
 
 _READ = 65536
 _END_S = 10.0
@@ -72,7 +73,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Start, loop, clean up. Every way out leaves a status on disk."""
-        if not lock.take():
+        if not take_lock():
             self._say({"running": True})
             return
         try:
@@ -392,12 +393,12 @@ class Supervisor:
     def _result(self) -> dict[str, object]:
         kills = self.group.oom_kills()
         killed = None if kills is None or self._ooms is None else kills > self._ooms
-        return exit_status.result(self._main_status or 0, self._jail.true_status(), self._asked, killed, self._reason)
+        return exit_of(self._main_status or 0, self._jail.true_status(), self._asked, killed, self._reason)
 
     def _write_status(self, **changes: object) -> None:
         self._status.update(changes)
         try:
-            status.write("status.json", "status.new", self._status)
+            write_status("status.json", "status.new", self._status)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise

@@ -58,6 +58,7 @@ NUMBERS: dict[str, tuple[Value, Callable[[str, int], float]]] = {
     "pids": (_stat("pids"), number),
     "rx": (_stat("net_rx"), size),
     "tx": (_stat("net_tx"), size),
+    "log": (_stat("log_rate"), size),
     "age": (_since("created_at"), duration),
     "up": (_since("started_at"), duration),
     "ended": (_since("finished_at"), duration),
@@ -84,9 +85,9 @@ YES_NO: dict[str, Callable[[Sandbox], bool]] = {
 }
 ALIASES = {"memory": "mem", "status": "state", "exit_code": "exit", "denials": "denied", "label": "label"}
 NAMES = (*TEXTS, *NUMBERS, *YES_NO, "egress", "port", "label.KEY")
-MOVING = frozenset({"cpu", "mem", "pids", "rx", "tx", "age", "up", "ended", "denied"})
+MOVING = frozenset({"cpu", "mem", "pids", "rx", "tx", "log", "age", "up", "ended", "denied"})
 """Fields whose value changes while the sandbox itself does not."""
-SAMPLED = frozenset({"cpu", "mem", "pids", "rx", "tx"})
+SAMPLED = frozenset({"cpu", "mem", "pids", "rx", "tx", "log"})
 """Those of them that come from samples."""
 
 

@@ -7,6 +7,7 @@ from datetime import date, datetime
 from time import time
 from typing import ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Size
@@ -14,15 +15,17 @@ from textual.strip import Strip
 
 from sandbox_console.logs.store import DEFAULT_CAP, LineStore
 from sandbox_console.model.log import LogItem
+from sandbox_console.model.text import clean
 from sandbox_console.tui.widgets.line_scroll import LineScroll
 from sandbox_console.tui.widgets.log.log_line import Rule
-from sandbox_console.tui.widgets.log.log_lines import ShownLines
+from sandbox_console.tui.widgets.log.log_lines import Patterns, ShownLines
 from sandbox_console.tui.widgets.log.log_page import COLOURS, LogPage, Look
 from sandbox_console.tui.widgets.log.log_status import status_segments
 
 TICK_S = 0.05
 SCAN_S = 0.01
 STATUS_ROWS = 1
+_NO_PATTERNS = Patterns()
 _PARTS = (
     *("status", "following", "paused", "over", "prefix", "gap", "mark", "key"),
     *("error", "fatal", "warn", "quiet", "info", "ok", "accent"),
@@ -114,9 +117,14 @@ class LogCanvas(LineScroll):
         self._schedule(0)
         return count
 
-    def show_store(self, store: LineStore, names: Sequence[str] = ()) -> None:
-        """Show other lines, by the same filter and search; ``names`` are those of several sources."""
-        self.lines.use(store)
+    @property
+    def patterns(self) -> Patterns:
+        """The search and the filter that are on."""
+        return self.lines.patterns
+
+    def show_store(self, store: LineStore, names: Sequence[str] = (), patterns: Patterns = _NO_PATTERNS) -> None:
+        """Show other lines, by a search and a filter of their own; ``names`` are those of several sources."""
+        self.lines.use(store, patterns)
         self.look.names = names
         self.look.expanded.clear()
         self.look.selected = self._match = self._anchor = None
@@ -133,7 +141,7 @@ class LogCanvas(LineScroll):
     def clear(self) -> None:
         """Forget all lines; the filter and the search stay."""
         self.store.clear()
-        self.show_store(self.store, self.look.names)
+        self.show_store(self.store, self.look.names, self.patterns)
 
     def set_filter(self, pattern: str | None) -> None:
         """Show only lines that match a regular expression; case counts once it has a capital. Raises UsageError."""
@@ -146,6 +154,17 @@ class LogCanvas(LineScroll):
         self._match = None
         self._seek = True
         self._look_anew()
+
+    def seek_older(self) -> None:
+        """Go to the nearest match once older lines have been looked through, where there was none so far."""
+        self._seek |= self._match is None
+        self._schedule(0)
+
+    def go_to_first(self) -> None:
+        """Put the oldest line on top."""
+        self._anchor = None
+        self._move(0)
+        self._redraw()
 
     # --- time passes
 
@@ -300,7 +319,18 @@ class LogCanvas(LineScroll):
         if y == self.size.height - 1:
             return self._status()
         drawn = self.drawn()
+        if y == 0 and not drawn and (words := self._nothing()):
+            return Strip([Segment(words, self._part("gap"))]).adjust_cell_length(
+                self.scrollable_size.width, self.rich_style
+            )
         return drawn[y][1] if y < len(drawn) else Strip.blank(self.scrollable_size.width, self.rich_style)
+
+    def _nothing(self) -> str:
+        """Why no line is in view: a filter that lets none through."""
+        wanted = self.lines.filter
+        if wanted is None or not self.total:
+            return ""
+        return f"No line of {self.total:,} passes the filter {clean(wanted.pattern.text, cap=60)}"
 
     def drawn(self) -> list[tuple[int, Strip]]:
         """The rows in view, each with the number of its line."""

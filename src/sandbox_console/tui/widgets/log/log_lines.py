@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 from time import perf_counter
+from typing import NamedTuple
 
 from sandbox_console.logs.index import LineIndex
 from sandbox_console.logs.pattern import compile_pattern
 from sandbox_console.logs.store import Line, LineStore
+
+
+class Patterns(NamedTuple):
+    """What is searched and what is filtered by, as it was typed."""
+
+    search: str | None = None
+    filter: str | None = None
 
 
 class ShownLines:
@@ -19,11 +27,17 @@ class ShownLines:
         self.filter: LineIndex | None = None
         self.search: LineIndex | None = None
 
-    def use(self, store: LineStore) -> None:
-        """Show another store by the same filter and search."""
+    @property
+    def patterns(self) -> Patterns:
+        """The search and the filter that are on."""
+        search, found = (one.pattern.text if one is not None else None for one in (self.search, self.filter))
+        return Patterns(search, found)
+
+    def use(self, store: LineStore, patterns: Patterns) -> None:
+        """Show another store, by its own search and filter."""
         self.store = store
-        self.filter = None if self.filter is None else LineIndex(store, self.filter.pattern)
-        self.search = None if self.search is None else LineIndex(store, self.search.pattern)
+        self.set_search(patterns.search)
+        self.set_filter(patterns.filter)
 
     def set_filter(self, pattern: str | None) -> None:
         """Let through only what matches; ``!`` before it turns it round. Raises UsageError."""

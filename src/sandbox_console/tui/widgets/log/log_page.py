@@ -69,7 +69,7 @@ class LogPage:
         self._bodies: dict[int, list[list[Segment]]] = {}
 
     def forget(self) -> None:
-        """Parse anew: what is drawn looks different now."""
+        """Parse again: what is drawn looks different now."""
         self._bodies.clear()
 
     def down(self, top: int, height: int, skip: int = 0) -> Iterator[tuple[int, Strip]]:

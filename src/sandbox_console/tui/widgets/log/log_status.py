@@ -5,6 +5,9 @@ from __future__ import annotations
 from rich.segment import Segment
 from rich.style import Style
 
+from sandbox_console.logs.index import LineIndex
+from sandbox_console.logs.store import LineStore
+from sandbox_console.model.text import clean
 from sandbox_console.tui.text.formatting import size
 from sandbox_console.tui.widgets.log.log_line import StyleOf
 from sandbox_console.tui.widgets.log.log_lines import ShownLines
@@ -31,14 +34,25 @@ def status_segments(
     if (share := lines.looked_through) < 1:
         parts.append(f"looking {share:.0%}…")
     if lines.filter is not None:
-        parts.append(f"filtered from {lines.total:,}")
+        parts.append(f"filtered from {lines.total:,}{_pattern(lines.filter)}")
     if lines.search is not None:
         at = lines.search.row_of(match) + 1 if match is not None else 0
-        parts.append(f"match {at:,}/{len(lines.search):,}")
+        parts.append(f"match {at:,}/{len(lines.search):,}{_pattern(lines.search)}")
     if older:
         parts.append(older)
+    if store.holes and (lines.filter is not None or lines.search is not None):
+        parts.append(f"{_holes(store)} not looked at")
     if store.dropped:
         parts.append(f"{store.dropped:,} older dropped")
     parts.append(f"{size(store.size_bytes)} of {size(store.cap_bytes)}")
     parts.append("E = stderr")
     return [Segment(word, base + style_of(style)), Segment("  ".join(parts), base)]
+
+
+def _pattern(index: LineIndex) -> str:
+    return f": {clean(index.pattern.text, cap=24)}"
+
+
+def _holes(store: LineStore) -> str:
+    known = [lines for lines in store.holes.values() if lines is not None]
+    return f"{sum(known):,} lines of a gap" if len(known) == len(store.holes) else "a gap"

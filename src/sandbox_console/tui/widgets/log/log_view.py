@@ -16,7 +16,7 @@ from sandbox_console.hostfs.places import NOBODYS, Ground
 from sandbox_console.logs.store import Line
 from sandbox_console.model.text import strip_colours
 from sandbox_console.tui.keys.keymap import hint, key_of
-from sandbox_console.tui.keys.page_keys import PAGE_KEYS
+from sandbox_console.tui.keys.page_keys import AGO, PAGE_KEYS
 from sandbox_console.tui.widgets.log.log_canvas import LogCanvas
 from sandbox_console.tui.widgets.log.log_line import is_json
 from sandbox_console.tui.widgets.log.log_save import save_new
@@ -43,6 +43,7 @@ class LogView(LogCanvas, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["logs"]
+    _ago = 0
 
     class _Asked(Message):
         def __init__(self, view: LogView) -> None:
@@ -71,6 +72,35 @@ class LogView(LogCanvas, can_focus=True):
         def __init__(self, view: LogView, since_ns: int | None = None) -> None:
             super().__init__(view)
             self.since_ns = since_ns
+
+    class StartAsked(_Asked):
+        """The reader goes to the log's beginning, which is not held."""
+
+    class LookedFor(_Asked):
+        """A search or a filter began or ended."""
+
+    def search(self, pattern: str | None) -> None:
+        super().search(pattern)
+        self._tell_looked_for()
+
+    def set_filter(self, pattern: str | None) -> None:
+        super().set_filter(pattern)
+        self._tell_looked_for()
+
+    def _tell_looked_for(self) -> None:
+        """As its own message: one that is taken for its parent's does not go further up."""
+        self.post_message(self.LookedFor(self).set_sender(self))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        """Escape is the log's own while something is searched or filtered."""
+        return action != "clear_pattern" or any(self.patterns)
+
+    def action_clear_pattern(self) -> None:
+        """End the search; without one the filter."""
+        if self.patterns.search:
+            self.search(None)
+        else:
+            self.set_filter(None)
 
     async def save(self, path: Path, ground: Ground = NOBODYS) -> int:
         """Write the lines, or those the filter shows, as raw bytes to a new file (0600); returns the bytes written.
@@ -118,12 +148,11 @@ class LogView(LogCanvas, can_focus=True):
         self._redraw()
 
     def action_head(self) -> None:
-        """Go to the oldest line; there, ask for older ones."""
-        was_there = self._at_top
+        """Go to the log's beginning, for which older lines may have to be read."""
         self._pause()
         self._move(0)
-        if was_there:
-            self.post_message(self.OlderAsked(self))
+        if not self.store.begins:
+            self.post_message(self.StartAsked(self))
 
     def action_tail(self) -> None:
         """Follow."""
@@ -137,6 +166,13 @@ class LogView(LogCanvas, can_focus=True):
         if oldest is not None and oldest > since:
             self.post_message(self.OlderAsked(self, since))
         self.go_to_time(since)
+
+    def action_ago_more(self) -> None:
+        """Go to the first line of the last minute; each time further back."""
+        at = AGO.index(self._ago) + 1 if self._ago in AGO else 0
+        self._ago = AGO[at % len(AGO)]
+        self.action_ago(self._ago)
+        self.notify(f"The last {self._ago} min.", timeout=2)
 
     def go_to_time(self, at_ns: int) -> None:
         """Put the first line at or after a time on top."""

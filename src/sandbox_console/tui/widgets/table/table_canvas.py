@@ -23,7 +23,7 @@ Drawn = tuple[Hashable, Paint, bool, bool]
 
 
 class TableCanvas(LineScroll):
-    """Draws the rows in view; only those lines that say something else are drawn anew."""
+    """Draws the rows in view; only those lines that say something else are redrawn."""
 
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
     """Other rows are drawn by :meth:`set_rows`: only those lines that change."""

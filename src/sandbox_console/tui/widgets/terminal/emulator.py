@@ -38,7 +38,7 @@ class Emulator(Protocol):
         ...
 
     def resize(self, cols: int, rows: int) -> None:
-        """Change the size, both at least 1; the primary screen is wrapped anew."""
+        """Change the size, both at least 1; the primary screen is rewrapped."""
         ...
 
     def refresh(self) -> Sequence[int]:

@@ -114,7 +114,7 @@ class GhosttyEmulator:
         check(lib.ghostty_render_state_row_get(row, lib.GHOSTTY_RENDER_STATE_ROW_DATA_CELLS, self._cells), "cells")
         raw = memoryview(ffi.buffer(view.ptr, view.len * 8)).cast("Q").tolist()
         segments: list[Segment] = []
-        styles: dict[int, Style | None] = {0: None}  # a row's only: other pages of the screen count styles anew
+        styles: dict[int, Style | None] = {0: None}  # a row's only: other pages number their styles differently
         at = 0
         for look, cells in groupby(raw, LAYOUT.look):
             run = list(cells)

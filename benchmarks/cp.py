@@ -1,6 +1,6 @@
 """``cp`` in and out of a bubblewrap sandbox, this tree beside another one, in interleaved pairs.
 
-    python benchmarks/copy.py [OTHER/.venv/bin/python] [--pairs N]
+    python benchmarks/cp.py [OTHER/.venv/bin/python] [--pairs N]
 
 Times are of whole commands: 100 MiB in one file, and 2,000 files of 2 KiB, with a workspace in play.
 """

@@ -1,6 +1,6 @@
-"""The id of this installation: a state directory's own, on every container made from it.
+"""The id of this installation: a state directory's own, on every sandbox made from it.
 
-Another user's console, or one with another state directory, may use the same engine. Its containers are not ours: what
+Another user's console, or one with another state directory, may use the same engine. Its sandboxes are not ours: what
 they need, as the rules of their egress, is in its state and not in ours.
 """
 
@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 
-from sandbox_console.backends.docker.labels import INSTALLATION, MANAGED
 from sandbox_console.errors import BackendError
 
 ANOTHER = "another console"
-"""Who made a container that carries another installation's id."""
+"""Who made a sandbox that carries another installation's id."""
 
 _BYTES = 8
 
 
 class Installation:
-    """The id in a backend's folder, made when the first container is."""
+    """The id in a backend's folder, made when the first sandbox is."""
 
     def __init__(self, folder: Path | None) -> None:
         self._file = folder and folder / "installation"
@@ -29,7 +27,7 @@ class Installation:
 
     @property
     def id(self) -> str:
-        """The id; empty where no container was made yet, or there is no folder."""
+        """The id; empty where no sandbox was made yet, or there is no folder."""
         if not self._id and self._file is not None:
             try:
                 self._id = self._file.read_text().strip()
@@ -57,7 +55,6 @@ class Installation:
         return self.id
 
 
-def is_anothers(labels: Mapping[str, str], ours: str) -> bool:
-    """Whether a console made it that is not this one. Without an id, its or ours, it counts as ours."""
-    theirs = labels.get(INSTALLATION, "")
-    return labels.get(MANAGED) == "1" and bool(ours and theirs) and theirs != ours
+def differ(theirs: str, ours: str) -> bool:
+    """Whether two ids are of two installations. Without one of them it counts as ours."""
+    return bool(ours and theirs) and theirs != ours

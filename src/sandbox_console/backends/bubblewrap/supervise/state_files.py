@@ -1,0 +1,58 @@
+"""What a supervisor keeps in its sandbox's folder: the lock, held for as long as it lives, and the status file.
+
+The status is written in place into blocks that the file has already, so that a full disk cannot hold a stop back.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import time
+
+_BLOCK = 4096
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2  # linux/fs.h; Linux 3.15
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def take_lock() -> bool:
+    """Lock the sandbox's folder for this process's life; False where another supervisor has it running."""
+    fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for turn in range(100):  # a console that looks whether it is held, holds it for an instant
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if turn > 5 and _runs():
+                return False
+            time.sleep(0.01)
+    return False
+
+
+def _runs() -> bool:
+    """Whether another supervisor has this sandbox running."""
+    try:
+        with open("status.json") as file:
+            return bool(json.load(file)["status"] in ("running", "paused"))
+    except FileNotFoundError:
+        return False
+
+
+def write_status(name: str, spare: str, status: dict[str, object]) -> None:
+    """Put ``status`` in the place of ``name``, whole or not at all, by way of ``spare``, which then has the old one.
+
+    Raises OSError where it has grown by a block and the disk has none.
+    """
+    text = json.dumps(status).encode()
+    fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = max(_BLOCK, os.fstat(fd).st_size, -(-len(text) // _BLOCK) * _BLOCK)
+        os.pwrite(fd, text.ljust(size), 0)  # spaces are nothing to JSON
+        os.ftruncate(fd, size)
+    finally:
+        os.close(fd)
+    names = os.fsencode(spare), os.fsencode(name)
+    if _libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) < 0:
+        os.rename(spare, name)  # the first time, or a file system that cannot exchange
+        with open(spare, "wb") as file:
+            file.write(bytes(size))

@@ -1,0 +1,140 @@
+"""``egress test`` and ``egress replay``: what the rules in force, or others, say of a host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.spec_options import read_file, read_text
+from sandbox_console.cli.text import duration
+from sandbox_console.errors import InvalidSpec, UsageError
+from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.model import hosts
+from sandbox_console.model.egress import REASONS, EgressRule
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Console, Replayed, read_draft
+
+
+def time_left(rule: EgressRule, now: float) -> str:
+    """How long a rule still holds, in words; ``now`` in Unix seconds."""
+    return "for good" if rule.until is None else duration(rule.until - now)
+
+
+async def test(context: Context, console: Console, found: Sandbox) -> int:
+    """Whether a host could be reached now, and by which rule; exit 1 where it could not."""
+    host, port = split_target(context.args.host)
+    said, rule = await console.egress.explain(found.ref, host, port)
+    told = {"allowed": said.allowed, "reason": said.reason, "rule": said.rule, "hint": said.hint}
+    if context.json:
+        source = {"until": rule.until if rule else None, "source": rule.source if rule else ""}
+        context.record({"name": found.name, "ref": str(found.ref), "host": host, "port": port} | told | source)
+        return 0 if said.allowed else 1
+    by = ""
+    if rule is not None:
+        by = f" by the rule {rule.pattern} ({rule.source}, {time_left(rule, context.now())})"
+    why = "" if said.allowed or rule is not None else f": {REASONS.get(said.reason, said.reason)}"
+    context.text(f"{host}:{port} is {'allowed' if said.allowed else 'denied'}{by}{why}")
+    if said.hint:
+        context.say(f"note: {said.hint}")
+    return 0 if said.allowed else 1
+
+
+def split_target(text: str) -> tuple[str, int]:
+    """HOST or HOST:PORT; without a port 443. Raises UsageError."""
+    if not text.strip():
+        raise UsageError("a host is needed, and '' is none", hint="write example.com, or example.com:8443")
+    if "://" in text:
+        bare = text.partition("://")[2].partition("/")[0]
+        raise UsageError(f"{text!r} has a scheme; write only the host, as in {bare!r}")
+    if hosts.parse_address(text) is not None:  # the colons of an IPv6 address are not a port's
+        return text, 443
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        return text, 443
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise UsageError(f"{text!r} has a port that is not a number from 1 to 65535")
+    return host, int(port)
+
+
+async def replay(context: Context, console: Console, found: Sandbox) -> int:
+    """What a draft would newly deny or allow; exit 1 where it would deny what was allowed."""
+    ground = await console.ground() if context.args.policy or context.args.draft else NOBODYS
+    rules = [*_draft(context, ground), *await _draft_lines(context, console, found, ground)]
+    if not rules:
+        raise UsageError("a draft is needed", hint="--egress PATTERN, --draft FILE, or --policy FILE")
+    replayed = await console.egress.replay(found.ref, rules)
+    shown = [one for one in replayed if one.change or context.args.all]
+    shown.sort(key=lambda one: (one.change != "denied", one.change != "allowed", -one.count, one.host))
+    if context.json:
+        for one in shown:
+            context.record(_replayed_data(one))
+    else:
+        head = ("HOST", "PORT", "COUNT", "WAS", "WOULD BE", "RULE")
+        context.table(head, (_replayed_cells(one) for one in shown))
+        denied, allowed = (sum(one.change == word for one in replayed) for word in ("denied", "allowed"))
+        context.say(f"{len(replayed)} hosts and ports on record: {denied} newly denied, {allowed} newly allowed")
+    return 1 if any(one.change == "denied" for one in replayed) else 0
+
+
+def _draft(context: Context, ground: Ground) -> Sequence[EgressRule]:
+    patterns = list(context.args.egress)
+    if context.args.policy:
+        patterns += _patterns(read_file(context.args.policy, ground), context.args.policy)
+    for pattern in patterns:
+        try:
+            hosts.parse(pattern, allow_ip=True)
+        except ValueError as error:
+            raise InvalidSpec({"egress": str(error)}) from None
+    return [EgressRule(pattern) for pattern in patterns]
+
+
+async def _draft_lines(context: Context, console: Console, found: Sandbox, ground: Ground) -> Sequence[EgressRule]:
+    """The rules of ``--draft``, where a line may name one in force with its time. Raises InvalidSpec by line."""
+    if not context.args.draft:
+        return []
+    text = await asyncio.to_thread(read_text, context.args.draft, ground)
+    known = (await console.egress.state(found.ref)).rules
+    lines = read_draft(text, context.now(), known=known, allow_ip=True)
+    if wrong := {f"line {at}": line.problem for at, line in enumerate(lines, 1) if line.problem}:
+        raise InvalidSpec(wrong)
+    return [line.rule for line in lines if line.rule is not None]
+
+
+def _patterns(values: Mapping[str, Any], name: str) -> Iterable[str]:
+    """``egress`` of a spec, or of the ``[policy]`` table of a configuration."""
+    table = values["policy"] if isinstance(values.get("policy"), Mapping) else values
+    found = table.get("egress")
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise UsageError(f"{name} has no egress = [...] in it, on top or under [policy]")
+    return found
+
+
+def _replayed_cells(one: Replayed) -> tuple[str, ...]:
+    would = f"{_word(allowed=one.would)}{' (new)' if one.change else ''}"
+    return (
+        one.host,
+        str(one.port),
+        str(one.count),
+        _word(allowed=one.was),
+        would,
+        one.rule or REASONS.get(one.reason, "-"),
+    )
+
+
+def _word(*, allowed: bool) -> str:
+    return "allowed" if allowed else "denied"
+
+
+def _replayed_data(one: Replayed) -> dict[str, Any]:
+    return {
+        "host": one.host,
+        "port": one.port,
+        "count": one.count,
+        "was": _word(allowed=one.was),
+        "would": _word(allowed=one.would),
+        "change": one.change,
+        "rule": one.rule,
+        "reason": one.reason,
+    }

@@ -1,0 +1,112 @@
+"""Puts what a log has before its oldest line in memory into a view, and says in the view how that stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.logs.store import LineStore
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Console
+from sandbox_console.tui.logs.older_lines import Rest, older
+from sandbox_console.tui.widgets.log.log_view import LogView
+
+_BEGINS = "the log begins here"
+_FULL = "memory is full: tui.log_memory_mib"
+_DROPPED = "older lines were dropped meanwhile: ask again"
+_WAIT_S = 0.05
+
+
+class LookBack:
+    """Reads older lines of one sandbox at a time; each of its methods is a worker's, and may be cancelled."""
+
+    def __init__(self, console: Console, view: LogView) -> None:
+        self._console = console
+        self._view = view
+
+    def say(self, text: str) -> None:
+        """Say in the view how it stands."""
+        self._view.older = text
+        self._view.refresh()
+
+    async def page(self, sandbox: Sandbox, since_ns: int | None) -> None:
+        """Put a page before the oldest line, or all since a time."""
+        store = self._view.store
+        if not store.room_bytes:
+            self.say(_FULL)
+            return
+        self.say("older lines come…")
+        async with self._held(store) as put:
+            found = await older(self._console, sandbox.ref, store, sandbox.created_at, since_ns)
+            lines = await asyncio.to_thread(LineStore.of, found.items)  # a second for a million of them
+            lines.begins = found.at_start
+            if put(lines):
+                self.say(_FULL if found.full else _BEGINS if found.at_start else "")
+                if since_ns is not None and not self._view.follow:
+                    self._view.go_to_time(since_ns)
+
+    async def to_start(self, sandbox: Sandbox) -> None:
+        """Go to the log's true beginning; where memory has no room for all, a gap counts what is left out."""
+        if await self._rest(sandbox, head=True) and not self._view.follow:
+            self._view.go_to_first()
+
+    async def search(self, sandbox: Sandbox) -> None:
+        """Search, or filter, what is older, too; goes to the nearest match where there was none so far."""
+        while self._view.store.oldest_ns is None:  # noqa: ASYNC110 - nothing of the log has come yet
+            await asyncio.sleep(_WAIT_S)
+        if await self._rest(sandbox, head=False):
+            self._view.seek_older()
+
+    async def _rest(self, sandbox: Sandbox, *, head: bool) -> bool:
+        """Read all that is older; whether it is there now."""
+        store, lines = self._view.store, self._view.lines
+        if store.begins or store.oldest_ns is None:
+            self.say(_BEGINS)
+            return True
+        wanted = lines.search if lines.search is not None else lines.filter  # an index without matches is false
+        rest = Rest(store, wanted.pattern if wanted is not None else None, head=head)
+        verb = "looking through older lines" if wanted is not None else "reading older lines"
+        self.say(f"{verb}…")
+        async with self._held(store) as put:
+            await rest.fill(
+                self._console, sandbox.ref, lambda: self.say(f"{verb}: {rest.read:,} so far, {rest.share:.0%}")
+            )
+            not_held = _not_held(rest)
+            if put(rest.lines):
+                self.say(not_held or _BEGINS)
+                return True
+        return False
+
+    @asynccontextmanager
+    async def _held(self, store: LineStore) -> AsyncIterator[Callable[[LineStore], bool]]:
+        """While older lines come nothing that is held is dropped: they would leave a hole. Errors are said."""
+        store.holding = True
+        first = store.first
+
+        def put(lines: LineStore) -> bool:
+            if self._view.store is not store:
+                return False
+            if store.first != first:
+                self.say(_DROPPED)
+                return False
+            self._view.put_older(lines)
+            return True
+
+        try:
+            yield put
+        except ConsoleError as error:
+            self.say(f"older lines did not come: {error.message}")
+        finally:
+            if self._view.store is store:
+                store.holding = not self._view.follow
+
+
+def _not_held(rest: Rest) -> str:
+    """What of the older lines is not in view; empty where all of them are."""
+    if rest.found_not_held:
+        return f"{rest.found_not_held:,} more in {rest.not_held:,} older lines that memory has no room for"
+    if rest.lines.dropped:
+        return f"none in {rest.not_held:,} older lines that memory has no room for"
+    return f"{_BEGINS}; {rest.rotated:,} lines before were rotated away" if rest.rotated else ""
