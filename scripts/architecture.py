@@ -14,7 +14,13 @@ import grimp
 
 PICTURE = Path(__file__).parents[1] / "docs" / "architecture.svg"
 PACKAGE = "sandbox_console"
-FACES = {"cli": "command line", "tui": "terminal app", "web": "browser", "testing": "conformance suite"}
+FACES = {
+    "cli": "command line",
+    "tui": "terminal app",
+    "web": "browser",
+    "library": "Python API",
+    "testing": "conformance suite",
+}
 NOTES = FACES | {
     "service": "the one door for actions",
     "backends": "one folder each",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from sandbox_console import __version__
+from sandbox_console.version import __version__
 
 TYPE_CHECKING = False  # importing typing for it costs 8 ms of each command
 if TYPE_CHECKING:

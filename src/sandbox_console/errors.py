@@ -6,7 +6,8 @@
      ├─ UsageError              usage            2   the caller's words are off
      │   ├─ InvalidSpec         invalid_spec     2   carries a problem for each field
      │   ├─ ConfigError         config           2
-     │   └─ SecretError         secret           1   a secret cannot be resolved
+     │   ├─ SecretError         secret           1   a secret cannot be resolved
+     │   └─ InputFailed         input_failed     2   what the caller gave as input could not be read
      ├─ NotFound                not_found        3
      │   └─ Ambiguous           ambiguous        2   carries the candidates
      ├─ Denied                  denied           4
@@ -14,6 +15,7 @@
      ├─ BackendUnreachable      unreachable      5
      ├─ AuditUnavailable        audit_unavailable 6
      ├─ Conflict                conflict         7
+     │   └─ SandboxEnded        sandbox_ended    7   the sandbox ended while a command ran in it
      ├─ Unsupported             unsupported      8
      ├─ TimedOut                timed_out        9
      └─ BackendError            backend          1   the provider failed, not the guest
@@ -85,6 +87,12 @@ class SecretError(ConsoleError):
     code = "secret"
 
 
+class InputFailed(UsageError):
+    """The caller's input failed while it was passed on; the command that read it was ended."""
+
+    code = "input_failed"
+
+
 class NotFound(ConsoleError):
     """No such sandbox, image, row or file."""
 
@@ -148,6 +156,12 @@ class Conflict(ConsoleError):
 
     code = "conflict"
     exit_code = 7
+
+
+class SandboxEnded(Conflict):
+    """The sandbox ended, or was removed, while a command ran in it: how the command would have ended is not known."""
+
+    code = "sandbox_ended"
 
 
 class Unsupported(ConsoleError):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from msgspec import structs
 from tests.docker.test_create import sh
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
+from sandbox_console import Unsupported, open_console
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.docker import DockerProvider
 from sandbox_console.backends.docker.hardening import GIVEN_BACK
@@ -63,3 +65,52 @@ async def test_root_in_a_sandbox_has_just_what_is_given(engine, permit, unique, 
             with contextlib.suppress(NotFound):
                 await backend.remove(await permit("remove"), ref, force=True)
         await backend.close()
+
+
+@requires("docker")
+async def test_root_that_enters_a_users_sandbox_has_what_its_main_process_has(engine, permit, unique, tmp_path):
+    [backend] = DockerProvider.backends(BackendSettings(tmp_path, {"capabilities": ["CHOWN", "SETUID"]}))
+    await backend.open()
+    ref = await backend.create(await permit("create"), SandboxSpec(unique(), IMAGE, ("sleep", "1000")), [], print)
+    try:
+        await backend.start(await permit("start"), ref, [])
+        for user in ("root", "0", None):  # the engine gives an exec no more, but by a privileged one, which has all
+            out, _, _ = await sh(backend, permit, ref, "grep CapEff /proc/self/status", user=user)
+            assert int(out.split()[1], 16) == 0, user
+    finally:
+        await backend.remove(await permit("remove"), ref, force=True)
+        await backend.close()
+
+
+@requires("docker")
+@pytest.mark.parametrize(("options", "mib"), [({}, 512), ({"tmp_mib": 3}, 3)])
+async def test_tmp_is_as_large_as_the_option_says(engine, permit, unique, tmp_path, options, mib):
+    [backend] = DockerProvider.backends(BackendSettings(tmp_path, options))
+    await backend.open()
+    ref = await backend.create(await permit("create"), SandboxSpec(unique(), IMAGE, ("sleep", "1000")), [], print)
+    try:
+        await backend.start(await permit("start"), ref, [])
+        out, _, _ = await sh(backend, permit, ref, "df -k /tmp | tail -n 1")
+        assert int(out.split()[1]) == mib * 1024
+    finally:
+        await backend.remove(await permit("remove"), ref, force=True)
+        await backend.close()
+
+
+@pytest.mark.parametrize("asked", ["512", 0, True, 1.5])
+def test_a_size_of_tmp_that_is_none_is_refused(tmp_path, asked):
+    with pytest.raises(ConfigError, match="tmp_mib"):
+        DockerProvider.backends(BackendSettings(tmp_path, {"tmp_mib": asked}))
+
+
+@requires("docker")
+async def test_a_time_limit_is_accepted_by_best_effort_and_shown_as_not_enforced(engine, unique, tmp_path, monkeypatch):
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path))
+    limits = {"max_duration_s": 60.0, "idle_timeout_s": 30.0}
+    async with open_console(backend="docker") as console:
+        strict = SandboxSpec(unique(), IMAGE, ("sleep", "1000"), **limits)
+        with pytest.raises(Unsupported, match="max_duration"):
+            await console.create(strict)
+        async with console.create(structs.replace(strict, limits="best-effort")) as box:
+            facts = {fact.field: fact for fact in (await box.inspect()).effective}
+            assert [(facts[name].value, facts[name].enforced) for name in limits] == [("not enforced", False)] * 2

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-import sandbox_console
 from sandbox_console.audit import rows, schema
+from sandbox_console.version import __version__
 
 VERSION = "1.8.0"
 _CLASS, _CATEGORY = 6003, 6
@@ -148,4 +148,4 @@ def _host(origin: Any) -> str:
 
 
 def _version() -> str:
-    return sandbox_console.__version__
+    return __version__

@@ -34,7 +34,10 @@ class BackendSettings(Struct, frozen=True):
 
 @runtime_checkable
 class Process(Protocol):
-    """A command running in a sandbox."""
+    """A command running in a sandbox.
+
+    One that knows its process tells it as ``pid`` once it has ended: inside where it can, else on the backend's host.
+    """
 
     def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         """Chunks as they come, until both streams end. Not reading holds the guest back, never the loop."""

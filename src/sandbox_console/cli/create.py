@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.ls import asked_text
 from sandbox_console.cli.spec_options import from_args
-from sandbox_console.errors import BackendUnreachable, InvalidSpec, UsageError
+from sandbox_console.errors import InvalidSpec
 from sandbox_console.model.action import Create
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.sandbox import BackendHealth
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import ActionResult, Allow, Ask, Console, Deny, Operation
 
@@ -55,21 +53,7 @@ def _by_options(context: Context) -> SandboxSpec:
 
 async def place(context: Context, console: Console) -> tuple[str, str]:
     """Where to make it: ``--backend``, else the default, else the first that answers. Raises BackendUnreachable."""
-    name, host = context.backend
-    places = [one for one in console.places if name in ("", one[0]) and host in ("", one[1])]
-    if not places:
-        raise UsageError(f"no backend is called {context.args.backend!r}", hint="sandbox-console doctor")
-    default = name or console.config.backend
-    # A dead default is an error, never another backend in silence.
-    places = [one for one in places if one[0] == default] or places
-    healths: list[BackendHealth] = []
-    async with aclosing(console.healths(places)) as asked:
-        async for health in asked:
-            if health.ok:
-                return health.backend, health.host
-            healths.append(health)
-    first = min(healths, key=lambda one: places.index((one.backend, one.host)))
-    raise BackendUnreachable(f"{first.backend} does not answer: {first.reason}", hint=first.hint)
+    return await console.place_for(context.args.backend)
 
 
 async def follow(context: Context, operation: Operation) -> ActionResult:

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-import sandbox_console
 from sandbox_console.cli.context import Context, colours
 from sandbox_console.cli.text import size
 from sandbox_console.command_server import client
@@ -21,6 +20,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import BackendHealth
 from sandbox_console.service import Console, find_paths, load
+from sandbox_console.version import __version__
 
 _LEAST = (80, 24)
 _LEAST_ROOM = 1 << 20
@@ -68,7 +68,7 @@ def _print(context: Context, finding: Finding) -> None:
 
 
 def _python() -> Finding:
-    text = f"sandbox-console {sandbox_console.__version__}, Python {platform.python_version()}, {platform.platform()}"
+    text = f"sandbox-console {__version__}, Python {platform.python_version()}, {platform.platform()}"
     return Finding("versions", "ok", text)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from sandbox_console import __version__
 from sandbox_console.cli import arguments, parser
+from sandbox_console.version import __version__
 
 
 def page() -> str:

@@ -33,6 +33,22 @@ class ResolvedSecret(Struct, frozen=True):
         return f"ResolvedSecret({self.name!r}, ***)"
 
 
+class Secret(Struct, frozen=True):
+    """A secret by value, for the process that has it: it is on no disk, in no audit log, and not in its own repr.
+
+    ``inject`` is how the sandbox gets it: ``env`` (a variable), ``file`` (/run/secrets/NAME), ``placeholder``, or
+    ``auto``: a placeholder where the backend has them and ``hosts`` are named, else a variable. ``hosts`` are the
+    egress patterns it is meant for.
+    """
+
+    value: str
+    inject: Inject | Literal["auto"] = "auto"
+    hosts: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK})"
+
+
 def shown_value(name: str, value: str) -> str:
     """A variable's value as it may be shown: masked where its name sounds secret; so is an address's password."""
     if value and SECRET_WORD.search(name):

@@ -109,11 +109,12 @@ async def _resolve(name: str, sources: Mapping[str, SecretSource]) -> ResolvedSe
         value = await _KINDS[kind].read(name, rest, source.timeout_s)
     except SecretError as error:
         raise SecretError(f"secret {name!r}: {error.message}", hint=error.hint) from None
-    _check(name, value)
+    check(name, value)
     return ResolvedSecret(name, value, "env" if source.inject == "auto" else source.inject, source.hosts)
 
 
-def _check(name: str, value: str) -> None:
+def check(name: str, value: str) -> None:
+    """Raise SecretError for a value that cannot be hidden in output, or handed over."""
     if len(value.encode("utf-8", "surrogatepass")) < MIN_BYTES:
         raise SecretError(
             f"secret {name!r} has fewer than {MIN_BYTES} bytes, too few to be hidden in output",

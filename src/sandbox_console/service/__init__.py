@@ -1,5 +1,6 @@
 """What a face may see: one console over every backend, and the words to speak with it."""
 
+from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
 from sandbox_console.service.bootstrap import check_configuration, last_names, open_console, preload
@@ -28,6 +29,7 @@ __all__ = [
     "Allow",
     "Ask",
     "AttachedSession",
+    "Backend",
     "Change",
     "Config",
     "Consent",

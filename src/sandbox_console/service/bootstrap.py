@@ -13,11 +13,11 @@ from pathlib import Path
 import platformdirs
 from msgspec import structs
 
-import sandbox_console
 from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import ConfigError
 from sandbox_console.hostfs.places import Ground
+from sandbox_console.model.secret import Secret
 from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.trail import Trail, current_actor
@@ -39,11 +39,13 @@ async def open_console(
     backends: Sequence[Backend] | None = None,
     read_only: bool = False,
     only_backend: str = "",
+    secrets: Mapping[str, Secret] | None = None,
 ) -> AsyncIterator[Console]:
     """A console for as long as the block lasts.
 
     ``config`` replaces the file and environment; ``backends`` replaces those that are registered.
-    ``read_only`` adds to the policy, ``only_backend`` (a name, or name/host) leaves the others out. Raises ConfigError.
+    ``read_only`` adds to the policy, ``only_backend`` (a name, or name/host) leaves the others out.
+    ``secrets`` are by value, for this process alone. Raises ConfigError, SecretError.
     """
     paths = find_paths(config_file)
     refuse_config(paths)
@@ -57,7 +59,8 @@ async def open_console(
     keep_apart(own)
     hub = Hub()
     fleet = Fleet(found, Names(paths.state / "names"), timeouts(config, found))
-    console = Console(config, fleet, Trail(paths.audit_db, current_actor(), hub.publish, config.audit), hub, own)
+    trail = Trail(paths.audit_db, current_actor(), hub.publish, config.audit)
+    console = Console(config, fleet, trail, hub, own, secrets)
     try:
         yield console
     finally:
@@ -136,7 +139,7 @@ def own_places(config: Config, paths: Paths) -> Own:
 
 def _used(config: Config) -> Iterator[tuple[str, Path]]:
     """What the console runs, or is led by."""
-    yield "the console's own program", Path(sandbox_console.__file__).parent
+    yield "the console's own program", Path(__file__).parents[1]
     yield "the console's own program", Path(sysconfig.get_path("purelib"))
     if sys.prefix != sys.base_prefix:
         yield "the console's own program", Path(sysconfig.get_path("scripts"))

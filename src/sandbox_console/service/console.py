@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import structs
@@ -37,11 +38,11 @@ from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.inside import Snapshot
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
-from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.secret import ResolvedSecret, Secret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
 from sandbox_console.policy.decide import decide
-from sandbox_console.policy.rules import Decision, Deny
+from sandbox_console.policy.rules import Allow, Decision, Deny
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.config import Config
 from sandbox_console.service.effects.call import Call
@@ -77,13 +78,16 @@ class Console:
     closing a view ends nothing, closing the console cancels what is in flight and records that.
     """
 
-    def __init__(self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: Own | None = None) -> None:
+    def __init__(
+        self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: Own | None = None,
+        secrets: Mapping[str, Secret] | None = None,
+    ) -> None:  # fmt: skip
         self.config = config
         self.hub = hub
         self.fleet = fleet
         self.trail = trail
         fleet.remember = recorded(trail)
-        self._vault = Vault(config.secrets, lambda: given.everywhere(trail.path.parents[1]).ground())
+        self._vault = Vault(config.secrets, lambda: given.everywhere(trail.path.parents[1]).ground(), secrets)
         self._gate = Gate(trail, self._vault, hub.publish, config.policy)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
@@ -219,6 +223,10 @@ class Console:
         healthy = [(health.backend, health.host) for health in known if health.ok]
         return sorted(healthy, key=lambda key: key[0] != self.config.backend)
 
+    async def place_for(self, backend: str = "") -> tuple[str, str]:
+        """Where to make a sandbox: (backend, host). See ``Fleet.choose``."""
+        return await self.fleet.choose(backend, self.config.backend)
+
     async def problems(self, spec: SandboxSpec, backend: str, host: str) -> Mapping[str, str]:
         """What is wrong with a spec, by field, for this backend; empty when nothing is."""
         found = check.problems(spec, allow_ip=self.config.policy.egress_ip)
@@ -246,6 +254,10 @@ class Console:
         return decide(action, self.config.policy, capabilities, target=target, injects=injects)
 
     # Changes
+
+    def give_secret(self, name: str, secret: Secret) -> None:
+        """Know a secret by value, for as long as this console is open. Raises SecretError, Conflict."""
+        self._vault.give(name, secret)
 
     def perform(self, action: Action, *, consent: Consent = Consent(), io: ExecIO | None = None) -> Operation:  # noqa: B008 - frozen
         """Carry an action out. The operation's result raises what went wrong, with the row's id."""
@@ -325,6 +337,7 @@ class Console:
     ) -> ActionResult:
         request = await self._request(action, consent)
         redactor = mask or self._vault.redactor
+        made: list[SandboxRef] = []
 
         async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
             backend = await self.fleet.use(*place_of(action))
@@ -337,14 +350,34 @@ class Console:
             if isinstance(action, Exec):
                 told = _without(_lacking(request.target, secrets))
                 result = structs.replace(result, details={**result.details, **told})
+            if isinstance(action, Create) and result.ref is not None:
+                made.append(result.ref)
             note_after(self.fleet.names, action)
             return result
 
         try:
             return await self._gate.run(request, effect, _facts)
+        except asyncio.CancelledError:
+            for ref in made:  # it was there already, and nobody was told
+                await to_the_end(self._take_back(ref))
+            raise
         finally:
             if isinstance(action, (Create, Update, Remove)) and _folder_of(action, request.target):
                 await self._shares.refresh(*place_of(action))
+
+    async def _take_back(self, ref: SandboxRef) -> None:
+        """Remove what a create made that was cancelled after its last step; on record as a removal."""
+        action = Remove(ref, force=True)
+        backend = await self.fleet.use(ref.backend, ref.host)
+
+        async def effect(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
+            note_before(self.fleet.names, action)
+            await backend.remove(permit, ref, force=True)
+            note_after(self.fleet.names, action)
+            return ActionResult(permit.audit_id, ref)
+
+        with suppress(ConsoleError):  # the cancellation is what is told
+            await self._gate.run(Request(action, ref.backend, None, Allow()), effect, _facts)
 
     async def _request(self, action: Action, consent: Consent) -> Request:
         """Find the target and decide. What goes wrong on the way is carried along, so that it gets its row too."""

@@ -53,7 +53,7 @@ class _Guest:
             self._exit = _failed(message)
         elif "exit" in message:
             end = message["exit"]
-            self._exit = Exit(code=end["code"], signal=end["signal"], reason=end.get("reason", ""))
+            self._exit = Exit(end["code"], end["signal"], end.get("oom"), end.get("reason", ""))
 
     async def _kill(self) -> None:
         """Kill the tree and wait until nothing of it is left."""
@@ -71,8 +71,8 @@ def _failed(message: dict[str, Any]) -> Exit:
     return Exit(code=message["failed"], reason=message["reason"])
 
 
-async def _started(connection: Connection, name: str) -> tuple[Exit | None, int]:
-    """Wait until the command runs: its exit where it cannot, and the terminal where it has one."""
+async def _started(connection: Connection, name: str) -> tuple[Exit | None, int, int | None]:
+    """Wait until the command runs: its exit where it cannot, the terminal where it has one, its pid inside."""
     terminal = -1
     while True:
         message, fds = await connection.receive()
@@ -83,9 +83,9 @@ async def _started(connection: Connection, name: str) -> tuple[Exit | None, int]
         if "terminal" in message:
             terminal = fds[0]
         if "failed" in message:
-            return _failed(message), terminal
+            return _failed(message), terminal, None
         if "started" in message or "gone" in message:
-            return None, terminal
+            return None, terminal, message.get("pid")
 
 
 class Command(_Guest):
@@ -93,6 +93,7 @@ class Command(_Guest):
 
     def __init__(self, connection: Connection, stdin: int, stdout: int, stderr: int) -> None:
         super().__init__(connection)
+        self.pid: int | None = None
         self._stdin = stdin
         self._streams = {stdout: Stream.STDOUT, stderr: Stream.STDERR}
         for fd in (stdin, stdout, stderr):
@@ -109,7 +110,7 @@ class Command(_Guest):
             for fd in theirs:
                 os.close(fd)
             theirs = []
-            command._exit, _ = await _started(connection, name)
+            command._exit, _, command.pid = await _started(connection, name)
         except BaseException:
             for fd in theirs:
                 os.close(fd)
@@ -201,7 +202,7 @@ class Shell(_Guest):
         """Open the terminal and wait until the shell runs. Raises BackendError where there is none."""
         try:
             connection.request(request)
-            failed, master = await _started(connection, name)
+            failed, master, _ = await _started(connection, name)
             if failed:
                 if master >= 0:
                     os.close(master)

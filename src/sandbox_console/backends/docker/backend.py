@@ -53,10 +53,11 @@ class DockerBackend(Gated):
     name = "docker"
 
     def __init__(
-        self, context: str, state_dir: Path | None = None, options: Options | None = None, kept: Sequence[str] = ()
+        self, context: str, state_dir: Path | None = None, options: Options | None = None, kept: Sequence[str] = (),
+        tmp_mib: int = hardening.TMP_MIB,
     ) -> None:  # fmt: skip
         self.host = context
-        self._kept = tuple(kept)
+        self._kept, self._tmp_mib = tuple(kept), tmp_mib
         self._connection = Connection(context)
         self._installation = Installation(state_dir)
         self._gates = Gates(self._connection, state_dir, options or Options())
@@ -143,10 +144,14 @@ class DockerBackend(Gated):
         info = self._connection.info
         own = await asyncio.to_thread(self._installation.made)
         if not (spec.egress or spec.ports):
-            return await lifecycle.create(engine, info, spec, secrets, kept=self._kept, installation=own)
+            return await lifecycle.create(
+                engine, info, spec, secrets, kept=self._kept, tmp_mib=self._tmp_mib, installation=own
+            )
         gate = await self._gates.make(engine, info, spec)
         try:
-            return await lifecycle.create(engine, info, spec, secrets, gate, kept=self._kept, installation=own)
+            return await lifecycle.create(
+                engine, info, spec, secrets, gate, kept=self._kept, tmp_mib=self._tmp_mib, installation=own
+            )
         except BaseException:
             await to_the_end(self._gates.discard(engine, gate.token))
             raise

@@ -20,6 +20,7 @@ _MISSING = {
     Capability.SNAPSHOT: "the engine's checkpoints are experimental and need CRIU; commit makes an image of the disk",
     Capability.FORK: "a container's memory cannot be copied",
 }
+_OR = 'leave it out, or set limits = "best-effort"'
 _LIMITS = {
     Capability.LIMIT_CPU: ("CpuCfsQuota", "the engine's kernel has no CPU quota"),
     Capability.LIMIT_MEMORY: ("MemoryLimit", "the engine's kernel has no memory limit"),
@@ -48,16 +49,11 @@ def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
         (spec.seccomp is not None, "seccomp", Capability.SYSTEM_CALLS, "leave it out"),
         (spec.ptrace, "ptrace", Capability.SYSTEM_CALLS, "leave it out"),
         (spec.nested_userns, "nested_userns", Capability.SYSTEM_CALLS, "leave it out"),
-        (spec.max_duration_s is not None, "max_duration_s", Capability.MAX_DURATION, "leave it out"),
-        (spec.idle_timeout_s is not None, "idle_timeout_s", Capability.IDLE_TIMEOUT, "leave it out"),
-        (strict and spec.cpus is not None, "cpus", Capability.LIMIT_CPU, 'or set limits = "best-effort"'),
-        (
-            strict and spec.memory_mib is not None,
-            "memory_mib",
-            Capability.LIMIT_MEMORY,
-            'or set limits = "best-effort"',
-        ),
-        (strict and spec.pids is not None, "pids", Capability.LIMIT_PIDS, 'or set limits = "best-effort"'),
+        (strict and spec.max_duration_s is not None, "max_duration_s", Capability.MAX_DURATION, _OR),
+        (strict and spec.idle_timeout_s is not None, "idle_timeout_s", Capability.IDLE_TIMEOUT, _OR),
+        (strict and spec.cpus is not None, "cpus", Capability.LIMIT_CPU, _OR),
+        (strict and spec.memory_mib is not None, "memory_mib", Capability.LIMIT_MEMORY, _OR),
+        (strict and spec.pids is not None, "pids", Capability.LIMIT_PIDS, _OR),
     )
     for wanted, field, capability, hint in asked:
         if wanted and not able.has(capability):

@@ -82,6 +82,9 @@ def _limits(host: Mapping[str, Any], spec: SandboxSpec | None) -> Iterator[Fact]
     else:
         yield _unset("cpus", spec is not None and spec.cpus is not None)
     yield Fact("pids", str(pids)) if pids > 0 else _unset("pids", spec is not None)
+    for field in ("max_duration_s", "idle_timeout_s"):
+        if spec is not None and getattr(spec, field) is not None:
+            yield Fact(field, "not enforced", note="nothing that outlives the console ends it yet", enforced=False)
 
 
 def _unset(field: str, asked: bool) -> Fact:

@@ -21,10 +21,11 @@ from sandbox_console.model.spec import SandboxSpec
 DEFAULT_USER = "1000:1000"
 """Who runs the command where neither the spec nor the image names a user."""
 
+TMP_MIB = 512
+"""How large /tmp may grow unless the option ``tmp_mib`` says, as on bubblewrap. It counts as the sandbox's memory."""
+
 _TMPFS = {
-    # The engine mounts a tmpfs noexec unless told: builds and test runners execute from /tmp.
     # Empty files are kernel memory: unless told, one may be made for each two pages of the host.
-    "/tmp": "rw,exec,nosuid,nodev,size=64m,nr_inodes=64k,mode=1777",  # noqa: S108 - a path of the sandbox
     "/run": "rw,noexec,nosuid,nodev,size=16m,nr_inodes=16k,mode=1777",
     # Of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
     secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,nr_inodes=1k,mode=1777",
@@ -39,8 +40,9 @@ gateway and its neighbours. The rest (SYS_ADMIN, NET_ADMIN, ...) takes over a ho
 
 
 def body(
-    spec: SandboxSpec, image: Mapping[str, Any], info: Mapping[str, Any], secrets: Sequence[ResolvedSecret]
-) -> dict[str, Any]:
+    spec: SandboxSpec, image: Mapping[str, Any], info: Mapping[str, Any], secrets: Sequence[ResolvedSecret],
+    tmp_mib: int = TMP_MIB,
+) -> dict[str, Any]:  # fmt: skip
     """What to POST to containers/create. Raises InvalidSpec where there is nothing to run."""
     user = spec.user or _default_user(spec, image)
     made: dict[str, Any] = {
@@ -49,7 +51,7 @@ def body(
         "Env": [f"{key}={value}" for key, value in spec.env.items()],
         "Labels": _labels(spec, user, secrets),
         "Tty": False,
-        "HostConfig": _host(spec, info, image),
+        "HostConfig": _host(spec, info, image, tmp_mib),
         **_command(spec, image, secrets),
     }
     if spec.workdir or spec.workspace:
@@ -76,7 +78,7 @@ def _labels(spec: SandboxSpec, user: str, secrets: Sequence[ResolvedSecret]) -> 
     return labels
 
 
-def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any]) -> dict[str, Any]:
+def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any], tmp_mib: int) -> dict[str, Any]:
     return {
         "NetworkMode": "none",
         "CapDrop": ["ALL"],
@@ -86,7 +88,7 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any]) 
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "OomScoreAdj": 500,
-        "Tmpfs": _TMPFS,
+        "Tmpfs": tmpfs(tmp_mib),
         "LogConfig": {"Type": "local", "Config": {"max-size": "10m", "max-file": "3"}},
         "RestartPolicy": {"Name": "no"},
         "Ulimits": [
@@ -97,6 +99,11 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any]) 
         **limits(spec, info),
         **({"Runtime": spec.runtime} if spec.runtime else {}),
     }
+
+
+def tmpfs(tmp_mib: int) -> dict[str, str]:
+    """What is in memory. The engine mounts it noexec unless told: builds and test runners execute from /tmp."""
+    return {"/tmp": f"rw,exec,nosuid,nodev,size={tmp_mib}m,nr_inodes=64k,mode=1777", **_TMPFS}  # noqa: S108 - a path of the sandbox
 
 
 def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
@@ -158,6 +165,14 @@ def workspace_note(folder: str, user: str) -> str:
         return ""
     # Without CAP_DAC_OVERRIDE the container's root is bound by the folder's mode like anyone.
     return f"uid {uid} of the sandbox cannot write it: it belongs to {found.st_uid}, mode {found.st_mode & 0o777:o}"
+
+
+def tmp_mib(table: Mapping[str, Any]) -> int:
+    """The option ``tmp_mib``. Raises ConfigError."""
+    asked = table.get("tmp_mib", TMP_MIB)
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+        raise ConfigError(f"docker: tmp_mib is {asked!r}; a whole number above 0 is needed")
+    return asked
 
 
 def capabilities(table: Mapping[str, Any]) -> tuple[str, ...]:

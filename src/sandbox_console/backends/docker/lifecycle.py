@@ -34,12 +34,13 @@ async def create(
     gate: Gate | None = None,
     *,
     kept: Sequence[str] = (),
+    tmp_mib: int = hardening.TMP_MIB,
     installation: str = "",
 ) -> str:
     """The new container's id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing behind when it raises."""
     secret_handover.check(secrets)
     image = await _image(engine, spec)
-    body = await asyncio.to_thread(hardening.body, spec, image, info, secrets)
+    body = await asyncio.to_thread(hardening.body, spec, image, info, secrets, tmp_mib)
     body["HostConfig"]["CapAdd"] = list(kept)
     if installation:
         body["Labels"][INSTALLATION] = installation

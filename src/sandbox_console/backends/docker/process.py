@@ -38,6 +38,7 @@ class Execution:
         self.channel = channel
         self.id = id
         self.refused: Exit | None = None
+        self.pid: int | None = None
         self._engine = engine
         self._reaper = reaper
         self._ended = asyncio.Event()
@@ -125,7 +126,9 @@ class Execution:
         await self.channel.close()
 
     async def _reap(self) -> None:
-        if not self._ended.is_set():
+        if self._reading.locked():  # its output is read, so it can be ended before it is told that its input ended
+            await self._reaper.freeze()
+        elif not self._ended.is_set():
             # Output that nobody reads holds up how the engine ends every other command of the container: 10 s each.
             await self.channel.close()
             await self._reaper.hang_up()
@@ -150,6 +153,7 @@ class Execution:
     async def _told(self, found: dict[str, Any]) -> Exit:
         if found["Pid"] == 0 and not self._begun:
             await self.read()
+        self.pid = found["Pid"] or None
         code = int(found["ExitCode"])
         return self.refused or Exit(code=code, signal=code - 128 if 128 < code <= 128 + 64 else None)
 
@@ -170,6 +174,11 @@ class DockerProcess:
         self._execution = execution
         self.ended = False
         """Whether its end has been waited for: then there is nothing left to kill."""
+
+    @property
+    def pid(self) -> int | None:
+        """The command's process on the engine's host, known once it was waited for."""
+        return self._execution.pid
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         """Chunks as they come; a command that cannot be run has the reason on stderr."""

@@ -12,13 +12,13 @@ from sandbox_console.backends.docker.contexts import config_folder
 from sandbox_console.errors import ConfigError
 from sandbox_console.model.nearest import nearest
 
-_OPTIONS = ("contexts", "capabilities", "egress_image", "egress_network", "egress_pool", "egress_hosts")
+_OPTIONS = ("contexts", "capabilities", "tmp_mib", "egress_image", "egress_network", "egress_pool", "egress_hosts")
 
 
 class DockerProvider:
     """The entry point. Options: ``contexts``, names of docker contexts, without it the current one; ``egress_*``.
 
-    Also ``capabilities``, which Linux capabilities root in a sandbox keeps (none).
+    Also ``capabilities``, which Linux capabilities root in a sandbox keeps (none), and ``tmp_mib``, the size of /tmp.
     """
 
     name: ClassVar[str] = "docker"
@@ -28,7 +28,7 @@ class DockerProvider:
         """One backend a context. Raises ConfigError for an unknown option or a wrong value; reads no network."""
         from sandbox_console.backends.docker.backend import DockerBackend
         from sandbox_console.backends.docker.gates import Options
-        from sandbox_console.backends.docker.hardening import capabilities
+        from sandbox_console.backends.docker.hardening import capabilities, tmp_mib
 
         for option in settings.options:
             if option not in _OPTIONS:
@@ -37,7 +37,8 @@ class DockerProvider:
                 raise ConfigError(f"the docker backend has no option {option!r}", hint=hint)
         options = Options.from_table(settings.options)
         kept = capabilities(settings.options)
-        return [DockerBackend(name, settings.state_dir, options, kept) for name in _contexts(settings)]
+        size = tmp_mib(settings.options)
+        return [DockerBackend(name, settings.state_dir, options, kept, size) for name in _contexts(settings)]
 
 
 def _contexts(settings: BackendSettings) -> list[str]:

@@ -70,6 +70,10 @@ class Reaper:
         """Ask them to end."""
         await self._signal("HUP", 1)
 
+    async def freeze(self) -> None:
+        """Let none of them go on, as a shell would whose command is killed before it."""
+        await self._signal("STOP", 1)
+
     async def kill(self) -> None:
         """End them, also those that fork while it looks. Raises BackendError where that could not be done."""
         if await self._signal("KILL", 50) == 0:

@@ -45,7 +45,7 @@ from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service.effects.abilities import inner, on_host
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.plan import How, Plan, plan_for, within_bounds
-from sandbox_console.service.effects.process import run_to_end
+from sandbox_console.service.effects.process import refuse_ended, run_to_end
 from sandbox_console.service.effects.recreation import recreate
 from sandbox_console.service.gate.operation import ActionResult
 
@@ -148,10 +148,14 @@ async def _live(action: Update, permit: Permit, call: Call, plan: Plan) -> None:
 async def _exec(action: Exec, permit: Permit, call: Call) -> ActionResult:
     process = await call.backend.exec(permit, action, call.secrets)
     ran = await run_to_end(process, call.io, call.redactor, action.timeout_s)
+    if not ran.timed_out:
+        await refuse_ended(call, ran.exit)
     return ActionResult(
         permit.audit_id,
         action.ref,
         exit_code=ran.exit.code,
+        exit=ran.exit,
+        pid=ran.pid,
         stdout=bytes(ran.out.get(Stream.STDOUT, b"")),
         stderr=bytes(ran.out.get(Stream.STDERR, b"")),
         truncated=ran.truncated,

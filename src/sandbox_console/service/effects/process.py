@@ -1,27 +1,35 @@
-"""Run one command to its end: feed it, drain it, time it, and end its whole tree when it must."""
+"""Run one command to its end: feed it, drain it, time it, end its whole tree when it must; tell what ended it."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 from contextlib import suppress
 
 from msgspec import Struct, field
 
 from sandbox_console.backends.base import Process
+from sandbox_console.errors import InputFailed, NotFound, SandboxEnded
 from sandbox_console.model.log import Stream
-from sandbox_console.model.sandbox import Exit
+from sandbox_console.model.sandbox import Exit, Sandbox, Status
 from sandbox_console.model.waiting import to_the_end
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
+from sandbox_console.service.effects.call import Call
 from sandbox_console.service.gate.operation import CAPTURE_BYTES, ExecIO
 
 TIMED_OUT_CODE = 124
 """The exit code of timeout(1), and of ours."""
 
 
+_LOOKS_S = (0.0, 0.05, 0.2)
+"""When a sandbox is looked at after a command was killed: its own end is known a moment later than the command's."""
+
+
 class Ran(Struct):
     """What a command left."""
 
     exit: Exit = field(default_factory=Exit)
+    pid: int | None = None
     timed_out: bool = False
     out: dict[Stream, bytearray] = field(default_factory=dict)
     bytes_out: int = 0
@@ -29,9 +37,13 @@ class Ran(Struct):
 
 
 async def run_to_end(process: Process, io: ExecIO, redactor: Redactor, timeout_s: float | None) -> Ran:
-    """Wait for the command; past ``timeout_s`` or when cancelled, its process tree is killed first."""
+    """Wait for the command; past ``timeout_s`` or when cancelled, its process tree is killed first.
+
+    Raises InputFailed where the input raised: a command that got a part of it must not look as if it had all.
+    """
     ran = Ran()
-    feeding = asyncio.create_task(_feed(process, io))
+    feed = _Feed(process, io)
+    feeding = asyncio.create_task(feed.run())
     try:
         async with asyncio.timeout(timeout_s) as limit:
             await _drain(process, io, redactor, ran)
@@ -49,16 +61,36 @@ async def run_to_end(process: Process, io: ExecIO, redactor: Redactor, timeout_s
         feeding.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await feeding
+    if feed.problem is not None:
+        raise InputFailed(f"the input failed: {type(feed.problem).__name__}: {feed.problem}") from feed.problem
+    ran.pid = getattr(process, "pid", None)
     return ran
 
 
-async def _feed(process: Process, io: ExecIO) -> None:
-    try:
-        if io.stdin is not None:
-            async for data in io.stdin:
-                await process.write(data)
-    finally:  # also where the input failed: a guest must not wait for more
-        await process.close_stdin()
+class _Feed:
+    """The input on its way to the command; ``problem`` is what reading it raised, after which nothing of it runs."""
+
+    def __init__(self, process: Process, io: ExecIO) -> None:
+        self._process, self._source = process, io.stdin
+        self.problem: Exception | None = None
+
+    async def run(self) -> None:
+        """Pass it on to its end."""
+        try:
+            while (data := await self._next()) is not None:
+                await self._process.write(data)
+        finally:
+            if self.problem is None:
+                await self._process.close_stdin()  # also where writing failed: a guest must not wait for more
+            else:  # no end of input: what the command has is not all that it was to get
+                await to_the_end(self._process.kill())
+
+    async def _next(self) -> bytes | None:
+        try:
+            return None if self._source is None else await anext(self._source, None)
+        except Exception as error:  # noqa: BLE001 - the caller's own code, which may raise anything
+            self.problem = error
+            return None
 
 
 async def _drain(process: Process, io: ExecIO, redactor: Redactor, ran: Ran) -> None:
@@ -81,3 +113,28 @@ async def _give(stream: Stream, data: bytes, io: ExecIO, ran: Ran) -> None:
     room = CAPTURE_BYTES - len(kept)
     kept += data[: max(room, 0)]
     ran.truncated = ran.truncated or len(data) > room
+
+
+async def refuse_ended(call: Call, end: Exit) -> None:
+    """Raise SandboxEnded where a command was killed because its sandbox ended: 137 would say that it was the command.
+
+    Costs nothing unless the command was killed.
+    """
+    before = call.target
+    if before is None or (end.code is not None and end.code != 128 + signal.SIGKILL):
+        return
+    for pause in _LOOKS_S:
+        await asyncio.sleep(pause)
+        try:
+            now = await call.backend.inspect(before.ref)
+        except NotFound:
+            raise SandboxEnded(f"{before.name} was removed while the command ran", hint="make it anew") from None
+        if _another_run(before, now):
+            why = f": {now.exit.reason}" if now.exit and now.exit.reason else ""
+            raise SandboxEnded(f"{before.name} ended while the command ran{why}", hint="start it, then run it again")
+
+
+def _another_run(before: Sandbox, now: Sandbox) -> bool:
+    if now.status not in (Status.RUNNING, Status.PAUSED, Status.UNKNOWN):
+        return True
+    return None not in (before.started_at, now.started_at) and before.started_at != now.started_at

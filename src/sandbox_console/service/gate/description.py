@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import sandbox_console
 from sandbox_console.model.action import Action, ChangeEgress, Create, Exec, HostAction, OpenShell, Update
 from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.version import __version__
 
 
 def target_of(action: Action) -> str:
@@ -78,7 +78,7 @@ def _origin() -> dict[str, Any]:
         "host": platform.node(),
         "boot_id": _boot_id(),
         "monotonic_ns": time.monotonic_ns(),
-        "version": sandbox_console.__version__,
+        "version": __version__,
     }
 
 

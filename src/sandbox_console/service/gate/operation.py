@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from sandbox_console.model.action import Action
 from sandbox_console.model.log import Stream
-from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.model.sandbox import Exit, SandboxRef
 from sandbox_console.model.waiting import joined
 
 CAPTURE_BYTES = 1024 * 1024
@@ -42,11 +42,16 @@ class ExecIO(Struct):
 
 
 class ActionResult(Struct, frozen=True):
-    """How an action ended: ``exit_code`` is the guest's, ``ref`` the new one after a create or recreate."""
+    """How an action ended: ``exit_code`` is the guest's, ``ref`` the new one after a create or recreate.
+
+    ``exit`` tells a command's end in full, ``pid`` its process: inside where that can be known, else on the host.
+    """
 
     audit_id: int
     ref: SandboxRef | None = None
     exit_code: int | None = None
+    exit: Exit | None = None
+    pid: int | None = None
     stdout: bytes = b""
     stderr: bytes = b""
     truncated: bool = False

@@ -9,10 +9,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from sandbox_console.errors import SecretError
+from sandbox_console.errors import Conflict, SecretError
 from sandbox_console.hostfs.places import AROUND, Ground
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.secret import Inject, ResolvedSecret
+from sandbox_console.model.secret import Inject, ResolvedSecret, Secret
 from sandbox_console.secrets import sources
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.secrets.sources import SecretSource
@@ -30,18 +30,37 @@ def keep_to_itself() -> None:
 class Vault:
     """Holds references; values only as the forms that the redactor looks for."""
 
-    def __init__(self, table: Mapping[str, SecretSource], ground: Callable[[], Ground] = Ground) -> None:
-        """``ground`` is what guests can change as far as is known without asking; it may look at the disk."""
-        self.table = table
+    def __init__(
+        self, table: Mapping[str, SecretSource], ground: Callable[[], Ground] = Ground,
+        given: Mapping[str, Secret] | None = None,
+    ) -> None:  # fmt: skip
+        """``ground`` is what guests can change as far as is known without asking; it may look at the disk.
+
+        ``given`` are secrets by value, for this process alone: they go before those of the table.
+        """
+        self._given = dict[str, Secret]()
+        self.table = dict(table)
+        for name, secret in (given or {}).items():
+            self.give(name, secret)
         self._ground = ground
         self.redactor = Redactor()
         self._in_hosts = Redactor()
         self._known: set[str] = set()
         self._learning: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
+    def give(self, name: str, secret: Secret) -> None:
+        """Know a secret by value. Raises SecretError for one that cannot be kept, Conflict for another value."""
+        if name in self._given and self._given[name] != secret:
+            raise Conflict(
+                f"the secret {name!r} has another value in this console", hint="give it another name, or open another"
+            )
+        sources.check(name, secret.value)
+        self._given[name] = secret
+        self.table[name] = SecretSource(source="value:", inject=secret.inject, hosts=secret.hosts)
+
     @property
     def names(self) -> list[str]:
-        """The names that the config defines."""
+        """The names that the config defines, and those given by value."""
         return sorted(self.table)
 
     def injects(self, capabilities: Capabilities) -> dict[str, Inject]:
@@ -59,10 +78,16 @@ class Vault:
             keep_to_itself()  # for good: the redactor has them until the end
         if any(name in self.table and self.table[name].kind in ("file", "cmd") for name in wanted):
             AROUND.set(await asyncio.to_thread(self._ground))
-        found = await sources.resolve(wanted, self.table)
+        found = [await self._one(name) for name in wanted]
         self.redactor.add(secret.value for secret in found)
         self._in_hosts.add(secret.value.lower() for secret in found)
         self._known |= {secret.name for secret in found}
+        return found
+
+    async def _one(self, name: str) -> ResolvedSecret:
+        if (given := self._given.get(name)) is not None:
+            return ResolvedSecret(name, given.value, "env" if given.inject == "auto" else given.inject, given.hosts)
+        [found] = await sources.resolve([name], self.table)
         return found
 
     def host(self, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 
 from msgspec import structs
 
@@ -121,6 +122,25 @@ class Fleet:
             for task in asked.values():
                 task.cancel()
             await asyncio.gather(*asked.values(), return_exceptions=True)
+
+    async def choose(self, asked: str, default: str) -> Key:
+        """Where to make a sandbox: ``asked`` (a name, or name/host), else the default, else the first that answers.
+
+        Raises UsageError for one that there is not, BackendUnreachable: a dead default is never another in silence.
+        """
+        name, _, host = asked.partition("/")
+        keys = [key for key in self._backends if name in ("", key[0]) and host in ("", key[1])]
+        if not keys:
+            raise UsageError(f"no backend is called {asked!r}", hint="sandbox-console doctor")
+        keys = [key for key in keys if key[0] == (name or default)] or keys
+        silent: dict[Key, BackendHealth] = {}
+        async with aclosing(self.healths(keys)) as found:
+            async for health in found:
+                if health.ok:
+                    return health.backend, health.host
+                silent[health.backend, health.host] = health
+        first = silent[keys[0]]
+        raise BackendUnreachable(f"{first.backend} does not answer: {first.reason}", hint=first.hint)
 
     async def find(self, words: Sequence[str], *, changing: bool, only_answering: bool) -> list[Found | ConsoleError]:
         """What each NAME means: a name, ``backend:name``, ``backend/host/id``, an id or its beginning; or why not.

@@ -164,7 +164,7 @@ def _helper(order: Order, spaces: Namespaces, joiners: list[int], report: socket
     kernel.drop_privileges()
     close_all_but([report.fileno(), failure])
     text = os.read(failure, wire.PACKET)
-    wire.send(report, json.loads(text) if text else {"started": True})
+    wire.send(report, json.loads(text) if text else {"started": True, "pid": pid})
     while True:
         try:
             one, status = os.wait()

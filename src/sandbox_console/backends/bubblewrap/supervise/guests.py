@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # the typing module costs 1 MB
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from .cgroup import Group
     from .freezer import Freezer
     from .loop import Loop
     from .requests import Requests
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         """What a command needs of the supervisor."""
 
         loop: Loop
+        group: Group
         pausing: Freezer
         requests: Requests
 
@@ -33,6 +35,7 @@ class Guest:
         self.ended = False
         self._killing = False
         self._connected = True
+        self._ooms = keeper.group.oom_kills()
         keeper.loop.off(conn.fileno())
         keeper.loop.on(conn.fileno(), self._asked)
         keeper.loop.on(report.fileno(), self._told)
@@ -46,7 +49,7 @@ class Guest:
             self.helper = int(str(message["helper"]))
             return
         if "exit" in message:
-            message = {"exit": _exit(int(str(message["exit"])))}
+            message = {"exit": self._exit(int(str(message["exit"])))}
         if "exit" in message or "failed" in message:
             self.ended = True
         self._tell(message, tuple(fds))
@@ -114,7 +117,10 @@ class Guest:
         except BlockingIOError:
             self._gone()
 
-
-def _exit(status: int) -> dict[str, object]:
-    code = os.waitstatus_to_exitcode(status)
-    return {"code": code if code >= 0 else 128 - code, "signal": -code if code < 0 else None}
+    def _exit(self, status: int) -> dict[str, object]:
+        code = os.waitstatus_to_exitcode(status)
+        kills = self._keeper.group.oom_kills() if code == -signal.SIGKILL else None
+        killed = None if kills is None or self._ooms is None else kills > self._ooms
+        reason = "out of memory" if killed else ""
+        number = -code if code < 0 else None
+        return {"code": code if code >= 0 else 128 - code, "signal": number, "oom": killed, "reason": reason}

@@ -1,0 +1,204 @@
+"""Commands in a sandbox: run to their end, or read while they run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any, Self
+
+from msgspec import Struct, structs
+
+from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.library.input import Input, Source
+from sandbox_console.library.output import Files
+from sandbox_console.model.action import Exec
+from sandbox_console.model.log import Stream
+from sandbox_console.model.sandbox import Exit
+from sandbox_console.model.waiting import joined, settled
+from sandbox_console.service import ActionResult, ExecIO, Operation
+
+CAPTURE_BYTES = 1024 * 1024
+"""How much of each stream a result keeps; ``stdout=`` to a file or ``stream()`` give all of it."""
+
+_AHEAD = 16
+"""Chunks of at most 64 KiB that wait for whoever iterates; then the command waits."""
+
+Perform = Callable[[Exec, ExecIO], Operation]
+
+
+class ExecResult(Struct, frozen=True):
+    """How a command ended. A failure of the command is a result, never an exception.
+
+    ``exit_code`` is the shell's convention: 126 and 127 for what could not be run, 128 + the number of the signal that
+    killed it, 124 where its time ran out. ``oom`` is None where the backend cannot know. ``pid`` is the process inside
+    the sandbox where that can be known, else on the backend's host. ``audit_id`` is the row of the audit log.
+    """
+
+    exit_code: int | None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    timed_out: bool = False
+    signal: int | None = None
+    oom: bool | None = None
+    reason: str = ""
+    pid: int | None = None
+    audit_id: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with 0."""
+        return self.exit_code == 0
+
+    @property
+    def text(self) -> str:
+        """``stdout`` as text; what is no UTF-8 is replaced."""
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def error_text(self) -> str:
+        """``stderr`` as text; what is no UTF-8 is replaced."""
+        return self.stderr.decode("utf-8", "replace")
+
+
+def words(command: str | Sequence[str]) -> tuple[str, ...]:
+    """What to run: a list as it is, text as a script of ``/bin/sh``. Raises UsageError where there is nothing."""
+    found = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
+    if not found or not found[-1] or not all(isinstance(one, str) for one in found):
+        raise UsageError(f"{command!r} is no command", hint='a list of texts, or one text for /bin/sh: "ls -l /tmp"')
+    return found
+
+
+async def run(perform: Perform, request: Exec, stdin: Input, files: Files) -> ExecResult:
+    """Run a command to its end, its output into the result and the files. Cancelling it ends the command."""
+    source, kept = Source(stdin), _Kept()
+
+    async def take(stream: Stream, data: bytes) -> None:
+        if not await files.take(stream, data):
+            kept.add(stream, data)
+
+    async with files:
+        operation = perform(request, ExecIO(source.chunks(), take if files.wanted else None))
+        try:
+            found = await ended(operation)
+        except ConsoleError:
+            if problem := source.problem or files.problem:
+                raise problem from None  # the caller's own object failed: so it is the caller's own error
+            raise
+    return kept.within(result_of(found))
+
+
+async def ended(operation: Operation) -> ActionResult:
+    """An action's result; whoever stops waiting for it ends it, and waits for that."""
+    waiting = asyncio.ensure_future(operation.result())
+    try:
+        return await joined(waiting)
+    except asyncio.CancelledError:
+        operation.cancel()
+        await settled(waiting)
+        raise
+
+
+def result_of(found: ActionResult) -> ExecResult:
+    """A command's result out of its action's."""
+    end = found.exit or Exit(found.exit_code)
+    return ExecResult(
+        found.exit_code, found.stdout, found.stderr, found.truncated, found.timed_out,
+        end.signal, end.oom, end.reason, found.pid, found.audit_id,
+    )  # fmt: skip
+
+
+class _Kept:
+    """The stream that goes to no file, while the other does."""
+
+    def __init__(self) -> None:
+        self._data: dict[Stream, bytearray] = {}
+        self._truncated = False
+
+    def add(self, stream: Stream, data: bytes) -> None:
+        """Keep as much of a chunk as there is room for."""
+        kept = self._data.setdefault(stream, bytearray())
+        room = CAPTURE_BYTES - len(kept)
+        kept += data[: max(room, 0)]
+        self._truncated = self._truncated or len(data) > room
+
+    def within(self, result: ExecResult) -> ExecResult:
+        """The result with what was kept."""
+        if not self._data:
+            return result
+        out, err = (bytes(self._data.get(stream, b"")) for stream in (Stream.STDOUT, Stream.STDERR))
+        return structs.replace(result, stdout=out, stderr=err, truncated=self._truncated)
+
+
+class RunningCommand:
+    """A command that is read while it runs: ``async for stream, data in running``, inside ``async with``.
+
+    Not reading holds the command back. Leaving the block ends the command with all that it started.
+    """
+
+    def __init__(self, perform: Perform, request: Exec, stdin: Input) -> None:
+        self._perform, self._request = perform, request
+        self._source = Source(stdin)
+        self._chunks: asyncio.Queue[tuple[Stream, bytes]] = asyncio.Queue(_AHEAD)
+        self._operation: Operation | None = None
+        self._waiting: asyncio.Future[ActionResult] | None = None
+
+    async def __aenter__(self) -> Self:
+        async def take(stream: Stream, data: bytes) -> None:
+            await self._chunks.put((stream, data))
+
+        self._operation = self._perform(self._request, ExecIO(self._source.chunks(), take))
+        self._waiting = asyncio.ensure_future(self._operation.result())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._operation is not None and self._waiting is not None:
+            self._operation.cancel()
+            await settled(self._waiting)
+
+    def __aiter__(self) -> AsyncIterator[tuple[Stream, bytes]]:
+        return self._each()
+
+    async def _each(self) -> AsyncGenerator[tuple[Stream, bytes], None]:
+        """Chunks as they come. Raises what ended the command where that is no end of its own."""
+        waiting = self._entered()
+        while True:
+            if self._chunks.empty() and not waiting.done():
+                getting = asyncio.ensure_future(self._chunks.get())
+                both: set[asyncio.Future[Any]] = {getting, waiting}
+                try:
+                    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    if not getting.done():
+                        getting.cancel()
+                if getting.done() and not getting.cancelled():
+                    yield getting.result()
+                    continue
+            if self._chunks.empty():
+                await self.result()
+                return
+            yield self._chunks.get_nowait()
+
+    async def result(self) -> ExecResult:
+        """How the command ended. Waits for its end; output that nobody has read is dropped, so that it can end."""
+        waiting = self._entered()
+        while not waiting.done():
+            while not self._chunks.empty():
+                self._chunks.get_nowait()
+            getting = asyncio.ensure_future(self._chunks.get())
+            both: set[asyncio.Future[Any]] = {getting, waiting}
+            try:
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                getting.cancel()
+        try:
+            return result_of(waiting.result())
+        except ConsoleError:
+            if self._source.problem is not None:
+                raise self._source.problem from None
+            raise
+
+    def _entered(self) -> asyncio.Future[ActionResult]:
+        if self._waiting is None:
+            raise UsageError("the command was not started", hint="async with box.stream(...) as running:")
+        return self._waiting

@@ -1,0 +1,151 @@
+"""The console as programs see it: over every backend, through the same door as the command line and the app."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from msgspec import structs
+
+from sandbox_console import service
+from sandbox_console.errors import NotFound
+from sandbox_console.library.held import Held
+from sandbox_console.library.sandbox import SandboxHandle
+from sandbox_console.model.action import Action, Create, OpenShell
+from sandbox_console.model.audit import AuditEntry, AuditQuery
+from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
+from sandbox_console.model.secret import Secret
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import joined, settled, to_the_end
+from sandbox_console.service import Backend, Consent, ExecIO, Operation, ShellSession, Subscription
+
+
+@asynccontextmanager
+async def open_console(
+    *,
+    config_file: str | Path | None = None,
+    backend: str = "",
+    backends: Sequence[Backend] | None = None,
+    read_only: bool = False,
+    secrets: Mapping[str, Secret] | None = None,
+) -> AsyncIterator[Console]:
+    """A console for as long as the block lasts; its end cancels what is in flight, and sandboxes live on.
+
+    ``config_file`` is read in place of the user's own. ``backend`` (``docker``, ``docker/NAME``) leaves the others out;
+    ``backends`` replaces those that are registered, for tests with ``sandbox_console.testing``. ``secrets`` are by
+    value, for this process alone. Raises ConfigError, SecretError.
+    """
+    async with service.open_console(
+        config_file=Path(config_file) if config_file is not None else None,
+        backends=backends, read_only=read_only, only_backend=backend, secrets=secrets,
+    ) as opened:  # fmt: skip
+        yield Console(opened)
+
+
+class Console:
+    """Every sandbox of every backend. Made by :func:`open_console`.
+
+    Every change goes through the policy and into the audit log, as it does from the command line.
+    """
+
+    def __init__(self, opened: service.Console) -> None:
+        self._console = opened
+
+    def create(
+        self,
+        spec: SandboxSpec,
+        *,
+        backend: str = "",
+        start: bool = True,
+        secrets: Mapping[str, Secret] | None = None,
+        consent: Consent = Consent(),  # noqa: B008 - frozen
+    ) -> Held[SandboxHandle]:
+        """Make a sandbox and start it: ``await`` it, or ``async with`` it, which removes it at the end of the block.
+
+        ``backend`` is a name, or name/host; else the default of the configuration, else the first that answers.
+        ``secrets`` are handed over beside those that the spec names, for as long as this console is open. A create that
+        is cancelled leaves nothing. Raises InvalidSpec, Conflict (the name is taken), Denied, Unsupported,
+        BackendUnreachable, BackendError, AuditUnavailable.
+        """
+
+        async def make() -> SandboxHandle:
+            return await self._create(spec, backend, dict(secrets or {}), consent, start=start)
+
+        return Held(make, _removed)
+
+    async def _create(
+        self, spec: SandboxSpec, backend: str, secrets: Mapping[str, Secret], consent: Consent, *, start: bool
+    ) -> SandboxHandle:
+        for name, secret in secrets.items():
+            self._console.give_secret(name, secret)
+        spec = structs.replace(spec, secrets=tuple(dict.fromkeys([*spec.secrets, *secrets])))
+        await self._console.refuse_held(spec.name)
+        action = Create(spec, *await self._console.place_for(backend), start=start)
+        operation = self._console.perform(action, consent=consent)
+        waiting = asyncio.ensure_future(operation.result())
+        try:
+            result = await joined(waiting)
+        except asyncio.CancelledError:
+            operation.cancel()
+            if await settled(waiting) is None and (ref := waiting.result().ref):  # it had ended, and nobody was told
+                await to_the_end(_removed(SandboxHandle(self._console, ref, spec.name, consent)))
+            raise
+        assert result.ref is not None  # noqa: S101 - a create that ended well has made one
+        return SandboxHandle(self._console, result.ref, spec.name, consent)
+
+    async def sandbox(self, name: str | SandboxRef, *, consent: Consent = Consent()) -> SandboxHandle:  # noqa: B008 - frozen
+        """A sandbox that is there, by name, ``backend:name``, ``backend/host/id`` or ref.
+
+        ``consent`` goes with each action: what the policy asks about, as it does for what others made, is refused
+        without. Raises NotFound, Ambiguous, BackendUnreachable.
+        """
+        if isinstance(name, SandboxRef):
+            found = await self._console.inspect(name)
+        else:
+            found = await self._console.find(name, changing=True)
+        return SandboxHandle(self._console, found.ref, found.name, consent)
+
+    async def list(self, backend: str = "") -> tuple[Sequence[Sandbox], Sequence[BackendHealth]]:
+        """All sandboxes now, and the health of each backend asked: one that does not answer is no empty list."""
+        return await self._console.list(backend)
+
+    async def health(self) -> Sequence[BackendHealth]:
+        """Every backend's health, asked now."""
+        return await self._console.health()
+
+    def perform(
+        self,
+        action: Action,
+        *,
+        consent: Consent = Consent(),  # noqa: B008 - frozen
+        io: ExecIO | None = None,
+    ) -> Operation:
+        """Carry any action out: ``result()`` raises what went wrong, ``events()`` tell progress, ``cancel()`` ends it.
+
+        It is the console's: to stop waiting for it does not end it.
+        """
+        return self._console.perform(action, consent=consent, io=io)
+
+    async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
+        """Open a shell on a PTY. Raises Conflict where the sandbox does not run."""
+        return await self._console.shell(request, consent=consent)
+
+    def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
+        """Batches of a sandbox's output, known secrets masked."""
+        return self._console.logs(ref, query)
+
+    def watch(self) -> Subscription:
+        """Everything that changes, from the state as it is. Close it when done."""
+        return self._console.watch()
+
+    async def history(self, query: AuditQuery) -> Sequence[AuditEntry]:
+        """Actions on record, newest first."""
+        return await self._console.history(query)
+
+
+async def _removed(box: SandboxHandle) -> None:
+    with suppress(NotFound):  # somebody was quicker
+        await box.remove(force=True)

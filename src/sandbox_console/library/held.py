@@ -1,0 +1,32 @@
+"""What is made by ``await``, and made and ended by ``async with``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from sandbox_console.errors import UsageError
+from sandbox_console.model.waiting import to_the_end
+
+T = TypeVar("T")
+
+
+class Held(Generic[T]):
+    """``await`` gives the thing, which then lives on; ``async with`` gives it and ends it with the block."""
+
+    def __init__(self, make: Callable[[], Awaitable[T]], end: Callable[[T], Awaitable[None]]) -> None:
+        self._make, self._end = make, end
+        self._made: list[T] = []
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> T:
+        if self._made:
+            raise UsageError("it was made already", hint="call again for another one")
+        made = await self._make()
+        self._made.append(made)
+        return made
+
+    async def __aexit__(self, *_: object) -> None:
+        await to_the_end(self._end(self._made[0]))  # also where the block is cancelled: nothing is left behind

@@ -1,0 +1,129 @@
+"""What a caller may give as a command's input, as the chunks that the service takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+CHUNK = 256 * 1024
+_AHEAD = 4
+"""Chunks that are read before the command asked for them."""
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """An open file, of bytes or text."""
+
+    def read(self, size: int, /) -> bytes | str:
+        """At most ``size`` of it; empty at its end."""
+        ...
+
+
+Data = bytes | str
+"""What a chunk may be; text goes as UTF-8."""
+Input = Data | os.PathLike[str] | Readable | Iterable[Data] | AsyncIterable[Data] | None
+
+
+class Source:
+    """An input on its way to a command; ``problem`` is what the caller's own object raised."""
+
+    def __init__(self, given: Input) -> None:
+        self._given = given
+        self.problem: Exception | None = None
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Its bytes, text as UTF-8. What it raises is kept, and raised."""
+        try:
+            async for data in _read(self._given):
+                yield _bytes(data)
+        except Exception as error:
+            self.problem = error
+            raise
+
+
+async def _read(given: Input) -> AsyncGenerator[Data, None]:
+    if given is None:
+        return
+    if isinstance(given, (bytes, str)):
+        yield given
+    elif isinstance(given, (bytearray, memoryview)):
+        yield bytes(given)
+    elif isinstance(given, AsyncIterable):
+        async for data in given:
+            yield data
+    else:
+        async for data in _from_thread(given):
+            yield data
+
+
+def _bytes(data: object) -> bytes:
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"stdin is bytes or text, not {type(data).__name__}")
+
+
+async def _from_thread(given: os.PathLike[str] | Readable | Iterable[Data]) -> AsyncGenerator[Data, None]:
+    """Read what may block, a terminal or a slow iterator, in a thread of its own, which holds up nobody's end."""
+    pump = _Pump(given)
+    threading.Thread(target=pump.run, name="sandbox-console stdin", daemon=True).start()
+    try:
+        while (item := await pump.items.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            pump.room.release()
+            yield item
+    finally:
+        pump.left = True
+        pump.room.release()
+
+
+class _Pump:
+    """The thread's half: no further ahead of the command than ``_AHEAD`` chunks."""
+
+    def __init__(self, given: os.PathLike[str] | Readable | Iterable[Data]) -> None:
+        self.items: asyncio.Queue[Data | BaseException | None] = asyncio.Queue()
+        self.room = threading.Semaphore(_AHEAD)
+        self.left = False
+        self._given = given
+        self._loop = asyncio.get_running_loop()
+
+    def run(self) -> None:
+        """Read to the end, or until the command has left."""
+        with suppress(RuntimeError):  # the loop is closed: nobody is there any more
+            try:
+                self._pass_on()
+            except Exception as error:  # noqa: BLE001 - the caller's own, raised where the caller waits
+                self._put(error)
+
+    def _pass_on(self) -> None:
+        if isinstance(self._given, os.PathLike):
+            with Path(self._given).open("rb") as file:
+                self._each(lambda: file.read(CHUNK))
+        elif isinstance(self._given, Readable):
+            file_ = self._given
+            self._each(lambda: file_.read(CHUNK))
+        else:
+            items = iter(self._given)
+            self._each(lambda: next(items, None))
+
+    def _each(self, read: Callable[[], Data | None]) -> None:
+        iterates = not isinstance(self._given, (os.PathLike, Readable))
+        while True:
+            self.room.acquire()
+            if self.left:
+                return
+            data = read()
+            if data is None or (not data and not iterates):
+                break
+            self._put(data)
+        self._put(None)
+
+    def _put(self, item: Data | BaseException | None) -> None:
+        self._loop.call_soon_threadsafe(self.items.put_nowait, item)

@@ -1,0 +1,193 @@
+"""One sandbox in a program's hands."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+
+from sandbox_console.errors import TimedOut
+from sandbox_console.library.command import ExecResult, RunningCommand, ended, run, words
+from sandbox_console.library.files import MAX_BYTES, GuestFiles
+from sandbox_console.library.held import Held
+from sandbox_console.library.input import Input
+from sandbox_console.library.output import Files, Output
+from sandbox_console.model import ports
+from sandbox_console.model.action import Action, Exec, Kill, OpenShell, Pause, Remove, Restart, Resume, Start, Stop
+from sandbox_console.model.log import LogItem, LogQuery
+from sandbox_console.model.ports import PublishedPort
+from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Status
+from sandbox_console.service import Consent, Console, ExecIO, Operation, ShellSession
+
+_FIRST_LOOK_S = 0.02
+_LOOK_S = 0.5
+_PORT = "port "
+
+
+class SandboxHandle:
+    """A sandbox by its ref. ``name`` is what it was called when the handle was made.
+
+    The handle holds nothing: dropping it leaves the sandbox as it is. Every method that changes something raises Denied
+    where the policy forbids it, NotFound where the sandbox is gone, BackendUnreachable and AuditUnavailable.
+    """
+
+    def __init__(self, console: Console, ref: SandboxRef, name: str, consent: Consent) -> None:
+        self.ref = ref
+        self.name = name
+        self._console, self._consent = console, consent
+        self._files = GuestFiles(console, ref, consent)
+
+    def __repr__(self) -> str:
+        return f"SandboxHandle({str(self.ref)!r}, name={self.name!r})"
+
+    async def inspect(self) -> Sandbox:
+        """The sandbox as it is now. Raises NotFound."""
+        return await self._console.inspect(self.ref)
+
+    # Commands
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        stdin: Input = None,
+        stdout: Output = None,
+        stderr: Output = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        user: str | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """Run a command beside the main process, to its end. A list is run as it is, text by ``/bin/sh -c``.
+
+        ``stdin`` is bytes, text, a path, an open file, or an iterator or async iterator of bytes or text. ``stdout``
+        and ``stderr`` are paths or files that take all of it; else the result keeps the first MiB of each. After
+        ``timeout_s`` seconds, and where this is cancelled, the command ends with all that it started.
+
+        Raises what ``stdin`` raises, after ending the command; Conflict where the sandbox does not run; SandboxEnded
+        where it ends meanwhile.
+        """
+        request = self._request(command, env, workdir, user, timeout_s)
+        return await run(self._exec, request, stdin, Files(stdout, stderr))
+
+    def stream(
+        self,
+        command: str | Sequence[str],
+        *,
+        stdin: Input = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        user: str | None = None,
+        timeout_s: float | None = None,
+    ) -> RunningCommand:
+        """Run a command and read it as it runs: ``async with box.stream("make") as running``, then ``async for``."""
+        return RunningCommand(self._exec, self._request(command, env, workdir, user, timeout_s), stdin)
+
+    def _request(
+        self, command: str | Sequence[str], env: Mapping[str, str] | None, workdir: str | None, user: str | None,
+        timeout_s: float | None,
+    ) -> Exec:  # fmt: skip
+        return Exec(self.ref, words(command), dict(env or {}), workdir, user, timeout_s)
+
+    def _exec(self, request: Exec, io: ExecIO) -> Operation:
+        return self._console.perform(request, consent=self._consent, io=io)
+
+    def shell(
+        self, *, shell: str | None = None, user: str | None = None, cols: int = 80, rows: int = 24, record: bool = False
+    ) -> Held[ShellSession]:
+        """A shell on a PTY: ``await`` it and close it yourself, or ``async with`` it, which closes it."""
+        request = OpenShell(self.ref, shell, user, cols, rows, record=record)
+
+        async def opened() -> ShellSession:
+            return await self._console.shell(request, consent=self._consent)
+
+        return Held(opened, ShellSession.close)
+
+    # Files
+
+    async def read_file(self, path: str, *, max_bytes: int = MAX_BYTES) -> bytes:
+        """A file's bytes, whole. Raises NotFound, Conflict for what is no file, UsageError for a larger one."""
+        return await self._files.read(path, max_bytes)
+
+    async def write_file(self, path: str, data: bytes | str, *, mode: int = 0o644) -> None:
+        """Write a file whole; the folders above it are made, a file that is there is replaced. Raises Conflict."""
+        await self._files.write(path, data.encode() if isinstance(data, str) else bytes(data), mode)
+
+    async def mkdir(self, path: str, *, mode: int = 0o755) -> None:
+        """Make a folder and those above it; nothing where it is there. Raises Conflict where a file is in the way."""
+        await self._files.mkdir(path, mode)
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is something at a path. Raises NotFound where the sandbox itself is gone."""
+        return await self._files.exists(path)
+
+    # What it says and where it answers
+
+    async def logs(
+        self, *, follow: bool = False, tail: int | None = None, since: float | None = None, until: float | None = None
+    ) -> AsyncIterator[LogItem]:
+        """What the main process wrote, known secrets masked; ``since`` and ``until`` are seconds since the epoch."""
+        query = LogQuery(follow, tail, since, until)
+        async with aclosing(self._console.logs(self.ref, query)) as batches:  # type: ignore[type-var]
+            async for batch in batches:
+                for item in batch:
+                    yield item
+
+    async def ports(self) -> Sequence[PublishedPort]:
+        """Its ports, and where this host answers for each; empty while it does not run."""
+        found: list[PublishedPort] = []
+        for fact in (await self.inspect()).effective:
+            port, _, protocol = fact.field.removeprefix(_PORT).partition("/")
+            if not fact.field.startswith(_PORT) or protocol not in ("", "tcp"):
+                continue
+            places = [place.strip() for place in fact.value.split(",") if place.strip()[-1:].isdecimal()]
+            found += [ports.parse(f"{place}:{port}") for place in places]
+        return found
+
+    # Its life
+
+    async def start(self) -> None:
+        """Start it; nothing where it runs."""
+        await self._done(Start(self.ref))
+
+    async def stop(self, *, grace_s: float = 10.0) -> None:
+        """SIGTERM to the main process, SIGKILL to all after ``grace_s`` seconds."""
+        await self._done(Stop(self.ref, grace_s))
+
+    async def restart(self, *, grace_s: float = 10.0) -> None:
+        """Stop it, then start it."""
+        await self._done(Restart(self.ref, grace_s))
+
+    async def kill(self, signal: str = "SIGKILL") -> None:
+        """Send the main process a signal; SIGKILL ends the whole sandbox."""
+        await self._done(Kill(self.ref, signal))
+
+    async def pause(self) -> None:
+        """Freeze every process. Raises Unsupported where the backend cannot."""
+        await self._done(Pause(self.ref))
+
+    async def resume(self) -> None:
+        """Thaw what ``pause`` froze."""
+        await self._done(Resume(self.ref))
+
+    async def remove(self, *, force: bool = False) -> None:
+        """Remove it and what the backend keeps of it; ``force`` also where it runs. Raises Conflict, NotFound."""
+        await self._done(Remove(self.ref, force))
+
+    async def wait(self, *, timeout_s: float | None = None) -> Exit:
+        """Wait until it has ended, and tell how. Raises TimedOut after ``timeout_s`` seconds, NotFound when gone."""
+        found, pause = await self.inspect(), _FIRST_LOOK_S
+        try:
+            async with asyncio.timeout(timeout_s):
+                while found.status.live or found.status in (Status.CREATED, Status.UNKNOWN):
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LOOK_S)
+                    found = await self.inspect()
+        except TimeoutError:
+            hint = f"sandbox-console logs {shlex.quote(self.name)}"
+            raise TimedOut(f"{self.name} is {found.status} after {timeout_s:g} s", hint=hint) from None
+        return found.exit or Exit()
+
+    async def _done(self, action: Action) -> None:
+        await ended(self._console.perform(action, consent=self._consent))

@@ -1,0 +1,142 @@
+"""Commands by the Python API, on real sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import signal
+
+import pytest
+
+from sandbox_console import AuditQuery, Conflict, NotFound, SandboxEnded, Stream, UsageError
+
+MEBIBYTE = 1 << 20
+
+
+async def test_bytes_and_text_go_in_and_come_out(box):
+    done = await box.exec(["cat"], stdin="grüße\n")
+    assert (done.ok, done.exit_code, done.stdout, done.text) == (True, 0, "grüße\n".encode(), "grüße\n")
+    assert (await box.exec(["cat"], stdin=b"\0\xff")).stdout == b"\0\xff"
+    both = await box.exec("echo out; echo err >&2; exit 3")
+    assert (both.ok, both.exit_code, both.text, both.error_text) == (False, 3, "out\n", "err\n")
+    with pytest.raises(UsageError, match="no command"):
+        await box.exec([])
+
+
+async def test_where_and_as_what_it_runs(box):
+    done = await box.exec('echo "$A $(pwd)"', env={"A": "b"}, workdir="/tmp")
+    assert done.text == "b /tmp\n"
+    assert (await box.exec(["no-such-program"])).exit_code == 127
+
+
+async def test_input_comes_from_a_file_a_path_and_iterators(box, tmp_path):
+    file = tmp_path / "in"
+    file.write_bytes(b"x" * 3 * MEBIBYTE)
+    count = ["wc", "-c"]
+    assert int((await box.exec(count, stdin=file)).text) == 3 * MEBIBYTE
+    with file.open("rb") as opened:
+        assert int((await box.exec(count, stdin=opened)).text) == 3 * MEBIBYTE
+    assert (await box.exec(["cat"], stdin=io.StringIO("text"))).text == "text"
+    assert (await box.exec(["cat"], stdin=iter(["a", b"b", b"", "c"]))).text == "abc"
+
+    async def chunks():
+        for word in ("d", "e"):
+            await asyncio.sleep(0)
+            yield word
+
+    assert (await box.exec(["cat"], stdin=chunks())).text == "de"
+
+
+async def test_a_failing_input_is_the_callers_error_and_ends_the_command(box, console):
+    class Own(Exception):
+        pass
+
+    async def fails():
+        yield b"first half\n"
+        await asyncio.sleep(0.05)
+        raise Own("mine")
+
+    def fails_in_a_thread():
+        yield "first half\n"
+        raise Own("mine")
+
+    for source in (fails(), fails_in_a_thread()):
+        with pytest.raises(Own, match="mine"):
+            await box.exec("cat; echo all of it > /tmp/done", stdin=source)
+    with pytest.raises(TypeError, match="int"):
+        await box.exec(["cat"], stdin=iter([1]))
+    assert not await box.exists("/tmp/done")
+    assert not [one for one in await console._console.inside.processes(box.ref) if one.command.startswith("cat")]
+    rows = [row for row in await console.history(AuditQuery()) if row.attempt.action == "exec"]
+    assert {row.outcome for row in rows} == {"failed"}
+    assert {row.end.body["code"] for row in rows if row.end} == {"input_failed"}
+
+
+async def test_output_is_read_as_it_comes_and_leaving_ends_the_command(box, console):
+    async with box.stream("for i in 1 2 3; do echo $i; read x; done; exit 5", stdin="go\ngo\ngo\n") as running:
+        chunks = [data async for stream, data in running if stream is Stream.STDOUT]
+        assert b"".join(chunks) == b"1\n2\n3\n"
+        assert (await running.result()).exit_code == 5
+    async with box.stream("echo here; sleep 86397") as running:
+        async for _, data in running:
+            assert data == b"here\n"
+            break
+    assert not [one for one in await console._console.inside.processes(box.ref) if "86397" in one.command]
+
+
+async def test_who_does_not_read_holds_the_command_back_and_can_still_wait_for_it(box):
+    async with box.stream(["head", "-c", str(8 * MEBIBYTE), "/dev/zero"]) as running:
+        done = await running.result()
+    assert (done.exit_code, done.stdout) == (0, b"")
+
+
+async def test_output_goes_to_files_uncapped_and_the_rest_into_the_result(box, tmp_path):
+    script = f"head -c {3 * MEBIBYTE} /dev/zero; head -c {2 * MEBIBYTE} /dev/zero >&2"
+    done = await box.exec(script, stdout=tmp_path / "out")
+    assert (tmp_path / "out").stat().st_size == 3 * MEBIBYTE
+    assert (done.stdout, len(done.stderr), done.truncated) == (b"", MEBIBYTE, True)
+    kept = io.BytesIO()
+    assert not (await box.exec(f"head -c {2 * MEBIBYTE} /dev/zero", stdout=kept)).truncated
+    assert len(kept.getvalue()) == 2 * MEBIBYTE
+    closed = (tmp_path / "out").open("wb")
+    closed.close()
+    with pytest.raises(ValueError, match="closed file"):
+        await box.exec(["echo", "x"], stdout=closed)
+
+
+async def test_the_result_tells_the_process_the_signal_and_the_time(box):
+    killed = await box.exec("kill -9 $$")
+    assert (killed.exit_code, killed.signal) == (137, signal.SIGKILL)
+    assert killed.pid
+    late = await box.exec(["sleep", "1000"], timeout_s=0.2)
+    assert (late.exit_code, late.timed_out) == (124, True)
+    assert "0.2 s" in late.reason
+
+
+async def test_a_sandbox_that_ends_meanwhile_is_no_137(console, spec):
+    for end in (lambda one: one.kill(), lambda one: one.remove(force=True)):
+        box = await console.create(spec())
+        running = asyncio.ensure_future(box.exec("echo begun > /tmp/begun; sleep 1000"))
+        while not await box.exists("/tmp/begun"):
+            await asyncio.sleep(0.01)
+        await end(box)
+        with pytest.raises(SandboxEnded, match=box.name):
+            await running
+        try:
+            with pytest.raises(Conflict):
+                await box.exec(["true"])
+            await box.remove()
+        except NotFound:
+            pass
+
+
+async def test_a_cancelled_command_has_ended_when_the_cancellation_is_told(box, console):
+    running = asyncio.ensure_future(box.exec("echo > /tmp/begun; sleep 86396"))
+    while not await box.exists("/tmp/begun"):
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not [one for one in await console._console.inside.processes(box.ref) if "86396" in one.command]
+    [row] = [row for row in await console.history(AuditQuery()) if row.attempt.action == "exec"]
+    assert row.outcome == "cancelled"
