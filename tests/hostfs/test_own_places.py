@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 
@@ -117,6 +118,19 @@ async def test_the_home_folder_only_by_policy(home, tmp_path, monkeypatch):
         await console.perform(Create(spec(home), "fake", "local")).result()
         assert fake.sandboxes
     assert "is, holds or lies in" in await refused(tmp_path)
+
+
+@pytest.mark.parametrize("given", [".", "..", ".local"])
+async def test_another_tools_sandbox_with_the_home_folder_does_not_take_the_console_away(home, given):
+    shares = home / ".local/state/sandbox-console/shares.json"
+    shares.write_text(json.dumps({"docker/default": [str((home / given).resolve())]}))
+    if given == ".local":
+        with pytest.raises(ConfigError, match="which a sandbox can write"):
+            async with open_console(backends=[]):
+                pass
+        return
+    async with open_console(backends=[FakeBackend([])]) as console:
+        assert (await console.ground()).roots, "links in it are still a guest's"
 
 
 async def test_a_sandbox_from_before_is_not_started_or_changed(home):

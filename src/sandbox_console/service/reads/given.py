@@ -56,6 +56,11 @@ class Given(Struct, frozen=True):
             seen[folder] = known if one is None or one in known else [*known, one][-_MOST_EACH:]
         return Given(fresh, seen)
 
+    def without(self, passed: Callable[[str], bool]) -> Given:
+        """All but the folders that are passed over."""
+        folders = {key: [one for one in found if not passed(one)] for key, found in self.folders.items()}
+        return Given(folders, {folder: found for folder, found in self.seen.items() if not passed(folder)})
+
     def ground(self, private: Path | None = None) -> Ground:
         """The guests' ground."""
         moved = {(one.device, one.inode): Moved(path, one.born) for path, found in self.seen.items() for one in found}

@@ -152,7 +152,13 @@ def _homes() -> set[str]:
 
 
 def refuse_guests(own: Own, known: Given) -> None:
-    """Raise ConfigError where a guest has a hand in where one of the console's own places is, or in what is there."""
+    """Raise ConfigError where a guest has a hand in where one of the console's own places is, or in what is there.
+
+    A guest that has the home folder itself, as other tools' containers often do, is no reason: it can change what the
+    user's shells run, so that a refusal would only take the console away.
+    """
+    homes = _homes()
+    known = known.without(lambda folder: any(Path(home).is_relative_to(folder) for home in homes))
     folders = known.all
     if not folders:
         return
