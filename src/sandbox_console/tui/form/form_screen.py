@@ -74,6 +74,7 @@ class FormScreen(Screen[None]):
     """
     console_app = getters.app(BaseApp)
     body: FormBody
+    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["form"]
 
     def __init__(self, console: Console, work: Work, consent: AskConsent, sandbox: Sandbox | None = None,
@@ -105,8 +106,10 @@ class FormScreen(Screen[None]):
         return sorted(healthy, key=lambda key: key[0] != self._service.config.backend)
 
     def on_mount(self) -> None:
-        self.body.focus_first()
-        if self._sandbox is not None:
+        """Go to the first field of a new sandbox; of one that is there none: keys typed at once would change it."""
+        if self._sandbox is None:
+            self.body.focus_first()
+        else:
             self._check_soon()
 
     # --- checking as one types
