@@ -51,3 +51,27 @@ async def test_many_changes_leave_the_answers_of_the_question_in_view(run_app, f
         await until(pilot, on(app, ConfirmScreen))
         await settled(app, pilot)
         assert {"cancel", "agree"} <= {one.id for one in app.screen.query(Button) if in_view(app, one)}
+
+
+@pytest.mark.parametrize("key", ["n", "e"])
+async def test_escape_on_a_changed_form_asks_and_on_another_closes(run_app, fake, key):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await pilot.press(key)
+        await until(pilot, on(app, FormScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+        await pilot.press(key)
+        await until(pilot, on(app, FormScreen))
+        form = app.screen
+        await fill(app, pilot, cpus="3")
+        await pilot.press("escape")
+        await until(pilot, on(app, ConfirmScreen))
+        assert {"Go on", "Discard"} == {str(one.label) for one in app.screen.query(Button)}
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is form)
+        assert form.query_one("#field-cpus", Input).value == "3"
+        form.query_one("#cancel", Button).press()
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: app.screen is app.main)
+        assert fake.permits == []

@@ -205,8 +205,17 @@ class FormScreen(Screen[None]):
         self.action_close()
 
     def action_close(self) -> None:
-        """Leave the form; an action that it started goes on."""
-        self.dismiss()
+        """Leave the form, after a question where something typed would be lost; an action that it started goes on."""
+        if self._doing.going_on or not self.body.changed:
+            self.dismiss()
+            return
+        words = Content("What you wrote in the form would be lost. Nothing of it was applied.")
+        question = ConfirmScreen("Leave the form?", words, "Discard", leave="Go on")
+        self.app.push_screen(question, self._answered)
+
+    def _answered(self, discard: bool | None) -> None:
+        if discard:
+            self.dismiss()
 
     def action_submit(self) -> None:
         """Create or apply."""
