@@ -500,6 +500,9 @@ async def test_edit_shows_the_plan_and_a_live_change_goes_through(run_app, fake)
         await fill(app, pilot, image="python:3.12")
         await until(pilot, lambda: "Applied live" in screen_text(app))
         await pilot.press("ctrl+s")
+        await until(pilot, on(app, ConfirmScreen))
+        assert fake.permits == []
+        await pilot.press("y")
         await until(pilot, lambda: app.screen is app.main and fake.sandboxes["aaaaaaaaaaaa"].spec.cpus == 2)
 
 

@@ -30,7 +30,13 @@ class AskConsent(Protocol):
     """Asks a person where the policy or the action wants it; None where they do not agree."""
 
     async def __call__(
-        self, action: Action, sandbox: Sandbox, *, confirmed: bool = False, effect: str = ""
+        self,
+        action: Action,
+        sandbox: Sandbox,
+        *,
+        confirmed: bool = False,
+        effect: str = "",
+        changes: Content | None = None,
     ) -> Consent | None: ...
 
 
@@ -74,15 +80,24 @@ class Flows:
         self._app.push_screen(TextScreen(f"Changed in {shown_name(sandbox)} since its image", words))
 
     async def consent(
-        self, action: Action, sandbox: Sandbox, *, confirmed: bool = False, effect: str = ""
+        self,
+        action: Action,
+        sandbox: Sandbox,
+        *,
+        confirmed: bool = False,
+        effect: str = "",
+        changes: Content | None = None,
     ) -> Consent | None:
-        """What a person agrees to; None when they do not. ``confirmed``: a plain yes was given already."""
+        """What a person agrees to; None when they do not. ``confirmed``: a plain yes was given already.
+
+        ``changes`` are listed in the question.
+        """
 
         async def answer(question: Ask | None) -> bool:
             if question is None and (confirmed or isinstance(action, OpenShell | Attach)):
                 return True
             reason, token = (question.reason, question.token) if question else ("", "")
-            asked = confirmation(action, sandbox, reason, token, effect)
+            asked = confirmation(action, sandbox, reason, token, effect, changes)
             agrees: bool = await self._app.push_screen_wait(asked)
             return agrees
 
@@ -90,7 +105,12 @@ class Flows:
 
 
 def confirmation(
-    action: Action, sandbox: Sandbox, reason: str = "", token: str = "", effect: str = ""
+    action: Action,
+    sandbox: Sandbox,
+    reason: str = "",
+    token: str = "",
+    effect: str = "",
+    changes: Content | None = None,
 ) -> ConfirmScreen:
     """The question for an action: what it touches, by name and ASCII id."""
     verb = VERBS.get(action.verb)
@@ -105,6 +125,7 @@ def confirmation(
         danger=(verb is not None and verb.danger) or effect == ANEW,
         accepts=(lambda text: accepted(text, sandbox)) if typed else None,
         to_type=short,
+        listed=changes,
     )
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
@@ -34,6 +34,8 @@ class ConfirmScreen(ModalScreen[bool]):
     }
     ConfirmScreen.-danger > Vertical { border: round $error; border-title-color: $error; }
     ConfirmScreen Static { height: auto; margin-bottom: 1; }
+    ConfirmScreen #listed { height: auto; max-height: 35vh; margin-bottom: 1; background: $panel; padding: 0 1; }
+    ConfirmScreen #listed Static { margin-bottom: 0; }
     ConfirmScreen #command { color: $text-muted; max-height: 4; }
     ConfirmScreen Input { margin-bottom: 1; height: 1; border: none; padding: 0 1; background: $panel; }
     ConfirmScreen Horizontal { height: auto; align-horizontal: right; }
@@ -59,6 +61,8 @@ class ConfirmScreen(ModalScreen[bool]):
         danger: bool = False,
         accepts: Callable[[str], bool] | None = None,
         to_type: str = "",
+        listed: Content | None = None,
+        leave: str = "Cancel",
     ) -> None:
         super().__init__(classes="-danger" if danger else "")
         self._title = title
@@ -67,11 +71,16 @@ class ConfirmScreen(ModalScreen[bool]):
         self._command = command
         self._accepts = accepts
         self._to_type = to_type
+        self._listed = listed
+        self._leave = leave
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = Content(self._title)
             yield Static(self._body, markup=False, id="body")
+            if self._listed is not None:
+                with VerticalScroll(id="listed"):
+                    yield Static(self._listed, markup=False)
             yield from self.more()
             if self._command:
                 box.border_subtitle = Content("Ctrl+Y copies the command")
@@ -81,7 +90,7 @@ class ConfirmScreen(ModalScreen[bool]):
                 yield Static(Content.assemble("Type ", (self._to_type, "bold $text-error"), " to confirm:"))
                 yield Input(id="typed", compact=True)
             with Horizontal():
-                yield Button("Cancel", id="cancel", compact=True)
+                yield Button(self._leave, id="cancel", compact=True)
                 agree = Button(Content(self._verb), id="agree", variant=self._variant, compact=True)
                 agree.disabled = self._accepts is not None
                 yield agree

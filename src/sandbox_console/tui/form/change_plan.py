@@ -25,11 +25,16 @@ def plan_words(plan: Plan, width: int = 0) -> Content:
     """A line for each change, and what all of them together mean; ``width`` cells a row, 0 for as many as there are."""
     if not plan.changes:
         return Content.assemble(("Nothing differs yet.", "$dim"))
+    return Content.assemble(change_lines(plan, width), *_summary(plan))
+
+
+def change_lines(plan: Plan, width: int = 0) -> Content:
+    """A line for each change and each note; ``width`` as for `plan_words`."""
     parts: list[tuple[str, str]] = []
     for change in plan.changes:
         parts += hanging(_change(change), width or 10_000, _INSET)
     parts += [(f"! {clean(note, cap=400)}\n", "$text-warning") for note in plan.notes]
-    return Content.assemble(*parts, *_summary(plan))
+    return Content.assemble(*parts)
 
 
 def _change(change: Change) -> Iterator[Part]:

@@ -99,6 +99,14 @@ class FormBody(VerticalScroll):
         chosen = [line.value for line in self.query("#backend").results(Select)]  # none while the screen closes
         return chosen[0] if chosen and isinstance(chosen[0], tuple) else None
 
+    @property
+    def changed(self) -> bool:
+        """Whether something is written or ticked otherwise than when it opened."""
+        loose = self._base is not None and self._base.limits == "best-effort"
+        return self.query_one("#best-effort", Checkbox).value != loose or any(
+            row.changed for row in self.query(FormRow)
+        )
+
     def read(self) -> tuple[SandboxSpec, dict[str, str]]:
         """The spec that is written here, and what cannot be understood, by field."""
         texts = {row.field.name: row.query_one(Input).value for row in self.query(FormRow)}

@@ -32,6 +32,11 @@ class FormRow(Vertical):
                         disabled=bool(self._fixed))  # fmt: skip
         yield Static(classes="problem", markup=False)
 
+    @property
+    def changed(self) -> bool:
+        """Whether it holds something else than when it opened."""
+        return self.query_one(Input).value != self._value
+
     def tell(self, problem: str) -> None:
         """Show what is wrong, or with an empty text that nothing is."""
         self.set_class(bool(problem), "-wrong")

@@ -74,6 +74,7 @@ class FormScreen(Screen[None]):
     """
     console_app = getters.app(BaseApp)
     body: FormBody
+    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["form"]
 
     def __init__(self, console: Console, work: Work, consent: AskConsent, sandbox: Sandbox | None = None,
@@ -105,8 +106,10 @@ class FormScreen(Screen[None]):
         return sorted(healthy, key=lambda key: key[0] != self._service.config.backend)
 
     def on_mount(self) -> None:
-        self.body.focus_first()
-        if self._sandbox is not None:
+        """Go to the first field of a new sandbox; of one that is there none: keys typed at once would change it."""
+        if self._sandbox is None:
+            self.body.focus_first()
+        else:
             self._check_soon()
 
     # --- checking as one types
@@ -202,8 +205,17 @@ class FormScreen(Screen[None]):
         self.action_close()
 
     def action_close(self) -> None:
-        """Leave the form; an action that it started goes on."""
-        self.dismiss()
+        """Leave the form, after a question where something typed would be lost; an action that it started goes on."""
+        if self._doing.going_on or not self.body.changed:
+            self.dismiss()
+            return
+        words = Content("What you wrote in the form would be lost. Nothing of it was applied.")
+        question = ConfirmScreen("Leave the form?", words, "Discard", leave="Go on")
+        self.app.push_screen(question, self._answered)
+
+    def _answered(self, discard: bool | None) -> None:
+        if discard:
+            self.dismiss()
 
     def action_submit(self) -> None:
         """Create or apply."""

@@ -17,8 +17,12 @@ from sandbox_console.tui.actions.action_flow import ANEW, LIVE, AskConsent
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.form.change_plan import change_lines
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import error_words, shown_name
+
+QUESTION_WIDTH = 64
+"""Cells of a row of the changes that the question lists."""
 
 
 class FormPage(Protocol):
@@ -65,14 +69,15 @@ class FormWork:
             await self._carry_out(action, consent, clean(action.spec.name))
 
     async def apply(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
-        """Change a sandbox to a spec, after a question where it is recreated."""
+        """Change a sandbox to a spec, after a question that lists the changes."""
         plan = await self._service.plan(sandbox, spec)
         if plan.how is None:
             self._form.say("Nothing differs.")
             return
         action = Update(sandbox.ref, spec)
         live = plan.how is How.LIVE
-        consent = await self._consent(action, sandbox, confirmed=live, effect=LIVE if live else ANEW)
+        changes = change_lines(plan, QUESTION_WIDTH)
+        consent = await self._consent(action, sandbox, effect=LIVE if live else ANEW, changes=changes)
         if consent is not None:
             await self._carry_out(action, consent, shown_name(sandbox))
 

@@ -1,0 +1,77 @@
+"""The form asks before it changes a sandbox or drops what was typed."""
+
+from __future__ import annotations
+
+import pytest
+from tests.tui.app.scene import screen_text, until
+from tests.tui.app.test_bursts import settled
+from tests.tui.app.test_flows import fill, on
+from textual.widgets import Button, Input
+
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.form.form_screen import FormScreen
+
+
+def in_view(app, widget):
+    return widget.region.height > 0 and app.screen.region.contains_region(widget.region)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_keys_typed_at_once_into_an_edit_change_nothing(run_app, fake, size):
+    async with run_app(size=size) as (app, pilot):
+        before = fake.sandboxes["aaaaaaaaaaaa"]
+        await pilot.press("e", *"stq", "enter")
+        await until(pilot, on(app, FormScreen))
+        await settled(app, pilot)
+        form = app.screen
+        assert isinstance(form, FormScreen), "letters are no keys of it either"
+        assert form.query_one("#field-name", Input).value == before.name
+        await pilot.press("down", *"other", "enter")
+        await until(pilot, on(app, ConfirmScreen))
+        words = " ".join(screen_text(app).split())
+        assert f"name {before.name} → other" in words, words
+        assert "changed while it goes on running" in words
+        assert {"cancel", "agree"} <= {one.id for one in app.screen.query(Button) if in_view(app, one)}
+        await pilot.press("enter")  # the focus is on Cancel
+        await until(pilot, lambda: app.screen is form)
+        assert (fake.sandboxes["aaaaaaaaaaaa"].name, fake.permits) == (before.name, [])
+        await pilot.press("ctrl+s")
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: app.screen is app.main and fake.sandboxes["aaaaaaaaaaaa"].name == "other")
+
+
+async def test_many_changes_leave_the_answers_of_the_question_in_view(run_app, fake):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await pilot.press("e")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, cpus="2", memory_mib="96M", pids="77", name="other", labels="team=red",
+                   image="python:3.13", command="sh -c 'exit 3'", env="A=1")  # fmt: skip
+        await pilot.press("ctrl+s")
+        await until(pilot, on(app, ConfirmScreen))
+        await settled(app, pilot)
+        assert {"cancel", "agree"} <= {one.id for one in app.screen.query(Button) if in_view(app, one)}
+
+
+@pytest.mark.parametrize("key", ["n", "e"])
+async def test_escape_on_a_changed_form_asks_and_on_another_closes(run_app, fake, key):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await pilot.press(key)
+        await until(pilot, on(app, FormScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+        await pilot.press(key)
+        await until(pilot, on(app, FormScreen))
+        form = app.screen
+        await fill(app, pilot, cpus="3")
+        await pilot.press("escape")
+        await until(pilot, on(app, ConfirmScreen))
+        assert {"Go on", "Discard"} == {str(one.label) for one in app.screen.query(Button)}
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is form)
+        assert form.query_one("#field-cpus", Input).value == "3"
+        form.query_one("#cancel", Button).press()
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: app.screen is app.main)
+        assert fake.permits == []
