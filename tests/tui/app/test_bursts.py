@@ -7,9 +7,12 @@ import random
 import pytest
 from tests.tui.app.scene import until
 from textual import events
+from textual.command import CommandList, CommandPalette
 
+from sandbox_console.tui.dialogs.action_menu import MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.form.form_screen import FormScreen
+from sandbox_console.tui.main.dispatch import menu
 
 
 def burst(app, *keys):
@@ -36,6 +39,41 @@ async def test_an_answer_typed_ahead_answers(run_app, fake):
         running = app.main.selected
         burst(app, "x", "y")
         await until(pilot, lambda: app.fleet.sandboxes[running.ref].status != running.status)
+
+
+async def test_a_page_that_is_closed_twice_takes_no_other_with_it(run_app):
+    async with run_app() as (app, pilot):
+        app.action_command_palette()
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        palette = app.screen
+        palette.dismiss()
+        palette.dismiss()  # two clicks beside it, of which the second was on its way when the first closed it
+        await settled(app, pilot)
+        assert app.screen is app.main
+
+
+async def test_the_palette_opens_while_one_closes_and_over_no_question(run_app):
+    async with run_app() as (app, pilot):
+        app.action_command_palette()
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette) and app.screen.query(CommandList))
+        app.screen.dismiss()
+        app.action_command_palette()  # the first is not gone yet
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette) and app.screen.query(CommandList))
+        app.screen.dismiss()
+        await settled(app, pilot)
+        burst(app, "x")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
+        app.action_command_palette()
+        assert isinstance(app.screen, ConfirmScreen)
+
+
+async def test_clicks_in_a_burst_open_one_menu(run_app):
+    async with run_app() as (app, pilot):
+        for _ in range(4):
+            app.main.run_worker(menu(app.main))
+        await until(pilot, lambda: isinstance(app.screen, MenuScreen))
+        await settled(app, pilot)
+        assert [type(screen) for screen in app.screen_stack[2:]] == [MenuScreen]
 
 
 async def test_what_is_typed_ahead_of_a_form_goes_into_it(run_app):

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from textual import events
+from textual.await_complete import AwaitComplete
+from textual.command import CommandPalette
 from textual.dom import DOMNode
 from textual.message_pump import MessagePump
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.worker import Worker
 
 from sandbox_console.tui.base.safety import SafeApp
@@ -73,9 +76,23 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
     def push_screen(self, screen: Screen[Any] | str, *args: Any, **options: Any) -> Any:
         """Show a screen; keys wait until it has its widgets and its focus."""
         self._wait()
+        if isinstance(screen, Screen):
+            screen.dismiss = partial(self._dismiss, screen)  # type: ignore[method-assign]
         pushed = super().push_screen(screen, *args, **options)
         self.screen.call_later(self._opened)
         return pushed
+
+    def action_command_palette(self) -> None:
+        """Show the palette, but over no question: what it does is for the page below, where questions would stack.
+
+        It has no id, as Textual's has: one that is closing still has it, and a second with the same ends the app.
+        """
+        if not any(isinstance(screen, ModalScreen) for screen in self.screen_stack):
+            self.push_screen(CommandPalette())
+
+    def _dismiss(self, screen: Screen[Any], result: Any = None) -> AwaitComplete:
+        """Close a screen that is on top; Textual closes whatever is, so a second click would close the page below."""
+        return type(screen).dismiss(screen, result) if screen is self.screen else AwaitComplete()
 
     def _wait(self) -> object:
         wait = object()

@@ -120,6 +120,8 @@ async def menu(screen: MainBase) -> None:
     else:
         screen.notify("No sandbox is selected.", severity="warning")
         return
+    if screen.app.screen is not screen:  # a click before this one has opened it meanwhile
+        return
     action = await screen.app.push_screen_wait(MenuScreen(title, found))
     if action:
         await screen.run_action(action)
