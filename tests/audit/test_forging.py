@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sqlite3
@@ -12,10 +13,12 @@ import pytest
 from tests.audit.conftest import SMALL, act, make_old, spoil
 from tests.audit.test_faults import rows_and_meta
 
-from sandbox_console.audit import chain, rows, schema, verify
+from sandbox_console.audit import chain, rows, schema, segments, verify
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.reserve import Reserve
+from sandbox_console.audit.retention import Keep
 from sandbox_console.audit.rows import Draft
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
@@ -137,8 +140,6 @@ async def test_a_new_log_cannot_be_taken_back_to_the_old_form(log):
 async def test_rows_forged_in_the_reserve_are_told_and_not_taken_over(log):
     with closing(sqlite3.connect(log.first)) as db:
         made = rows.chained([FORGED], rows.head(db), lambda _: bytes(32))
-    from sandbox_console.audit.reserve import Reserve
-
     Reserve(log.reserve).add(made)
     assert "row 21 has no signature" in await problem(log)
     journal = await Journal.open(log.first, "next")
@@ -306,3 +307,129 @@ async def test_sessions_in_a_row_are_signed_once_a_minute_and_anchored_each(log,
     await act(journal, 1)
     await journal.close()
     assert b'"sig"' in log.anchors.read_bytes().splitlines()[-1]
+
+
+def plant(path, name, made):
+    """Have what SQLite would not make: an object under a name of SQLite's own."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(made.format("evil"))
+        db.execute("PRAGMA writable_schema = ON")
+        sql = (
+            "UPDATE sqlite_schema SET name = ?, tbl_name = iif(type = 'view', ?, tbl_name), sql = ? WHERE name = 'evil'"
+        )
+        db.execute(sql, (name, name, made.format(name)))
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("sqlite_stat9", "CREATE TRIGGER {} AFTER INSERT ON record BEGIN SELECT 1; END"),
+        ("sqlite_autoindex_x", "CREATE VIEW {} AS SELECT 1"),
+    ],
+)
+async def test_what_is_put_in_under_a_name_of_sqlites_is_told(log, name, made):
+    plant(log.first, name, made)
+    assert f"{name} was put in" in await problem(log)
+
+
+async def test_what_analyze_makes_is_sqlites_own(log):
+    with closing(sqlite3.connect(log.first)) as db:
+        db.execute("ANALYZE")
+    assert not await problem(log)
+
+
+async def test_the_first_versions_trigger_excuses_nothing_in_the_new_form(log):
+    with closing(sqlite3.connect(log.first, isolation_level=None)) as db:
+        for statement in ("DROP TRIGGER only_next", schema._OLD_ONLY_NEXT, "DROP INDEX by_time"):
+            db.execute(statement)
+    assert "is not as made" in await problem(log)
+
+
+async def test_a_segment_under_a_second_name_is_not_read_twice(segmented):
+    layout = Layout(segmented)
+    whole = (await verify.verify(segmented)).rows
+    shutil.copy(layout.first, layout.folder / "audit-000001.db")
+    assert (await verify.verify(segmented)).rows == whole
+
+
+@pytest.mark.parametrize("then", ["taken away", "mended, and the next taken"])
+async def test_rows_that_a_planted_damage_took_stay_missed(log, then):
+    """One who spoils the file has the next console sign that it was damaged."""
+    held, head, anchors = (path.read_bytes() for path in (log.first, log.head, log.anchors))
+    log.first.write_bytes(b"x" * 100 + held[100:])
+    journal = await Journal.open(log.first, "next")
+    await act(journal, 3)
+    await journal.close()
+    assert log.newest() == 2
+    if then == "taken away":
+        log.first.unlink()
+    else:
+        log.segment(2).unlink()
+        for path, content in ((log.first, held), (log.head, head), (log.anchors, anchors)):
+            path.write_bytes(content)
+    assert "segment 1 was damaged and left" in await problem(log)
+
+
+DEEP = "[" * 200_000
+
+
+@pytest.mark.parametrize("what", ["manifest", "anchor", "reserve"])
+async def test_what_no_console_writes_is_told_and_ends_no_walk(segmented, what):
+    layout = Layout(segmented)
+    if what == "manifest":
+        layout.manifest(1).write_text(DEEP)
+    elif what == "anchor":
+        *lines, last = layout.anchors.read_text().splitlines()
+        lines.append(json.dumps(json.loads(last) | {"mac": "\u00e9"}, separators=(",", ":")))
+        layout.anchors.write_text("\n".join(lines) + "\n")
+    else:  # a type that none has, and no hash, as if both were unknown
+        with closing(sqlite3.connect(layout.segment(layout.newest()))) as db:
+            seq, link = rows.head(db)
+        columns = [seq + 1, "x", "note", None, "a", "s", "r", "exec", "b", "t", "", None, "{}", link.hex(), "", ""]
+        with layout.reserve.open("r+b") as file:
+            file.write(json.dumps({"row": columns}).encode() + b"\n\0")
+    assert await problem(layout)
+
+
+async def test_depth_in_the_reserve_or_the_cursor_ends_no_walk(log):
+    whole = (await verify.verify(log.first)).rows
+    log.cursor.write_text(DEEP)
+    with log.reserve.open("r+b") as file:
+        file.write(b'{"row":' + DEEP.encode() + b"\n\0")
+    assert Reserve(log.reserve).holding
+    assert (await verify.verify(log.first)).rows == whole
+
+
+@pytest.mark.parametrize("hand", [lambda told: told.clear(), lambda told: told.update(sig=5)], ids=["empty", "number"])
+async def test_a_manifest_that_is_none_is_told_by_the_public_key(segmented, hand):
+    layout = Layout(segmented)
+    told = json.loads(layout.manifest(1).read_text())
+    hand(told)
+    layout.manifest(1).write_text(segments._rendered(told))
+    assert "manifest.json was changed" in await problem(layout, PublicKey(Keys(layout.key).public()))
+
+
+async def test_a_manifest_without_its_signature_is_told_by_the_public_key(segmented):
+    layout = Layout(segmented)
+    told = json.loads(layout.manifest(1).read_text())
+    layout.manifest(1).write_text(segments._rendered({name: told[name] for name in told if name != "sig"}))
+    assert "manifest.json was changed" in await problem(layout, PublicKey(Keys(layout.key).public()))
+
+
+async def test_a_forged_row_excuses_no_missing_segment_by_the_public_key(segmented):
+    layout = Layout(segmented)
+    draft = Draft(Kind.CHECKPOINT, "t", "s", "retention", body={"removed": [{"segment": 1}]})
+    with closing(sqlite3.connect(layout.segment(layout.newest()), isolation_level=None)) as db:
+        rows.insert(db, rows.chained([draft], rows.head(db), lambda _: bytes(32)))
+    layout.first.unlink()
+    assert "segment 1 is missing" in await problem(layout, PublicKey(Keys(layout.key).public()))
+
+
+async def test_what_the_retention_took_is_signed_before_it_goes(tmp_path):
+    """So that the row excuses it by the public key too, also while the console runs."""
+    layout = Layout(tmp_path / "audit.db")
+    journal = await Journal.open(layout.first, "test", Keep(segment_bytes=SMALL.segment_bytes, segments=2))
+    while layout.first.exists():
+        await act(journal, 10)
+    assert not await problem(layout, PublicKey(Keys(layout.key).public()))
+    await journal.close()

@@ -11,6 +11,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 
 pytestmark = requires("bubblewrap")
+OUTSIDE = ("good.example.com", "bad.example.com", "127.0.0.1")
 
 
 def leftovers(state: Path) -> set[str]:
@@ -24,8 +25,14 @@ def leftovers(state: Path) -> set[str]:
 class TestBubblewrap(BackendConformance):
     @pytest.fixture
     def another(self, tmp_path):
+        hosts = tmp_path / "hosts"
+        hosts.write_text("".join(f"127.0.0.1 {name}\n" for name in OUTSIDE[:2]))
+
         async def open_one():
-            fast = {"log_rate_mib": 1024}  # the suite writes at full speed, and looks for each line
+            fast = {
+                "log_rate_mib": 1024,
+                "egress_hosts": str(hosts),
+            }  # the suite writes at full speed, and looks for each line
             [backend] = BubblewrapProvider.backends(BackendSettings(tmp_path / "bubblewrap", fast))
             await backend.open()
             return backend
@@ -46,4 +53,5 @@ class TestBubblewrap(BackendConformance):
             another=another,
             disk=(tmp_path / "bubblewrap",),
             leftovers=lambda: leftovers(tmp_path / "bubblewrap"),
+            outside=OUTSIDE,
         )

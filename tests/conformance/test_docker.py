@@ -14,6 +14,8 @@ from sandbox_console.testing.conformance import BackendConformance, Profile
 
 pytestmark = requires("docker")
 OUTSIDE = "conformance-outside"  # an engine of ours has no bridge of its own
+SUBNET, BRIDGE = "172.29.77.0/24", "172.29.77.1"
+NAMES = ("good.example.com", "bad.example.com")
 
 
 def leftovers(engine, state) -> set[str]:
@@ -37,7 +39,7 @@ class TestDocker(BackendConformance):
     def gateways(self, docker_engine):
         """What gateways are made from, and where they are let in."""
         docker_engine.docker("import", "-c", 'CMD ["/bin/sh"]', "-", image.NAME, stdin=image.tree())
-        docker_engine.docker("network", "create", OUTSIDE)
+        docker_engine.docker("network", "create", "--subnet", SUBNET, "--gateway", BRIDGE, OUTSIDE)
         yield
         docker_engine.docker("network", "rm", OUTSIDE)
 
@@ -45,8 +47,11 @@ class TestDocker(BackendConformance):
     def another(self, docker_engine, monkeypatch, tmp_path):
         monkeypatch.setenv("DOCKER_HOST", docker_engine.url)
 
+        hosts = tmp_path / "hosts"
+        hosts.write_text("".join(f"{BRIDGE} {name}\n" for name in NAMES))
+
         async def open_one():
-            options = Options(egress_image=image.NAME, egress_network=OUTSIDE)
+            options = Options(egress_image=image.NAME, egress_network=OUTSIDE, egress_hosts=str(hosts))
             backend = DockerBackend("default", tmp_path / "state", options)
             await backend.open()
             return backend
@@ -69,4 +74,6 @@ class TestDocker(BackendConformance):
             host_command=("nsenter", f"--net=/proc/{docker_engine.pid}/ns/net"),
             disk=(docker_engine.data / "containers",),
             leftovers=lambda: leftovers(docker_engine, tmp_path / "state"),
+            runtime="runc",
+            outside=(*NAMES, BRIDGE),
         )

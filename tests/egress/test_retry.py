@@ -168,6 +168,42 @@ def test_no_second_hello_with_another_name_gets_to_the_server(gateway, how, earl
     assert (GOOD, "sni_mismatch") in gateway.reasons()
 
 
+@pytest.mark.parametrize("how", ["plain", "behind a change of cipher", "behind early data", "in many records"])
+@pytest.mark.parametrize("with_connect", [False, True])
+def test_no_second_hello_goes_along_in_the_segment_of_the_first(gateway, how, with_connect):
+    """A client that knows what a server asks for need not wait for it."""
+    answer, dressed = SECONDS[how]
+    far = Far(answer)
+    gateway.allow(f"{GOOD}:{far.port}", f"127.0.0.1:{far.port}")
+    connect = f"CONNECT {GOOD}:{far.port} HTTP/1.1\r\nHost: {GOOD}:{far.port}\r\n\r\n".encode()
+    both = client_hello(GOOD) + dressed(client_hello(EVIL))
+    with socket.create_connection(gateway.address, 20) as sock:
+        sock.sendall(connect + both if with_connect else connect)
+        assert b" 200 " in sock.recv(4096)
+        if not with_connect:
+            sock.sendall(both)
+        sock.shutdown(socket.SHUT_WR)
+        world.drain(sock)
+    far.close()
+    assert far.got.count(GOOD.encode()) == 1
+    assert EVIL.encode() not in far.got
+    assert gateway.reasons() == [(GOOD, "sni_mismatch")]
+
+
+@pytest.mark.parametrize("how", SECONDS)
+def test_a_second_hello_in_the_segment_of_the_first_arrives_byte_for_byte(gateway, how):
+    answer, dressed = SECONDS[how]
+    far = Far(answer)
+    both = client_hello(GOOD) + dressed(client_hello(GOOD)) + EARLY * 3
+    with tunnel(gateway, far.port) as sock:
+        sock.sendall(both)
+        sock.shutdown(socket.SHUT_WR)
+        assert world.drain(sock) == answer
+    far.close()
+    assert far.got == both
+    assert gateway.reasons() == []
+
+
 @pytest.mark.parametrize("how", SECONDS)
 def test_a_second_hello_with_the_same_name_arrives_byte_for_byte(gateway, how):
     answer, dressed = SECONDS[how]

@@ -180,7 +180,7 @@ def _line(anchor: Anchor) -> bytes:
 
 def _holds(anchor: Anchor, by: Check) -> bool:
     if isinstance(by, Keys):
-        return hmac.compare_digest(by.mac(_text(anchor, "mac")), anchor.mac)
+        return hmac.compare_digest(by.mac(_text(anchor, "mac")).encode(), anchor.mac.encode())
     return not anchor.sig or by.holds(anchor.sig, _text(anchor, "mac", "sig"))
 
 

@@ -59,12 +59,12 @@ def text(columns: Sequence[Any]) -> bytes:
     return told.encode("utf-8", "surrogatepass")
 
 
-def _made_of(form: int, prev: bytes, columns: Sequence[Any]) -> bytes:
-    """The hash of what may be damaged; nothing where a column is of a type that none can have."""
+def _made_of(form: int, prev: bytes, columns: Sequence[Any]) -> bytes | None:
+    """The hash of what may be damaged; None, which no row has, where a column is of a type that none can have."""
     try:
         return made(form, prev, columns)
     except (TypeError, ValueError):
-        return b""
+        return None
 
 
 class Walk(Struct, frozen=True):

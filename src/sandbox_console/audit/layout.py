@@ -77,7 +77,9 @@ class Layout(Struct, frozen=True):
             names = [path.name for path in self.folder.iterdir()]
         except FileNotFoundError:
             return found
-        return sorted(found + [int(match[1]) for name in names if (match := pattern.match(name))])
+        numbers = [int(match[1]) for name in names if (match := pattern.match(name))]
+        # A number has one name: a second file would be read as the same segment once more.
+        return sorted(found + [index for index in numbers if index > 1 and self.segment(index).name in names])
 
     def newest(self) -> int:
         """The index of the segment to write; 1 where there is none yet."""

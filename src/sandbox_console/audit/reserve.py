@@ -126,6 +126,6 @@ def _parsed(line: bytes) -> Row | None:
     try:
         columns = json.loads(line)["row"]
         row = (*columns[:PREV], *map(bytes.fromhex, columns[PREV:]))
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     return row if len(row) in (HASH + 1, MAC + 1) and isinstance(row[0], int) else None

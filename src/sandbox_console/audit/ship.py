@@ -129,7 +129,7 @@ def place(path: Path) -> tuple[str, int]:
     try:
         told = json.loads(path.read_text())
         return str(told["console"]), int(told["seq"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "", 0
 
 

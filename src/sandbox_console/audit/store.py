@@ -261,5 +261,6 @@ class Store:
         if old := too_old(self._layout, self._keep, self._anchors):
             # On record first: a segment that is missing without a row that tells of it was taken by somebody else.
             self._append([self._checkpoint("retention", {"removed": old})])
+            self._proof.anchor("retention")  # signed: by the public key too the row is known before anything is gone
             for told in old:
                 take_away(self._layout.segment(told["segment"]), self._keep.archive)

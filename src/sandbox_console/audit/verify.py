@@ -74,6 +74,11 @@ class _Log(Struct, frozen=True):
     def mac(self) -> Callable[[bytes], bytes] | None:
         return self.by.of_row if isinstance(self.by, Keys) and self.layout.key.exists() else None
 
+    @property
+    def known(self) -> int:
+        """The last row that may excuse what is missing: by the public key one behind the last anchor is anybody's."""
+        return max(self.signed, default=0) if isinstance(self.by, PublicKey) else 2**63 - 1
+
 
 async def verify(path: Path, public: PublicKey | None = None) -> Verification:
     """Walk the whole log. A segment that cannot be read is a problem of the log, not an error of the walk.
@@ -150,7 +155,7 @@ async def _segment(log: _Log, index: int, found: _Found, *, newest: bool) -> Non
     found.forged = found.forged or walked.forged
     if walked.went_back is not None:
         found.warnings.append(f"the clock went back before row {walked.went_back}; the order is that of the ids")
-    if _left(log, index, found):
+    if _left(log, index, found, newest=newest):
         return  # the next segment's beginning tells of it
     if walked.problem:
         found.fail(walked.problem, walked.bad)
@@ -158,14 +163,16 @@ async def _segment(log: _Log, index: int, found: _Found, *, newest: bool) -> Non
         found.fail(f"segment {index} is damaged: {told['damage']}")
     _note_altered(log, index, told, found)
     if not newest:  # as it was before the walk: another console may seal a segment while it is walked
-        found.altered += _against_manifest(log, index, told["rows"], walked)
+        found.altered += _against_manifest(log, index, found.form, told["rows"], walked)
 
 
-def _left(log: _Log, index: int, found: _Found) -> bool:
+def _left(log: _Log, index: int, found: _Found, *, newest: bool = False) -> bool:
     """Whether a console left the segment as damaged; a note of that which none signed is a problem itself."""
     left, problem = segments.read_signed(log.layout.quarantine(index), log.by)
     if problem:
         found.fail(problem)
+    if left is not None and newest:
+        found.fail(f"segment {index} was damaged and left, and none follows it")
     return left is not None
 
 
@@ -173,13 +180,14 @@ def _note_altered(log: _Log, index: int, told: Mapping[str, Any], found: _Found)
     opened = f"segment {index} was opened to be changed: "
     if told["altered"]:
         found.altered.append(opened + told["altered"])
-    before, _ = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=True)
+    # No console that signs none made a later form.
+    before, _ = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=found.form == 1)
     if told["carried"] != (before or {}).get("carried", told["carried"] if before else segments.fingerprint([])):
         found.altered.append(opened + "its table carried is not as made")
 
 
-def _against_manifest(log: _Log, index: int, count: int, walked: Walk) -> list[str]:
-    told, problem = segments.read_signed(log.layout.manifest(index), log.by, unsigned=True)
+def _against_manifest(log: _Log, index: int, form: int, count: int, walked: Walk) -> list[str]:
+    told, problem = segments.read_signed(log.layout.manifest(index), log.by, unsigned=form == 1)
     if told is None:
         return [problem or f"the manifest of segment {index} is missing"]
     same = (told["rows"], told["last_seq"], told["last_hash"]) == (count, walked.last, walked.head.hex())
@@ -207,7 +215,7 @@ def _walk(db: sqlite3.Connection, log: _Log, index: int, found: _Found, *, newes
         try:
             walked = chain.walk(head.genesis, head.first_seq - 1, rows, log.signed, found.form, log.mac)
             told |= _counts(db)
-            found.retired |= _retired(db)
+            found.retired |= _retired(db, log.known)
             found.altered += _told_by_consoles(db)
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             walked = Walk(head.first_seq - 1, head.genesis, None, f"segment {index} cannot be read: {error}")
@@ -231,9 +239,10 @@ def _counts(db: sqlite3.Connection) -> dict[str, int]:
             "ends": kinds.get("outcome", 0) + unknown, "unknown": unknown}  # fmt: skip
 
 
-def _retired(db: sqlite3.Connection) -> set[int]:
-    """The segments that rows here say the retention took."""
-    rows = db.execute("SELECT body FROM record WHERE action = 'retention' AND kind = 'checkpoint'").fetchall()
+def _retired(db: sqlite3.Connection, known: int) -> set[int]:
+    """The segments that rows up to ``known`` say the retention took."""
+    sql = "SELECT body FROM record WHERE action = 'retention' AND kind = 'checkpoint' AND seq <= ?"
+    rows = db.execute(sql, (known,)).fetchall()
     with suppress(ValueError, TypeError, KeyError):
         return {told["segment"] for [body] in rows for told in json.loads(body)["removed"]}
     return set()
@@ -258,7 +267,7 @@ def _link(log: _Log, index: int, head: schema.Head, found: _Found) -> str:
     if problem:
         return problem
     if left is not None:
-        return _after_damage(log.layout, index, head, left, found)
+        return _after_damage(log.layout, index, head, left)
     if log.layout.segment(index - 1).exists():
         if before and before != head.console and not found.problem:
             return f"segment {index} says that it is of another log than segment {index - 1}"
@@ -275,13 +284,12 @@ def _link(log: _Log, index: int, head: schema.Head, found: _Found) -> str:
     return ""
 
 
-def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[str, Any], found: _Found) -> str:
+def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[str, Any]) -> str:
     if (left["last_seq"] + 1, left["link"]) != (head.first_seq, head.genesis.hex()):
         return f"segment {index} does not follow the damaged segment {index - 1} as was written down"
     if layout.segment(index - 1).exists():
         return f"segment {index - 1} was damaged and left: {left['problem']}"
-    found.warnings.append(f"segment {index - 1} was damaged ({left['problem']}) and is not here any more")
-    return ""
+    return f"segment {index - 1} was damaged and left ({left['problem']}), and is not here any more"
 
 
 def _against_anchors(log: _Log, signed: list[Anchor], found: _Found) -> None:

@@ -19,17 +19,23 @@ def server_name(data: bytes) -> str | None:
 
     The message may be spread over any number of TLS records. Raises NotTLS.
     """
-    message = _message(data)
-    if message is None:
+    found = _message(data)
+    if found is None:
         return None
     try:
-        return _name(_extensions(message))
+        return _name(_extensions(found[0]))
     except IndexError:
         raise NotTLS("a length in the ClientHello is beyond its end") from None
 
 
-def _message(data: bytes) -> bytes | None:
-    """The handshake message's body, put together from its records; None where it has not all come."""
+def size(data: bytes) -> int:
+    """The bytes of the records that a ClientHello is in, 0 while more are needed. Raises NotTLS."""
+    found = _message(data)
+    return found[1] if found else 0
+
+
+def _message(data: bytes) -> tuple[bytes, int] | None:
+    """The handshake message's body, put together from its records, and where they end; None while more has to come."""
     body, at = b"", 0
     for _ in range(_RECORDS_MOST):
         if len(body) >= 4:
@@ -41,7 +47,7 @@ def _message(data: bytes) -> bytes | None:
             if len(body) >= end:
                 if len(body) > end:
                     raise NotTLS("something follows the ClientHello in its record")
-                return body[4:end]
+                return body[4:end], at
         head = data[at : at + 5]
         _check_head(head)
         if len(head) < 5:

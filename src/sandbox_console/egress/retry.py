@@ -123,14 +123,18 @@ class Client:
         return record
 
 
-async def watch(client: socket.socket, server: socket.socket, check: Callable[[str], None]) -> tuple[int, int]:
+async def watch(
+    client: socket.socket, server: socket.socket, check: Callable[[str], None], ahead: bytes = b""
+) -> tuple[int, int]:
     """Pass bytes both ways until no second hello can come, or ``check`` has let its name pass.
 
-    Gives the bytes of the client's and the server's that were passed on. Raises NotTLS, and what ``check`` raises.
+    ``ahead`` is what was read of the client behind its first hello. Gives the bytes of the client's and the server's
+    that were passed on. Raises NotTLS, and what ``check`` raises.
     """
     answer = Answer()
     said = Client(answer)
-    open_, up, down = [client, server], 0, 0
+    said.feed(ahead)
+    open_, up, down = [client, server], await _send(server, _checked(said, check)), 0
     while not said.done and open_:
         for one in await _readable(open_):
             data = _some(one)
@@ -141,14 +145,19 @@ async def watch(client: socket.socket, server: socket.socket, check: Callable[[s
                 down += await _send(client, data)
             elif data:
                 said.feed(data)
-        onward = said.onward()
-        if said.name is not None:
-            check(said.name)
-            onward += said.rest()
-        up += await _send(server, onward)
+        up += await _send(server, _checked(said, check))
         if len(open_) == 1 and not (said.done or (server in open_ and said.waits)):
             _end(server if server in open_ else client)
     return up, down
+
+
+def _checked(said: Client, check: Callable[[str], None]) -> bytes:
+    """What may go on to the server now; all of it once the second hello's name has passed."""
+    onward = said.onward()
+    if said.name is not None:
+        check(said.name)
+        onward += said.rest()
+    return onward
 
 
 async def _send(sock: socket.socket, data: bytes) -> int:

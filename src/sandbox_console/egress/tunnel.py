@@ -50,14 +50,16 @@ async def _server_name(client: Stream) -> str:
 
 
 async def relay(client: Stream, server: socket.socket, flow: Flow, budget: Budget) -> None:
-    """Pass bytes both ways, what was read before first, until both sides have ended.
+    """Pass bytes both ways, the ClientHello in the stream first, until both sides have ended.
 
     Raises Refused where a second ClientHello, which a server may ask for, names another host than the first.
     """
-    flow.sent += len(client.rest)
-    await asyncio.get_running_loop().sock_sendall(server, client.take(len(client.rest)))
+    first = client.take(hello.size(client.rest))
+    flow.sent += len(first)
+    await asyncio.get_running_loop().sock_sendall(server, first)
+    ahead = client.take(len(client.rest))  # a client that knows what comes need not wait for it
     try:
-        sent, received = await retry.watch(client.sock, server, lambda name: _check(flow, name))
+        sent, received = await retry.watch(client.sock, server, lambda name: _check(flow, name), ahead)
     except hello.NotTLS as error:
         raise _refused("raw", flow, str(error)) from None
     flow.sent += sent

@@ -18,6 +18,7 @@ Checks ask for capabilities, never for vendors: a missing one is a skip with the
 ``known_gaps`` maps a check's name to a reason: it is then expected to fail, and passing is a failure.
 """
 
+from sandbox_console.testing.conformance.allowlist import Allowlist
 from sandbox_console.testing.conformance.commands import Commands
 from sandbox_console.testing.conformance.deny_all import DenyAll
 from sandbox_console.testing.conformance.errors import Errors
@@ -28,6 +29,7 @@ from sandbox_console.testing.conformance.leftovers import Leaving
 from sandbox_console.testing.conformance.lifecycle import Lifecycle
 from sandbox_console.testing.conformance.logs import Logs
 from sandbox_console.testing.conformance.ports import Ports
+from sandbox_console.testing.conformance.promises import Promises
 from sandbox_console.testing.conformance.reads import Reading
 from sandbox_console.testing.conformance.rig import Profile, Rig
 from sandbox_console.testing.conformance.shells import Shells
@@ -35,7 +37,21 @@ from sandbox_console.testing.conformance.walls import Walls
 
 
 class BackendConformance(
-    Lifecycle, Commands, Logs, Shells, Files, Looks, Images, Reading, Walls, DenyAll, Ports, Errors, Leaving
+    Lifecycle,
+    Commands,
+    Logs,
+    Shells,
+    Files,
+    Looks,
+    Images,
+    Reading,
+    Walls,
+    Promises,
+    DenyAll,
+    Allowlist,
+    Ports,
+    Errors,
+    Leaving,
 ):
     """All checks."""
 

@@ -49,7 +49,7 @@ while True:
 """
 
 # A POSIX sh with busybox's nc, or bash's own /dev/tcp and /dev/udp.
-_REACH = """
+REACH = """
 tcp() { if command -v nc >/dev/null; then echo out | nc -w 2 "$1" "$2"
         else timeout 3 bash -c "exec 3<>/dev/tcp/$1/$2 && echo out >&3"; fi; }
 hear() { if command -v nc >/dev/null; then nc -w 2 "$1" "$2" </dev/null
@@ -133,57 +133,58 @@ class DenyAll(Checks):
     async def test_no_way_out_by(self, rig: Rig, way: str) -> None:
         rig.needs_sh(Capability.EGRESS_NONE)
         ref = await (rig.make() if way == "a_route_of_its_own" else rig.idle())
-        await _needs_tools(rig, ref)
+        await needs_tools(rig, ref)
         async with listening(rig) as listener:
             addresses = listener.addresses[:6] or ["192.0.2.1"]
             words = {"ADDRESSES": " ".join(addresses), "ADDRESS": addresses[-1], "PORT": str(listener.port)}
             text = (_OWN_KERNEL if rig.profile.own_kernel else {}).get(way, _WAYS[way])
             script = re.sub("|".join(words), lambda word: words[word[0]], text)
-            ran = await rig.sh(ref, f"{_REACH}\n{script}")
+            ran = await rig.sh(ref, f"{REACH}\n{script}")
             assert b"OUT" not in ran.out, (ran.out, ran.err)
-            await _sees(rig, listener)
+            await sees(rig, listener)
             assert listener.reached == 1, f"the guest came through: {script}"
 
     async def test_a_published_port_is_no_way_out(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EGRESS_NONE, Capability.PORTS)
         ref = await rig.make(ports=("7070",))
-        await _needs_tools(rig, ref)
+        await needs_tools(rig, ref)
         async with listening(rig) as listener:
             places = f"127.0.0.1 169.254.169.254 {' '.join(listener.addresses[:6])} $gateways"
             # What the network that brings the port in may have: a resolver and routers.
             found = "gateways=$(awk '/^nameserver/ {print $2}' /etc/resolv.conf; ip route | awk '/via/ {print $3}')"
             await rig.sh(
-                ref, f"{_REACH}\n{found}\nfor a in {places}; do tcp $a {listener.port} & udp $a 53 & done; wait"
+                ref, f"{REACH}\n{found}\nfor a in {places}; do tcp $a {listener.port} & udp $a 53 & done; wait"
             )
             named = await rig.sh(ref, _WAYS["a_name_by_dns"])
             assert b"OUT" not in named.out, (named.out, named.err)
-            await _sees(rig, listener)
+            await sees(rig, listener)
             assert listener.reached == 1, "the guest came through"
 
     async def test_a_neighbour_is_out_of_reach(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EGRESS_NONE)
         ref = await rig.idle()
-        await _needs_tools(rig, ref)
+        await needs_tools(rig, ref)
         if not (await rig.sh(ref, "command -v nc || command -v python3")).out:
             pytest.skip("its image has neither nc nor python3 to listen with")
         other = await rig.script(_GREETER)
 
         async def greets() -> bool:
-            return b"hello" in (await rig.sh(other, f"{_REACH}\nhear 127.0.0.1 7070")).out
+            return b"hello" in (await rig.sh(other, f"{REACH}\nhear 127.0.0.1 7070")).out
 
         await eventually(greets, "the neighbour's own listener does not answer it")
         looked = await rig.sh(other, "cat /proc/net/fib_trie")
         addresses = sorted(set(re.findall(r"\|-- ([0-9.]+)", looked.out.decode())))[:8]
-        ran = await rig.sh(ref, f"{_REACH}\nfor a in 127.0.0.1 {' '.join(addresses)}; do hear $a 7070; done")
+        ran = await rig.sh(ref, f"{REACH}\nfor a in 127.0.0.1 {' '.join(addresses)}; do hear $a 7070; done")
         assert b"hello" not in ran.out
 
 
-async def _needs_tools(rig: Rig, ref: SandboxRef) -> None:
+async def needs_tools(rig: Rig, ref: SandboxRef) -> None:
+    """Skip where the image has nothing to connect with."""
     if not (await rig.sh(ref, _TOOLS)).out:
         pytest.skip("its image has neither nc nor bash to try it with")
 
 
-async def _sees(rig: Rig, listener: Listener) -> None:
+async def sees(rig: Rig, listener: Listener) -> None:
     """The listener works: one that comes from the host itself is told."""
     knock = f"import socket; socket.create_connection(('127.0.0.1', {listener.port}), 10)"
     words = [*rig.profile.host_command, sys.executable, "-I", "-S", "-c", knock]

@@ -40,7 +40,9 @@ class Profile(Struct, frozen=True):
     machines. ``own_kernel``: this machine's /proc does not show what runs inside. ``least_cpus``: the smallest limit
     of CPUs that it can hold. ``slow``: why what moves 50 MB and more is not asked here. ``lent``: where making one
     takes seconds and the backends of all checks are on one state, an empty list that holds a sandbox which sleeps
-    from check to check; who gave it removes that in the end.
+    from check to check; who gave it removes that in the end. ``runtime`` is one that the backend has, by its name.
+    ``outside`` are two names that its gateways take for the host that ``host_command`` is in, and the address of both.
+    ``no_walls``: why nothing keeps its guests in, where it says that of itself.
     """
 
     label: str
@@ -56,6 +58,9 @@ class Profile(Struct, frozen=True):
     least_cpus: float = 0.2
     slow: str = ""
     lent: list[SandboxRef] | None = None
+    runtime: str = ""
+    outside: tuple[str, str, str] | None = None
+    no_walls: str = ""
 
 
 class Ran(Struct):
@@ -102,6 +107,11 @@ class Rig:
         """Skip what moves so much that it takes minutes here."""
         if self.profile.slow:
             pytest.skip(self.profile.slow)
+
+    def needs_walls(self) -> None:
+        """Skip, with its own reason, where nothing keeps a guest in and no capability says so."""
+        if self.profile.no_walls:
+            pytest.skip(self.profile.no_walls)
 
     def spec(self, **fields: Any) -> SandboxSpec:
         return replace(self.profile.spec(f"conf-{os.getpid()}-{next(_numbers)}"), **fields)

@@ -38,7 +38,7 @@ class Walls(Checks):
         now = "cut -d' ' -f1 /proc/uptime"
         ran = await rig.sh(ref, f"{now}; ({_BUSY}) & {_BUSY}; wait; {now}; times")
         begun, ended, *own_and_children = ran.out.decode().split("\n")
-        took, used = float(ended) - float(begun), sum(_seconds(line.split()[0]) for line in own_and_children[:2])
+        took, used = float(ended) - float(begun), sum(seconds(line.split()[0]) for line in own_and_children[:2])
         assert used <= 1.75 * limit * took + 0.15, (used, took)
 
     async def test_no_network_but_the_loopback(self, rig: Rig) -> None:
@@ -58,6 +58,7 @@ class Walls(Checks):
 
     async def test_a_guest_cannot_gain_privileges(self, rig: Rig) -> None:
         rig.needs_sh(Capability.EXEC)
+        rig.needs_walls()
         status = (await rig.sh(await rig.idle(), "cat /proc/self/status")).out.decode()
         assert "NoNewPrivs:\t1" in status
 
@@ -141,6 +142,7 @@ def _arguments() -> bytes:
     return found
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """What the shell's ``times`` says, as seconds."""
     minutes, _, seconds = text.rstrip("s").partition("m")
     return int(minutes) * 60 + float(seconds)
