@@ -98,5 +98,5 @@ class DetailActions(MainBase):
         """Give the detail more room, or less."""
         place, split = self.query_one("#list").size, self.split
         across = place.width * 100 // max(1, self.size.width)
-        split.move(step, across if split.side else place.height * 100 // self.size.height)
+        split.move(step, across if split.side else place.height * 100 // self.size.height, self.size.height)
         self.draw()

@@ -13,6 +13,8 @@ STEP, LEAST, MOST = 5, 20, 80
 _BESIDE = 50
 _HEADING = 3
 _LEAST_ROWS = 8
+_LEAST_BELOW = 14
+"""Rows below and above the list: the detail's, with ten of its own, the header's and those of the keys."""
 
 
 class Split:
@@ -30,9 +32,11 @@ class Split:
         self.side = not self.side
         self._keep()
 
-    def move(self, step: int, now: int) -> None:
-        """Give the detail ``step`` times 5 % more; ``now`` is the list's share as it is drawn."""
-        self.share = min(MOST, max(LEAST, (self.share if self.share is not None else now) - step * STEP))
+    def move(self, step: int, now: int, height: int) -> None:
+        """Give the detail ``step`` times 5 % more; ``now`` is the list's share as it is drawn, of ``height`` rows."""
+        most = MOST if self.side else min(MOST, max(LEAST, (height - _LEAST_BELOW) * 100 // max(1, height)))
+        share = min(most, self.share) if self.share is not None else now
+        self.share = min(most, max(LEAST, share - step * STEP))
         self._keep()
 
     def _keep(self) -> None:
@@ -49,6 +53,6 @@ class Split:
         if both and self.side:
             screen.styles.grid_columns = f"{share}fr {100 - share}fr"
         height = screen.size.height
-        most = height * (self.share if self.share is not None else 45) // 100
+        most = min(height - _LEAST_BELOW, height * (self.share if self.share is not None else 45) // 100)
         wanted = most if self.share is not None else min(rows + _HEADING, most)
         place.styles.height = max(_LEAST_ROWS, wanted) if both and not self.side else "1fr"
