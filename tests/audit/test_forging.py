@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import random
 import shutil
 import sqlite3
@@ -433,3 +435,20 @@ async def test_what_the_retention_took_is_signed_before_it_goes(tmp_path):
         await act(journal, 10)
     assert not await problem(layout, PublicKey(Keys(layout.key).public()))
     await journal.close()
+
+
+@pytest.mark.parametrize("part", ["anchors", "cursor", "head", "reserve", "manifest", "segment"])
+async def test_a_pipe_in_the_place_of_a_part_hangs_nobody(segmented, part):
+    layout = Layout(segmented)
+    path = getattr(layout, part)(1) if part in ("manifest", "segment") else getattr(layout, part)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(AuditUnavailable, match=f"{path.name} is not a file") as told:
+        await asyncio.wait_for(verify.verify(segmented), 30)
+    assert str(layout.folder) in told.value.hint
+
+
+async def test_a_note_that_would_fill_the_memory_is_not_read(segmented):
+    os.truncate(Layout(segmented).manifest(1), 1 << 40)
+    with pytest.raises(AuditUnavailable, match="bytes, and a note of ours never"):
+        await verify.verify(segmented)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 
 from msgspec import Struct
+
+_NOTE_MOST = 1 << 20
+"""Bytes of a manifest or another note at most; ours have some hundred."""
 
 
 class Layout(Struct, frozen=True):
@@ -68,6 +72,22 @@ class Layout(Struct, frozen=True):
     def quarantine(self, index: int) -> Path:
         """Why a damaged segment was left, and where the next one begins."""
         return self.first.with_name(f"{self.first.stem}-{index:06d}.quarantine.json")
+
+    def strange(self) -> str:
+        """Why something in the folder is no part of a log; empty where nothing is.
+
+        Who reads a copy that another made must not hang on a pipe, or fill the memory with a note.
+        """
+        for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
+            try:
+                found = path.stat()
+            except OSError:  # gone by now, or a link to nothing, which is found where it is read
+                continue
+            if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+                return f"{path.name} is not a file"
+            if path.suffix == ".json" and found.st_size > _NOTE_MOST:
+                return f"{path.name} has {found.st_size} bytes, and a note of ours never {_NOTE_MOST}"
+        return ""
 
     def indices(self) -> list[int]:
         """The segments that are there, oldest first."""

@@ -84,9 +84,13 @@ async def verify(path: Path, public: PublicKey | None = None) -> Verification:
     """Walk the whole log. A segment that cannot be read is a problem of the log, not an error of the walk.
 
     ``public`` is for a machine that has a copy of the log and not its key, which is then not looked at.
-    Raises AuditUnavailable where the newest segment cannot be read at all, or was written by a newer console.
+    Raises AuditUnavailable where the newest segment cannot be read at all, was written by a newer console, or where
+    something in the folder is no part of a log.
     """
     layout = Layout(path)
+    if strange := layout.strange():
+        hint = f"it was put there: look at it, then take it out of {layout.folder}"
+        raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
     anchors = Anchors(layout.anchors, layout.key)
     # What vouches for rows is read first, the head before the anchors: what it names is there by now.
     head, beheaded = (None, "") if public else _head(layout, anchors.keys)
