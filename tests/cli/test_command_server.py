@@ -189,7 +189,8 @@ def test_signals_reach_it_and_ctrl_z_stops_both(rig: Rig) -> None:
         f"open({str(told)!r}, 'w').write(str(os.getpid()))\n"
         "try:\n    while True: time.sleep(0.01)\nexcept KeyboardInterrupt: code = len(seen)"
     )
-    process = rig.popen(program)
+    # A group of its own, below one of the same session: the kernel drops SIGTSTP for a group that has no such parent.
+    process = rig.popen(program, process_group=0)
     child = pid_in(told)
     state = lambda pid: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]  # noqa: E731
     process.send_signal(signal.SIGTSTP)
