@@ -193,8 +193,9 @@ async def test_an_upload_that_cannot_be_is_said(backend, make, permit):
             await backend.upload(await permit("upload"), ref, path, chunks(tar_of(("a", b"1"))))
         with pytest.raises(Conflict, match="not a directory"):
             await backend.list_dir(ref, path)
+    await sh(backend, permit, ref, "fallocate -l 500M /tmp/most")
     with pytest.raises(BackendError, match="No space left") as full:
-        await backend.upload(await permit("upload"), ref, "/tmp", chunks(tar_of(("big", bytes(70 << 20)))))
+        await backend.upload(await permit("upload"), ref, "/tmp", chunks(tar_of(("big", bytes(20 << 20)))))
     assert "on disk" in full.value.hint
     with pytest.raises(Conflict, match="cannot be written"):
         await backend.upload(await permit("upload"), ref, "/etc", chunks(tar_of(("a", b"1"))))
