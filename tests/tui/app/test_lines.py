@@ -88,7 +88,9 @@ async def test_a_script_that_is_pasted_keeps_its_lines(run_app, fake):
         await until(pilot, lambda: line.has_focus)
         app.post_message(Paste(f"sh -c '{SCRIPT}'\n"))
         await until(pilot, lambda: line.value == f"sh -c '{SCRIPT}'".replace("\n", BREAK))
-        await pilot.press("escape", "Y")
+        await pilot.press("escape")
+        await until(pilot, lambda: "Leave the form?" in screen_text(app))
+        await pilot.press("y", "Y")
         await until(pilot, lambda: "sandbox-console create agent --backend fake/local" in screen_text(app))
         assert app.main.selected.ref == ref("aaaaaaaaaaaa")
 

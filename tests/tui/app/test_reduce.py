@@ -80,7 +80,6 @@ def test_ended_actions_are_bounded():
         "state.verbs",
         "text.form_values",
         "text.formatting",
-        "state.event_bridge",
     ],
 )
 def test_the_pure_parts_need_no_textual(module):
