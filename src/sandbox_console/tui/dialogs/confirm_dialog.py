@@ -90,7 +90,7 @@ class ConfirmScreen(ModalScreen[bool]):
                 yield Static(Content.assemble("Type ", (self._to_type, "bold $text-error"), " to confirm:"))
                 yield Input(id="typed", compact=True)
             with Horizontal():
-                yield Button(self._leave, id="cancel", compact=True)
+                yield Button(Content(self._leave), id="cancel", compact=True)
                 agree = Button(Content(self._verb), id="agree", variant=self._variant, compact=True)
                 agree.disabled = self._accepts is not None
                 yield agree
