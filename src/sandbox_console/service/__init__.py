@@ -11,7 +11,7 @@ from sandbox_console.service.effects.port_forward import Forwarding
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
-from sandbox_console.service.incident.cause import DENIED_S, Cause, cause
+from sandbox_console.service.incident.cause import DENIED_S, Cause, cause, judge
 from sandbox_console.service.incident.timeline import Span, timeline
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
 from sandbox_console.service.reads.egress import Outbound, same_template
@@ -73,6 +73,7 @@ __all__ = [
     "fixed_fields",
     "forward",
     "has_gateway",
+    "judge",
     "last_names",
     "load",
     "open_console",

@@ -50,6 +50,17 @@ class Cause(Struct, frozen=True):
     missing: tuple[str, ...] = ()
 
 
+async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
+    """The verdict alone, by the audit log, the backend's events and its last words; None while nothing has ended."""
+    if verdict(sandbox, ()) is None:
+        return None
+    missing: list[str] = []
+    rows, happenings, words = await asyncio.gather(
+        _rows(console, sandbox, missing), _happenings(console, sandbox, missing), _last_words(console, sandbox, missing)
+    )
+    return verdict(sandbox, rows, happenings, "\n".join(words))
+
+
 async def cause(console: Console, sandbox: Sandbox) -> Cause:
     """Judge one sandbox by all that is on record. What cannot be read is told in ``missing``; raises nothing of it."""
     missing: list[str] = []
