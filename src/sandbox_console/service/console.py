@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import structs
 
@@ -268,6 +268,15 @@ class Console:
         operation.run(task)
         return operation
 
+    async def refuse(self, action: Action, why: ConsoleError) -> NoReturn:
+        """Record an action that a server does not let a caller do, and raise ``why`` with the row's id.
+
+        ``why`` is Denied for a row that says denied. Raises AuditUnavailable where there can be no row.
+        """
+        asked = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
+        await self._gate.run(asked, _nothing, _facts)
+        raise why
+
     async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
         """Open a shell through the gate; its end is noted when it is closed."""
         task = asyncio.create_task(self._open_shell(request, consent))
@@ -443,6 +452,10 @@ class Console:
         spec = structs.replace(target.spec, ports=(str(action.port),))  # the gateway's own is the guest's alone
         if why := (await asyncio.to_thread(asked.validate, spec)).get("ports"):
             raise InvalidSpec({"port": why})
+
+
+async def _nothing(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
+    return ActionResult(permit.audit_id)
 
 
 def _lacking(target: Sandbox | None, secrets: Sequence[ResolvedSecret]) -> list[str]:
