@@ -121,7 +121,7 @@ async def verify(path: Path, public: PublicKey | None = None) -> Verification:
                         anchored_at=signed[-1].at_ns / 1e9 if signed else None)  # fmt: skip
 
 
-def _against_each_other(log: _Log, indices: Sequence[int], signed: Sequence[Anchor], found: _Found) -> None:
+def _against_each_other(log: _Log, indices: Sequence[int], signed: list[Anchor], found: _Found) -> None:
     """Whether segments are missing that no row tells of, or rows that an anchor names."""
     gone = indices[0] - 1 if indices else 0
     if gone and gone not in found.retired and not log.layout.quarantine(gone).exists():
