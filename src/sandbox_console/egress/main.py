@@ -133,7 +133,8 @@ async def _serve(words: argparse.Namespace, listener: socket.socket | None, publ
         )
         both.append(gateway.serve(listener))
     if published:
-        both.append(Publisher(dict(words.publish), words.peers, words.loopback).serve(published))
+        publisher = Publisher(dict(words.publish), words.peers, words.loopback, used=Path("records/used"))
+        both.append(publisher.serve(published))
     serving = asyncio.gather(*both)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)

@@ -224,6 +224,13 @@ class Gates:
         """Stop a gateway whose sandbox has stopped."""
         await running.stop(engine, token)
 
+    def port_used(self, data: Mapping[str, Any]) -> float | None:
+        """When a byte last passed a port of a sandbox, as inspected, in seconds since the epoch; None for never."""
+        try:
+            return (self.folder(token_of(data)) / "records" / "used").lstat().st_mtime
+        except (OSError, NotFound):
+            return None
+
     async def published(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
         """Where the engine answers for the ports of a sandbox, as inspected."""
         token, asked = token_of(data), ports_of(data)
