@@ -1,4 +1,4 @@
-"""What a backend may provide beside ``base.Backend``: small protocols, each with the capability that announces it.
+"""What a backend may offer beyond ``base.Backend``: small protocols, each announced by a capability.
 
 A backend that has the capability has the methods; one that has not says why in its Capabilities.
 Errors, permits and cancellation are as in ``base``.

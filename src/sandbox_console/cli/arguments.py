@@ -1,4 +1,4 @@
-"""Which words each verb takes. Values stay text here: they are read where the verb runs."""
+"""The arguments of each verb. Values stay text here; the verb reads them when it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a verb to its exit code: errors told, signals obeyed, nothing unexpected shown raw."""
+"""Runs a verb and returns its exit code: reports errors, obeys signals, and shows no traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as a program: ``serve`` beside a sandbox, ``ask HOST PORT`` as its client.
+"""The gateway as a program: ``serve`` runs beside a sandbox, ``ask HOST PORT`` is its client.
 
 Everything is imported before root is given up, as the interpreter may be in a folder of root's.
 """

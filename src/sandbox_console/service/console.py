@@ -1,4 +1,4 @@
-"""The console: all that a face may do, over every backend."""
+"""The console: everything that a face may do, over every backend."""
 
 from __future__ import annotations
 

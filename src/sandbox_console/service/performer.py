@@ -1,4 +1,4 @@
-"""How an action is carried out: admitted, recorded by the gate, done by a backend, and taken back if nobody is told."""
+"""Carries out an action: checked, recorded by the gate, done by a backend, and undone if nobody would know of it."""
 
 from __future__ import annotations
 

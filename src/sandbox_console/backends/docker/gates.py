@@ -1,4 +1,4 @@
-"""Gates: what lets a container out by its rules, and its ports in; made, started and taken away with it."""
+"""Gateways: each lets its container out by its rules and publishes its ports. They are made and removed together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken out of a row of the audit log: the known secrets, and words that may hold one nobody knows yet.
+"""Keeps secrets out of audit rows: masks the known ones, and hashes words that may hold an unknown one.
 
 In place of such a word the row has a keyed hash, until the value was read.
 """
