@@ -60,6 +60,7 @@ from sandbox_console.model.sandbox import BackendHealth, Exit, Sandbox, SandboxR
 from sandbox_console.model.secret import Secret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import ActionResult, Consent, ExecIO, Operation, ShellSession
+from sandbox_console.version import __version__
 
 __all__ = [
     "ActionResult",
@@ -130,5 +131,6 @@ __all__ = [
     "Update",
     "Upload",
     "UsageError",
+    "__version__",
     "open_console",
 ]
