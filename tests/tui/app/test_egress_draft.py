@@ -183,7 +183,8 @@ async def test_news_comes_from_the_feed_that_the_list_has_too_and_by_no_reader_o
         for host in ("one.example", "two.example"):
             await fake.record(AGENT, record(50 if host == "one.example" else 60, host))
             await until(pilot, lambda host=host: host in screen_text(app))
-        assert following and not any(following)
+        assert following
+        assert not any(following)
 
 
 async def test_without_a_gateway_there_is_nothing_to_draft(run_app):
