@@ -80,17 +80,19 @@ class _Log(Struct, frozen=True):
         return max(self.signed, default=0) if isinstance(self.by, PublicKey) else 2**63 - 1
 
 
-async def verify(path: Path, public: PublicKey | None = None) -> Verification:
+async def verify(path: Path, public: PublicKey | None = None, archive: Path | None = None) -> Verification:
     """Walk the whole log. A segment that cannot be read is a problem of the log, not an error of the walk.
 
     ``public`` is for a machine that has a copy of the log and not its key, which is then not looked at.
+    ``archive`` has segments that the retention took: they are walked as if they were there.
     Raises AuditUnavailable where the newest segment cannot be read at all, was written by a newer console, or where
     something in the folder is no part of a log.
     """
-    layout = Layout(path)
-    if strange := layout.strange():
-        hint = f"it was put there: look at it, then take it out of {layout.folder}"
-        raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
+    layout = Layout(path, archive)
+    for place in (layout, *([Layout(archive / path.name)] if archive else [])):
+        if strange := place.strange():
+            hint = f"it was put there: look at it, then take it out of {place.folder}"
+            raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
     anchors = Anchors(layout.anchors, layout.key)
     # What vouches for rows is read first, the head before the anchors: what it names is there by now.
     head, beheaded = (None, "") if public else _head(layout, anchors.keys)
@@ -100,6 +102,7 @@ async def verify(path: Path, public: PublicKey | None = None) -> Verification:
     vouched = {one.seq: one.hash for one in signed} | ({head.seq: head.hash} if head else {})
     log = _Log(layout, public or anchors.keys, vouched)
     indices = layout.indices()
+    indices = [*layout.archived(indices[0]), *indices] if indices else []
     for index in indices:
         await _segment(log, index, found, newest=index == indices[-1])
     if problem:
@@ -149,7 +152,7 @@ def _head(layout: Layout, keys: Keys) -> tuple[Head | None, str]:
 async def _segment(log: _Log, index: int, found: _Found, *, newest: bool) -> None:
     layout = log.layout
     try:
-        async with reading(layout.segment(index)) as db:
+        async with reading(layout.stored(index)) as db:
             if db is None:
                 return
             told, walked = await unit(db, lambda: _walk(db._conn, log, index, found, newest=newest))  # noqa: SLF001
@@ -214,7 +217,7 @@ def _walk(db: sqlite3.Connection, log: _Log, index: int, found: _Found, *, newes
         if problem := _link(log, index, head, found) or _older(db, log, index, found):
             found.fail(problem, head.first_seq)
         told: dict[str, Any] = {
-            "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.segment(index)),
+            "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.stored(index)),
             "rows": 0,
             "attempts": 0,
             "ends": 0,
@@ -281,7 +284,7 @@ def _link(log: _Log, index: int, head: schema.Head, found: _Found) -> str:
         return problem
     if left is not None:
         return _after_damage(log.layout, index, head, left)
-    if log.layout.segment(index - 1).exists():
+    if log.layout.stored(index - 1).exists():
         if before and before != head.console and not found.problem:
             return f"segment {index} says that it is of another log than segment {index - 1}"
         follows = (found.last + 1, found.head) == (head.first_seq, head.genesis)
@@ -300,7 +303,7 @@ def _link(log: _Log, index: int, head: schema.Head, found: _Found) -> str:
 def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[str, Any]) -> str:
     if (left["last_seq"] + 1, left["link"]) != (head.first_seq, head.genesis.hex()):
         return f"segment {index} does not follow the damaged segment {index - 1} as was written down"
-    if layout.segment(index - 1).exists():
+    if layout.stored(index - 1).exists():
         return f"segment {index - 1} was damaged and left: {left['problem']}"
     return f"segment {index - 1} was damaged and left ({left['problem']}), and is not here any more"
 

@@ -239,7 +239,11 @@ class Snapshots(Protocol):
 
 @runtime_checkable
 class Egress(Protocol):
-    """Capability.EGRESS_ALLOWLIST: what leaves a sandbox goes through a gateway by rules that change while it runs."""
+    """Capability.EGRESS_ALLOWLIST: what leaves a sandbox goes through a gateway by rules.
+
+    ``set_egress`` is Capability.EGRESS_UPDATE. ``egress_records`` is there without Capability.EGRESS_RECORDS, too, and
+    then tells of less than every decision.
+    """
 
     async def egress(self, ref: SandboxRef) -> EgressState:
         """The rules in force, and whether the gateway answers."""

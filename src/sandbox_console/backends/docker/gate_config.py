@@ -61,13 +61,18 @@ class Gate(Struct, frozen=True):
 
 
 def network(gate: Gate) -> dict[str, Any]:
-    """The body of networks/create."""
+    """The body of networks/create.
+
+    An engine (20.10) gives a sandbox a default route in an internal network, too: by the bridge's address, unless
+    ``DefaultGatewayIPv4`` names another. It names one that is nobody's even if the bridge gets its own.
+    """
+    aside = {"DefaultGatewayIPv4": str(gate.subnet[6])}
     return {
         "Name": gate.name,
         "Driver": "bridge",
         "Internal": True,
         "EnableIPv6": False,
-        "IPAM": {"Driver": "default", "Config": [{"Subnet": str(gate.subnet)}]},
+        "IPAM": {"Driver": "default", "Config": [{"Subnet": str(gate.subnet), "AuxiliaryAddresses": aside}]},
         "Options": {"com.docker.network.bridge.inhibit_ipv4": "true"},
         "Labels": {EGRESS: gate.token},
     }
