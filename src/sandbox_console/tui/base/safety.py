@@ -104,7 +104,7 @@ class SafeApp(App[Result], Generic[Result]):
         self._sent = ChangedCells()
 
     def _display(self, screen: Screen[object], renderable: Any) -> None:
-        """Send a terminal only the cells that change on it; a browser that comes back has it all painted anew."""
+        """Send a terminal only the cells that change on it; a browser that comes back gets all of it."""
         sends = self._running and not self._closed and not self._batch_count and self._driver is not None
         if (
             sends
