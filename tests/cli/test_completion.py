@@ -42,6 +42,17 @@ def test_names_and_labels_that_a_shell_would_act_on_are_not_offered(monkeypatch:
     assert completion._labels("") == ["n=1", "team=x"]
 
 
+def test_a_tab_in_a_folder_that_a_guest_fills_runs_nothing_of_it(cli, box: str, tmp_path: Path, monkeypatch) -> None:
+    """Python would look for its modules there first."""
+    for name in ("sandbox_console/__init__.py", "msgspec.py", "argcomplete.py", "sitecustomize.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(cli.home))
+    assert completion._names("b") == [box]
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_late_list_leaves_the_names_that_were_seen_last(cli, box: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.ok("ls")
 
