@@ -154,8 +154,10 @@ def _serve(args: argparse.Namespace) -> int:
     from sandbox_console.errors import UsageError
     from sandbox_console.web import ServeOptions, serve
 
-    if not args.port.isdecimal():
-        raise UsageError(f"--port: {args.port!r} is not a number", hint="leave it out for a free one")
+    for option in ("port", "api_port", "mcp_port"):
+        if not (text := getattr(args, option)).isdecimal():
+            name = option.replace("_", "-")
+            raise UsageError(f"--{name}: {text!r} is not a number", hint="leave it out for a free one")
     options = ServeOptions(
         host=args.host,
         port=int(args.port),
@@ -170,6 +172,14 @@ def _serve(args: argparse.Namespace) -> int:
         pass_env=tuple(args.pass_env),
     )
     release()
+    if args.api or args.mcp:
+        from sandbox_console.servers.run import Programs
+        from sandbox_console.servers.run import serve as serve_programs
+
+        ports = int(args.api_port), int(args.mcp_port)
+        return serve_programs(options, Programs(args.api, ports[0], args.mcp, ports[1], not args.no_page))
+    if args.no_page:
+        raise UsageError("--no-page leaves nothing to serve", hint="add --api or --mcp")
     return serve(options)
 
 

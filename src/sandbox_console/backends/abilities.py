@@ -1,4 +1,4 @@
-"""What a backend may provide beside ``base.Backend``: small protocols, each with the capability that announces it.
+"""What a backend may offer beyond ``base.Backend``: small protocols, each announced by a capability.
 
 A backend that has the capability has the methods; one that has not says why in its Capabilities.
 Errors, permits and cancellation are as in ``base``.
@@ -239,7 +239,11 @@ class Snapshots(Protocol):
 
 @runtime_checkable
 class Egress(Protocol):
-    """Capability.EGRESS_ALLOWLIST: what leaves a sandbox goes through a gateway by rules that change while it runs."""
+    """Capability.EGRESS_ALLOWLIST: what leaves a sandbox goes through a gateway by rules.
+
+    ``set_egress`` is Capability.EGRESS_UPDATE. ``egress_records`` is there without Capability.EGRESS_RECORDS, too, and
+    then tells of less than every decision.
+    """
 
     async def egress(self, ref: SandboxRef) -> EgressState:
         """The rules in force, and whether the gateway answers."""

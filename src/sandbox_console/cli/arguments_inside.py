@@ -1,4 +1,4 @@
-"""The words of the verbs that look into sandboxes, copy, and keep images and snapshots."""
+"""The arguments of the verbs that look into sandboxes, copy files, and keep images and snapshots."""
 
 from __future__ import annotations
 

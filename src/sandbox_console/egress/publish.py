@@ -1,4 +1,4 @@
-"""Published ports: what comes from outside is relayed to the sandbox; what comes from the sandbox is not taken."""
+"""Published ports: connections from outside are relayed to the sandbox, and none the other way."""
 
 from __future__ import annotations
 

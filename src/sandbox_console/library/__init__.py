@@ -1,4 +1,4 @@
-"""The Python API: a console over every backend, for programs. Its names are those of ``sandbox_console`` itself."""
+"""The Python API: a console over every backend, for programs. ``sandbox_console`` exports the same names."""
 
 from sandbox_console.errors import (
     Ambiguous,

@@ -1,4 +1,4 @@
-"""Why did it die? A verdict from what is on record; "unknown" where the evidence is missing."""
+"""Why a sandbox ended: a verdict from the record, and "unknown" where evidence is missing."""
 
 from __future__ import annotations
 

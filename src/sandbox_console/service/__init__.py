@@ -1,4 +1,4 @@
-"""What a face may see: one console over every backend, and the words to speak with it."""
+"""What a face may use: one console over every backend, and the types it speaks in."""
 
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of

@@ -1,4 +1,4 @@
-"""What is looked at before an action: its target, what is wrong with what it asks for, and what the policy says."""
+"""Checks an action before it is carried out: its target, what it asks for, and the policy's answer."""
 
 from __future__ import annotations
 

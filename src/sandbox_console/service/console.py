@@ -1,10 +1,10 @@
-"""The console: all that a face may do, over every backend."""
+"""The console: everything that a face may do, over every backend."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
 
@@ -233,6 +233,14 @@ class Console:
         operation = Operation(action)
         operation.run(self._begin(self._performer.perform(action, consent, io or ExecIO(), operation)))
         return operation
+
+    async def refuse(self, action: Action, why: ConsoleError) -> NoReturn:
+        """Record an action that a server does not let a caller do, and raise ``why`` with the row's id.
+
+        ``why`` is Denied for a row that says denied. Raises AuditUnavailable where there can be no row.
+        """
+        await self._performer.refuse(action, why)
+        raise why
 
     async def shell(self, request: OpenShell, *, consent: Consent = Consent()) -> ShellSession:  # noqa: B008 - frozen
         """Open a shell through the gate; its end is noted when it is closed."""

@@ -1,4 +1,4 @@
-"""How an action is carried out: admitted, recorded by the gate, done by a backend, and taken back if nobody is told."""
+"""Carries out an action: checked, recorded by the gate, done by a backend, and undone if nobody would know of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
-from sandbox_console.policy.rules import Allow
+from sandbox_console.policy.rules import Allow, Deny
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.effects.call import Call
@@ -103,6 +103,14 @@ class Performer:
             result = structs.replace(result, details={**result.details, **without})
         return result
 
+    async def refuse(self, action: Action, why: ConsoleError) -> None:
+        """Record an action that a server does not let a caller do; the gate raises ``why`` with the row's id.
+
+        ``why`` is Denied for a row that says denied. Raises AuditUnavailable where there can be no row.
+        """
+        asked = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
+        await self._gate.run(asked, _nothing, _row_end)
+
     async def shell(self, action: OpenShell, consent: Consent) -> ShellSession:
         """Open a shell. Its end is noted in the audit log when the session is closed."""
         request = await self._admission.request(action, consent)
@@ -169,6 +177,10 @@ class Performer:
             raise InvalidSpec(problems)
         if spec.workspace:
             await self._shares.remember(*place_of(action), spec.workspace)
+
+
+async def _nothing(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
+    return ActionResult(permit.audit_id)
 
 
 def _spec_of(request: Request) -> SandboxSpec | None:

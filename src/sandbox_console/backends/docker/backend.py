@@ -1,4 +1,4 @@
-"""One engine as a backend of the console."""
+"""The Docker backend: one engine behind the protocol of ``backends.base``."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ _MISSING = {
     Capability.SNAPSHOT: "the engine's checkpoints are experimental and need CRIU; commit makes an image of the disk",
     Capability.FORK: "a container's memory cannot be copied",
 }
+_OF_GATEWAY = (Capability.EGRESS_ALLOWLIST, Capability.EGRESS_UPDATE, Capability.EGRESS_RECORDS, Capability.PORTS)
 _OR = 'leave it out, or set limits = "best-effort"'
 _LIMITS = {
     Capability.LIMIT_CPU: ("CpuCfsQuota", "the engine's kernel has no CPU quota"),
@@ -37,7 +38,7 @@ def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str =
     if no_keeper:
         reasons[Capability.MAX_DURATION] = reasons[Capability.IDLE_TIMEOUT] = no_keeper
     if no_gateway:
-        reasons[Capability.EGRESS_ALLOWLIST] = reasons[Capability.PORTS] = no_gateway
+        reasons |= dict.fromkeys(_OF_GATEWAY, no_gateway)
     reasons |= {capability: why for capability, (key, why) in _LIMITS.items() if not info.get(key, True)}
     return Capabilities(frozenset(Capability) - reasons.keys(), reasons)
 

@@ -1,4 +1,4 @@
-"""What really holds for a container, read from the engine and not from what was asked."""
+"""What is really in force for a container: read from the engine, not from the request."""
 
 from __future__ import annotations
 

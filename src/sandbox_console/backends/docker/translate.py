@@ -1,4 +1,4 @@
-"""The engine's words for a container, in the console's."""
+"""Translates the engine's description of a container into the console's model."""
 
 from __future__ import annotations
 

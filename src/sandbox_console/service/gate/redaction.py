@@ -1,4 +1,4 @@
-"""What is taken out of a row of the audit log: the known secrets, and words that may hold one nobody knows yet.
+"""Keeps secrets out of audit rows: masks the known ones, and hashes words that may hold an unknown one.
 
 In place of such a word the row has a keyed hash, until the value was read.
 """
@@ -14,9 +14,12 @@ from typing import Any
 _FIELDS = ("argv", "command", "shell", "labels", "user", "workdir")
 _INNER = ("spec", "diff")
 
+_OPTION = re.compile(r"--[a-z]+(-[a-z]+)*")
+"""An option's name alone says what a command was for, and is no value: none begins so and is but letters."""
+
 
 class Words:
-    """The words of one action: each of ``least`` bytes or more has a hash to stand for it."""
+    """The words of one action: each of ``least`` bytes or more, but an option's name, has a hash to stand for it."""
 
     def __init__(self, body: Mapping[str, Any], key: bytes, least: int) -> None:
         self._key, self._least = key, least
@@ -52,7 +55,7 @@ class Words:
 
     def _hash(self, word: str) -> str:
         data = word.encode("utf-8", "surrogatepass")
-        if len(data) < self._least:
+        if len(data) < self._least or _OPTION.fullmatch(word):
             return word
         made = f"hmac:{hmac.new(self._key, data, hashlib.sha256).hexdigest()[:16]}"
         self._hashes |= {word: made, repr(word)[1:-1]: made}
