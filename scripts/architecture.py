@@ -20,6 +20,7 @@ FACES = {
     "web": "browser",
     "library": "Python API",
     "testing": "conformance suite",
+    "servers": "HTTP API and MCP",
 }
 NOTES = FACES | {
     "service": "the one door for actions",

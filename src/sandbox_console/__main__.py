@@ -30,6 +30,10 @@ def _of_process(words: list[str]) -> int:
     """What this process was started for. Only its own words go to a server, whose child takes its place."""
     if words[:1] == ["command-server"]:
         return _command_server(words)
+    if words[:1] == ["keeper"] and len(words) == 6:  # started by a backend that keeps sandboxes to their lifetimes
+        from sandbox_console.service.keeper import main as keep
+
+        return keep(words[1], words[2], words[3], words[4], int(words[5]))
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
         from sandbox_console.cli.completion import complete
 
@@ -150,8 +154,10 @@ def _serve(args: argparse.Namespace) -> int:
     from sandbox_console.errors import UsageError
     from sandbox_console.web import ServeOptions, serve
 
-    if not args.port.isdecimal():
-        raise UsageError(f"--port: {args.port!r} is not a number", hint="leave it out for a free one")
+    for option in ("port", "api_port", "mcp_port"):
+        if not (text := getattr(args, option)).isdecimal():
+            name = option.replace("_", "-")
+            raise UsageError(f"--{name}: {text!r} is not a number", hint="leave it out for a free one")
     options = ServeOptions(
         host=args.host,
         port=int(args.port),
@@ -166,6 +172,14 @@ def _serve(args: argparse.Namespace) -> int:
         pass_env=tuple(args.pass_env),
     )
     release()
+    if args.api or args.mcp:
+        from sandbox_console.servers.run import Programs
+        from sandbox_console.servers.run import serve as serve_programs
+
+        ports = int(args.api_port), int(args.mcp_port)
+        return serve_programs(options, Programs(args.api, ports[0], args.mcp, ports[1], not args.no_page))
+    if args.no_page:
+        raise UsageError("--no-page leaves nothing to serve", hint="add --api or --mcp")
     return serve(options)
 
 

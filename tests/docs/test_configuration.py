@@ -24,6 +24,7 @@ from sandbox_console.service.config import (
     ViewOptions,
 )
 from sandbox_console.service.reads.fleet import ANSWER_S
+from sandbox_console.service.serving import ApiOptions, McpOptions
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))
@@ -44,6 +45,7 @@ def test_every_key_is_listed_with_its_default() -> None:
     known |= {key: value for key, value in _defaults(AuditOptions, "audit.").items() if key != "audit.ship"}
     known |= _defaults(ShipOptions, "audit.ship.") | _defaults(RecordingOptions, "recording.")
     known |= {"backend": Config().backend, "backends.NAME.enabled": True, "backends.NAME.timeout_s": ANSWER_S}
+    known |= _defaults(ApiOptions, "api.") | _defaults(McpOptions, "mcp.") | {"templates.NAME": None}
     assert ROWS.keys() == known.keys()
     for key, cell in ROWS.items():
         if key in ("secrets.NAME.from", "logs.highlight.NAME.pattern"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import sandbox_console
 
 SOURCE = Path(sandbox_console.__file__).parent
-FACES = ("cli", "tui", "web", "api", "adapters")
+FACES = ("cli", "tui", "web", "servers", "api", "adapters")
 
 
 def trees(*rooms):

@@ -23,6 +23,7 @@ from sandbox_console.audit.store import Store
 from sandbox_console.audit.thread import Worker
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
+from sandbox_console.model.actor import acting
 from sandbox_console.model.audit import Kind, Outcome
 from sandbox_console.model.waiting import joined, to_the_end
 
@@ -153,8 +154,8 @@ class Journal:
     def _draft(
         self, kind: Kind, action: str, backend: str, target: str, body: Mapping[str, Any], ref: int | None = None
     ) -> Draft:
-        return Draft(kind, self._actor, self._session.id, action, backend, target, ref, uuid.uuid4().hex[:16],
-                     body=body)  # fmt: skip
+        actor, request_id = acting() or self._actor, uuid.uuid4().hex[:16]
+        return Draft(kind, actor, self._session.id, action, backend, target, ref, request_id, body=body)
 
     async def _anchor(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Where the parts of the log are: segments, their manifests, anchors, the reserve, the lock, the sessions."""
+"""Where the files of the log are: segments, manifests, anchors, the reserve, the lock and the sessions."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Does the log hold? Every row of every segment, the anchors outside it, the manifests of what is gone."""
+"""Verifies the log: every row of every segment, the anchors outside it, and the manifests of removed segments."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -107,27 +107,36 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
         await _segment(log, index, found, newest=index == indices[-1])
     if problem:
         found.fail(problem)
-    gone = indices[0] - 1 if indices else 0
-    if gone and gone not in found.retired and not layout.quarantine(gone).exists():
-        found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
-    _against_anchors(log, signed, found)
+    _against_each_other(log, indices, signed, found)
     _against_gap(anchors.last() if signed and public is None else None, found)
     _against_cursor(shipped, found)
     _reserve(log, found)
-    for other in found.altered:
-        found.fail(other)
-    if found.forged:
-        found.fail(f"row {found.forged} has no signature of this log's key: it was forged", found.forged)
+    _altered(found)
     if public is None:
         _against_head(log, head, beheaded, signed, found)
     if anchors.torn:
         found.warnings.append("the anchors end in a part of one, as a power cut or a full disk leaves it")
-    last = found.head.hex() if found.rows else ""
     limits = (*found.warnings, *LIMITS, *(BY_PUBLIC_KEY if public else ()))
+    last = found.head.hex() if found.rows else ""
     return Verification(not found.problem, found.rows, last, found.first_bad, found.problem,
                         max(0, found.attempts - found.ends), found.unknown, limits,
                         segments=found.segments, anchors=len(signed),
                         anchored_at=signed[-1].at_ns / 1e9 if signed else None)  # fmt: skip
+
+
+def _against_each_other(log: _Log, indices: Sequence[int], signed: list[Anchor], found: _Found) -> None:
+    """Whether segments are missing that no row tells of, or rows that an anchor names."""
+    gone = indices[0] - 1 if indices else 0
+    if gone and gone not in found.retired and not log.layout.quarantine(gone).exists():
+        found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
+    _against_anchors(log, signed, found)
+
+
+def _altered(found: _Found) -> None:
+    for other in found.altered:
+        found.fail(other)
+    if found.forged:
+        found.fail(f"row {found.forged} has no signature of this log's key: it was forged", found.forged)
 
 
 def _head(layout: Layout, keys: Keys) -> tuple[Head | None, str]:

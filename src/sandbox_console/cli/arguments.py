@@ -1,4 +1,4 @@
-"""Which words each verb takes. Values stay text here: they are read where the verb runs."""
+"""The arguments of each verb. Values stay text here; the verb reads them when it runs."""
 
 from __future__ import annotations
 
@@ -273,6 +273,15 @@ def _add_console(verbs: Verbs) -> None:
     _verb(verbs, "man", "print the manual page: sandbox-console man | man -l -")
     demo = _verb(verbs, "demo", "real sandboxes on the best backend here, then the TUI; without a terminal a tour")
     demo.add_argument("--keep", action="store_true", help="do not remove them at the end")
+    tokens = _verb(verbs, "tokens", "who may use the page, the HTTP API and MCP")
+    token = tokens.add_subparsers(dest="what", metavar="VERB", required=True)
+    add = _verb(token, "add", "make a token and print it, this once")
+    add.add_argument("name", metavar="NAME", help="whose it is, for the audit log")
+    add.add_argument("--scope", metavar="S", action="append", default=[], help="page, api or mcp; may be repeated")
+    add.add_argument("--expires", metavar="T", help="it is refused after 90s, 15m, 2h, 30d")
+    _verb(token, "ls", "names, scopes and times; of the tokens themselves only hashes are kept")
+    rm = _verb(token, "rm", "refuse tokens from now on, also where a server runs")
+    rm.add_argument("names", metavar="NAME", nargs="+", help="a name or an id")
     serve = _verb(verbs, "serve", "the TUI in a browser, behind a login")
     serve.add_argument("--host", metavar="H", default="127.0.0.1", help="where to listen")
     serve.add_argument("--port", metavar="P", default="0", help="0 takes a free one")
@@ -286,6 +295,11 @@ def _add_console(verbs: Verbs) -> None:
     serve.add_argument(
         "--pass-env", metavar="NAME", action="append", default=[], help="a variable that browser sessions get too"
     )
+    serve.add_argument("--api", action="store_true", help="the HTTP API for agents too, on a port of its own")
+    serve.add_argument("--api-port", metavar="P", default="0", help="0 takes a free one")
+    serve.add_argument("--mcp", action="store_true", help="MCP over HTTP too, on a port of its own")
+    serve.add_argument("--mcp-port", metavar="P", default="0", help="0 takes a free one")
+    serve.add_argument("--no-page", action="store_true", help="with --api or --mcp: without the page")
     share = _verb(verbs, "share", "the TUI through a public relay without a login; needs --yes")
     share.add_argument("--read-write", action="store_true", help="let viewers do what the policy allows, not only look")
     share.add_argument("--environment", metavar="E", default="prod", help="the relay: prod, or local for one here")

@@ -1,4 +1,4 @@
-"""The addresses of the machine around a gateway that has a network of its own: read from the kernel's files, live."""
+"""The addresses of the machine around a gateway that has its own network, read live from the kernel's files."""
 
 from __future__ import annotations
 

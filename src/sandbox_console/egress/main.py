@@ -1,4 +1,4 @@
-"""The gateway as a program: ``serve`` beside a sandbox, ``ask HOST PORT`` as its client.
+"""The gateway as a program: ``serve`` runs beside a sandbox, ``ask HOST PORT`` is its client.
 
 Everything is imported before root is given up, as the interpreter may be in a folder of root's.
 """
@@ -139,7 +139,8 @@ async def _serve(words: argparse.Namespace, listener: socket.socket | None, publ
         )
         both.append(gateway.serve(listener))
     if published:
-        both.append(Publisher(dict(words.publish), words.peers, words.loopback).serve(published))
+        publisher = Publisher(dict(words.publish), words.peers, words.loopback, used=Path("records/used"))
+        both.append(publisher.serve(published))
     if words.peers is not None:
         both.append(watch(words.peers, lambda held: _tell(words, held=held)))
     serving = asyncio.gather(*both)

@@ -1,4 +1,4 @@
-"""Which capabilities an action and a spec need."""
+"""The capabilities that an action or a spec needs."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from sandbox_console.model import hosts
 from sandbox_console.model.nearest import nearest
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource, problem
+from sandbox_console.service.serving import ApiOptions, McpOptions, template_problem
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -119,6 +120,9 @@ class Config(Struct, frozen=True, kw_only=True):
     logs: LogOptions = field(default_factory=LogOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
     recording: RecordingOptions = field(default_factory=RecordingOptions)
+    templates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    api: ApiOptions = field(default_factory=ApiOptions)
+    mcp: McpOptions = field(default_factory=McpOptions)
 
 
 class Paths(Struct, frozen=True):
@@ -143,6 +147,11 @@ class Paths(Struct, frozen=True):
     def logs(self) -> Path:
         """Where logs of removed sandboxes are kept."""
         return self.state / "logs"
+
+    @property
+    def tokens(self) -> Path:
+        """The tokens of the page, the API and MCP, as hashes."""
+        return self.state / "tokens.json"
 
     def backend(self, name: str) -> Path:
         """The folder of one backend."""
@@ -275,6 +284,12 @@ def _check(config: Config, where: str) -> None:
     for name, source in config.secrets.items():
         if text := problem(source):
             raise ConfigError(f"{where}: secrets.{name}: {text}")
+    for name in config.templates:
+        if text := template_problem(config.templates, name):
+            raise ConfigError(f"{where}: templates.{name}: {text}")
+    for name in dict.fromkeys([config.api.template, *config.api.allow, *config.mcp.templates]):
+        if name and name not in config.templates:
+            raise ConfigError(f"{where}: there is no [templates.{name}]", hint="add it, or leave its name out")
     for pattern in config.policy.egress or ():
         try:
             hosts.parse(pattern, allow_ip=config.policy.egress_ip)

@@ -1,4 +1,4 @@
-"""Listen, print the address once, and end everything on SIGINT or SIGTERM."""
+"""Listens, prints the address once, and ends everything on SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ class _Entry(asyncio.Protocol):
     Not in the factory of protocols: asyncio accepts dozens of connections before the first one is counted.
     """
 
-    def __init__(self, server: web.Server) -> None:
+    def __init__(self, server: web.Server, most: int) -> None:
         self._server = server
+        self._most = most
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if len(self._server.connections) >= CONNECTIONS:
+        if len(self._server.connections) >= self._most:
             transport.close()
             return
         handler = self._server()
@@ -49,32 +50,51 @@ class _Entry(asyncio.Protocol):
 
 async def run(options: ServeOptions, say: Callable[[str], None]) -> int:
     """Serve until a signal comes; returns the exit code. Raises ConsoleError where it cannot begin."""
-    stopped = asyncio.Event()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(signum, stopped.set)
-    ground = known_ground(options.config)
-    tls = _tls(options, ground)
-    logins = Logins(given_token(options.token_file, ground=ground))
-    with _listen(options) as listening:
-        server = BrowserServer(options, logins, options.authorities(listening.getsockname()[1]), say)
-        async with _accepting(server, listening, tls):
-            _announce(options, server.public_url, logins, say)
-            await stopped.wait()
+    stopped = stop_signal()
+    async with page(options, say):
+        await stopped.wait()
     return 0
 
 
+def stop_signal() -> asyncio.Event:
+    """Set by SIGINT or SIGTERM from now on."""
+    stopped = asyncio.Event()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(signum, stopped.set)
+    return stopped
+
+
 @contextlib.asynccontextmanager
-async def _accepting(
-    server: BrowserServer, listening: socket.socket, tls: ssl.SSLContext | None
-) -> AsyncIterator[None]:
-    """Answer requests while inside; on the way out no new connection, then no session is left."""
-    app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=HEADER_S, shutdown_timeout=2.0)
+async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterator[None]:
+    """Show the app to browsers while inside. Raises ConsoleError where it cannot begin."""
+    ground = known_ground(options.config)
+    tls = server_tls(options, ground)
+    logins = Logins(given_token(options.token_file, ground=ground))
+    with listening(options, options.port) as socket_:
+        server = BrowserServer(options, logins, options.authorities(socket_.getsockname()[1]), say)
+        app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
+        async with accepting(app, socket_, tls):
+            _announce(options, server.public_url, logins, say)
+            yield
+
+
+@contextlib.asynccontextmanager
+async def accepting(
+    app: web.Application, listening: socket.socket, tls: ssl.SSLContext | None, *,
+    most: int = CONNECTIONS, cancels: bool = False,
+) -> AsyncIterator[None]:  # fmt: skip
+    """Answer requests while inside; on the way out no new connection, then no session is left.
+
+    ``most`` connections at a time; with ``cancels`` a client that goes away cancels what is done for it.
+    """
+    runner = web.AppRunner(
+        app, access_log=None, keepalive_timeout=HEADER_S, shutdown_timeout=2.0, handler_cancellation=cancels
+    )
     await runner.setup()
     web_server = cast("web.Server", runner.server)
     try:
         accepting = await asyncio.get_running_loop().create_server(
-            lambda: _Entry(web_server),
+            lambda: _Entry(web_server, most),
             sock=listening,
             ssl=tls,
             backlog=_BACKLOG,
@@ -103,24 +123,26 @@ def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[st
     say("the link works once; stop with Ctrl+C" if not logins.reusable else "stop with Ctrl+C")
 
 
-def _listen(options: ServeOptions) -> socket.socket:
+def listening(options: ServeOptions, port: int) -> socket.socket:
+    """A socket at the address of the options and a port. Raises UsageError, Conflict where it is taken."""
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(options.bind, options.port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, proto)
+        family, kind, proto, _, address = socket.getaddrinfo(options.bind, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, proto)
     except OSError as error:
         raise UsageError(f"{options.host} is not an address of this machine: {error}", hint="see: ip addr") from error
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
     except OSError as error:
-        listening.close()
-        message = f"cannot listen on {options.host} port {options.port}: {error.strerror}"
+        made.close()
+        message = f"cannot listen on {options.host} port {port}: {error.strerror}"
         hint = _HINTS.get(error.errno or 0, "leave --port out for a free one")
         raise Conflict(message, hint=hint) from error
-    return listening
+    return made
 
 
-def _tls(options: ServeOptions, ground: Ground) -> ssl.SSLContext | None:
+def server_tls(options: ServeOptions, ground: Ground) -> ssl.SSLContext | None:
+    """What the certificate of the options makes; None without one. Raises ConsoleError."""
     if not options.cert:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

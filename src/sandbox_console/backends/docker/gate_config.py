@@ -1,4 +1,4 @@
-"""What the engine is asked to make for a sandbox with egress or ports: a network, and the gateway's container.
+"""The requests that make a sandbox's gateway: a network, and the gateway's container.
 
 The network is internal and its bridge has no address, so neither the host nor its resolver can be reached over it;
 ``internal`` alone leaves both open (tried on 20.10 and 28.5). The gateway has a leg outside and forwards nothing.

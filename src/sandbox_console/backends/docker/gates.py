@@ -1,4 +1,4 @@
-"""Gates: what lets a container out by its rules, and its ports in; made, started and taken away with it."""
+"""Gateways: each lets its container out by its rules and publishes its ports. They are made and removed together."""
 
 from __future__ import annotations
 
@@ -229,6 +229,13 @@ class Gates:
     async def stop(self, engine: Engine, token: str) -> None:
         """Stop a gateway whose sandbox has stopped."""
         await running.stop(engine, token)
+
+    def port_used(self, data: Mapping[str, Any]) -> float | None:
+        """When a byte last passed a port of a sandbox, as inspected, in seconds since the epoch; None for never."""
+        try:
+            return (self.folder(token_of(data)) / "records" / "used").lstat().st_mtime
+        except (OSError, NotFound):
+            return None
 
     async def published(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
         """Where the engine answers for the ports of a sandbox, as inspected."""

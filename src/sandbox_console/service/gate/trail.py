@@ -1,4 +1,4 @@
-"""The audit log as the service uses it: opened when first needed, its trouble made known."""
+"""The audit log as the service uses it: opened when first needed, its problems reported."""
 
 from __future__ import annotations
 

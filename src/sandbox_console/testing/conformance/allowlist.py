@@ -1,4 +1,4 @@
-"""An allowlist lets through what it names and nothing else, and tells of each attempt."""
+"""Checks that an allowlist lets through what it names, nothing else, and reports each attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spec promises and only a guest can tell: workspace, user, runtime, lifetime, changed limits, secrets."""
+"""Checks promises of a spec that only a guest can see: workspace, user, runtime, lifetime, limits, secrets."""
 
 from __future__ import annotations
 

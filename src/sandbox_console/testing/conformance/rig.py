@@ -1,4 +1,4 @@
-"""What every check stands on: an opened backend, permits from a real journal, and sandboxes that are removed."""
+"""The rig of every check: an opened backend, permits from a real journal, and sandboxes that are removed."""
 
 from __future__ import annotations
 

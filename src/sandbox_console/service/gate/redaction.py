@@ -1,11 +1,14 @@
-"""Words that may hold a value nobody knows yet: a keyed hash stands in the row until the value was read."""
+"""Keeps secrets out of audit rows: masks the known ones, and hashes words that may hold an unknown one.
+
+In place of such a word the row has a keyed hash, until the value was read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _FIELDS = ("argv", "command", "shell", "labels", "user", "workdir")
@@ -65,3 +68,12 @@ def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(body.get(inner), Mapping) and (more := _arguments(body[inner])):
             found[inner] = more
     return found
+
+
+def masked(value: Any, mask: Callable[[str], str]) -> Any:
+    """``value`` with every string in it, keys too, passed through ``mask``; tuples become lists."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {mask(str(key)): masked(item, mask) for key, item in value.items()}
+    return [masked(item, mask) for item in value] if isinstance(value, (list, tuple)) else value

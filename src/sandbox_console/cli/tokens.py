@@ -1,0 +1,68 @@
+"""``tokens``: who may use the page, the HTTP API and MCP; a token is shown once, when it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from sandbox_console.cli.context import Context
+from sandbox_console.errors import UsageError
+from sandbox_console.model.check import parse_duration_s
+from sandbox_console.service import find_paths
+from sandbox_console.service.tokens import Token, Tokens
+
+
+async def tokens(context: Context) -> int:
+    """``add``, ``ls`` or ``rm``."""
+    paths = find_paths()
+    paths.make_private()
+    store, args = Tokens(paths.tokens), context.args
+    if args.what == "ls":
+        _ls(context, await asyncio.to_thread(store.every))
+    elif args.what == "rm":
+        for name in args.names:
+            gone = await asyncio.to_thread(store.remove, name)
+            context.say(f"{gone.name} is refused from now on")
+    else:
+        made, text = await asyncio.to_thread(store.add, args.name, args.scope, _lifetime(args.expires))
+        if context.json:
+            context.record(_record(made) | {"token": text})
+        else:
+            context.text(text)
+            context.say("this is the only time it is shown")
+    return 0
+
+
+def _lifetime(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise UsageError(f"--expires: {error}") from None
+
+
+def _ls(context: Context, found: Any) -> None:
+    if context.json:
+        for one in found:
+            context.record(_record(one))
+        return
+    head = ("NAME", "ID", "SCOPES", "MADE", "EXPIRES")
+    context.table(head, ((one.name, one.id, " ".join(one.scopes), *_times(one)) for one in found))
+
+
+def _times(one: Token) -> tuple[str, str]:
+    expires = "never" if one.expires_at is None else _utc(one.expires_at)
+    return _utc(one.created_at), expires if one.valid(time.time()) else f"{expires} (over)"
+
+
+def _utc(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
+
+
+def _record(one: Token) -> dict[str, Any]:
+    return {
+        "name": one.name, "id": one.id, "scopes": list(one.scopes), "created_at": one.created_at,
+        "expires_at": one.expires_at,
+    }  # fmt: skip

@@ -1,0 +1,94 @@
+"""Who calls: a token of the console's, and the grant that an agent carries for its user."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from sandbox_console.errors import ConfigError, Unsupported
+from sandbox_console.service.tokens import Tokens
+
+GRANT_HEADER = "X-A2A-Grant"
+_KEYS = ("A2A_GRANT_VERIFYING_KEY", "A2A_GRANT_SIGNING_KEY")
+_LONGEST = 4096
+
+
+class Unauthorized(Exception):
+    """Nobody that is known."""
+
+
+class Forbidden(Exception):
+    """Somebody whose grant is not good."""
+
+
+class Caller(Struct, frozen=True):
+    """Who a call is from. ``bucket`` is the grant's; empty where there is no grant and the token says it all."""
+
+    token: str
+    subject: str
+    bucket: str = ""
+
+    @property
+    def actor(self) -> str:
+        """The name in the audit log: the grant's subject, else the token's name."""
+        return f"a2a:{self.subject}" if self.bucket else f"token:{self.token}"
+
+
+class Callers:
+    """Knows callers by their headers. ``audience`` are the agents whose grants are taken; empty takes all."""
+
+    def __init__(self, tokens: Tokens, *, grants_required: bool, audience: Sequence[str] = ()) -> None:
+        self._tokens = tokens
+        self._required = grants_required
+        self._audience = frozenset(audience)
+        self._verify = _verifier(needed=grants_required)
+
+    async def of(self, authorization: str, grant: str, *, acting: bool) -> Caller:
+        """Who sent these headers; a call that acts needs a grant. Raises Unauthorized, Forbidden."""
+        kind, _, text = authorization.partition(" ")
+        token = await asyncio.to_thread(self._tokens.find, text.strip(), "api") if kind.lower() == "bearer" else None
+        if token is None:
+            raise Unauthorized("a token with the scope api is needed: Authorization: Bearer TOKEN")
+        if not grant:
+            if acting and self._required:
+                raise Unauthorized(f"a grant is needed in {GRANT_HEADER}")
+            return Caller(token.name, token.name)
+        subject, bucket = self._granted(grant)
+        return Caller(token.name, subject, bucket)
+
+    def _granted(self, grant: str) -> tuple[str, str]:
+        if self._verify is None:
+            raise Forbidden("this server verifies no grants")
+        if len(grant) > _LONGEST:
+            raise Forbidden("the grant is too long")
+        try:
+            found = self._verify(grant)
+        except PermissionError as error:  # a2a_pack's GrantInvalid is one
+            raise Forbidden(f"the grant is not good: {error}"[:200]) from None
+        except Exception:  # noqa: BLE001 - whatever a forged one makes of a2a_pack, it is no good grant
+            raise Forbidden("the grant is not good") from None
+        if self._audience and found.audience not in self._audience:
+            raise Forbidden("the grant is for an agent that this server does not serve")
+        if not found.audience or not found.bucket:
+            raise Forbidden("the grant names no agent, or no bucket")
+        return str(found.audience), str(found.bucket)
+
+
+def _verifier(*, needed: bool) -> Callable[[str], Any] | None:
+    """a2a_pack's own check of a grant. Raises Unsupported, ConfigError where one is needed and cannot be had."""
+    if not any(os.environ.get(name, "").strip() for name in _KEYS):
+        if needed:
+            hint = f'set {_KEYS[0]}, or [api] grants = "optional", which trusts tokens alone'
+            raise ConfigError("grants cannot be verified: there is no key", hint=hint)
+        return None
+    try:
+        from a2a_pack.grants import verify_grant
+    except ImportError:
+        hint = "pip install 'sandbox-console-tui[a2a]'"
+        raise Unsupported("grants cannot be verified: a2a-pack is not installed", hint=hint) from None
+    found: Callable[[str], Any] = verify_grant
+    return found

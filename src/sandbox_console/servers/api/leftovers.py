@@ -1,0 +1,73 @@
+"""One-shot sandboxes of servers that were killed: the next server finds and removes them."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.library import Console
+from sandbox_console.model.actor import acting_as
+
+RUN = "a2a.run"
+"""The label of a one-shot sandbox; its value is the server that made it."""
+
+
+class Life:
+    """A server's life, as a lock that the kernel lets go of when the process is gone, however it went."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self.id = secrets.token_hex(8)
+        self._file = os.open(self._path(self.id), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def end(self) -> None:
+        """Let go, once nothing of this server is left."""
+        self._path(self.id).unlink(missing_ok=True)
+        os.close(self._file)
+
+    def goes_on(self, id: str) -> bool:
+        """Whether the server with this id lives."""
+        if not id.isalnum():
+            return False
+        with suppress(OSError), _opened(self._path(id)) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            if id != self.id:
+                self._path(id).unlink(missing_ok=True)
+        return id == self.id
+
+    def _path(self, id: str) -> Path:
+        return self._folder / f"{id}.lock"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+async def sweep(console: Console, life: Life, backend: str) -> int:
+    """Remove what servers that are gone left; gives how many. What does not answer or cannot be removed stays."""
+    found, _ = await console.list(backend)
+    gone = 0
+    for one in found:
+        made_by = one.labels.get(RUN, "")
+        if not (one.managed and made_by) or await asyncio.to_thread(life.goes_on, made_by):
+            continue
+        with acting_as("api:sweep"), suppress(ConsoleError):
+            await (await console.sandbox(one.ref)).remove(force=True)
+            gone += 1
+    return gone

@@ -1,0 +1,171 @@
+"""The sandboxes of callers: whose each is, how many there may be, and what callers may ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
+
+from msgspec import Struct, structs
+
+from sandbox_console import service
+from sandbox_console.errors import Denied, NotFound, UsageError
+from sandbox_console.library import Console, SandboxHandle, SandboxSpec
+from sandbox_console.model.action import Action, Create
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.servers.api.callers import Caller
+from sandbox_console.servers.api.leftovers import RUN
+from sandbox_console.servers.api.messages import CreateBody, RunBody
+from sandbox_console.service.serving import from_template, with_labels
+
+OWN = "a2a."
+"""How the labels begin that callers cannot set."""
+
+_TOKEN, _SUBJECT, _BUCKET, _NAME = "a2a.token", "a2a.subject", "a2a.bucket", "a2a.name"
+_MADE_HERE = re.compile(r"sb-[0-9a-f]{12}\Z")
+_IDLE = ("sleep", "2147483647")
+TEMPLATE = "template"
+"""The label by which a caller names one of the templates that are allowed."""
+
+
+class Box(Struct, frozen=True):
+    """A sandbox of a caller's."""
+
+    ref: SandboxRef
+    name: str
+    token: str
+    subject: str
+    bucket: str
+
+    def belongs_to(self, caller: Caller) -> bool:
+        """Whether the caller made it, or another with the same token for the same agent and bucket."""
+        same = (self.token, self.subject) == (caller.token, caller.subject)
+        return same and caller.bucket in ("", self.bucket)
+
+
+class Sandboxes:
+    """What callers made, by name, over one console. ``run`` marks those that are gone after one command."""
+
+    def __init__(self, opened: service.Console, run: str) -> None:
+        self._opened = opened
+        self.console = Console(opened)
+        self._options = opened.config.api
+        self._run = run
+        self._boxes: dict[str, Box] = {}
+        self._coming: dict[str, str] = {}
+        self._counting = asyncio.Lock()
+        self._place: tuple[str, str] | None = None
+
+    async def names(self, caller: Caller) -> list[str]:
+        """Those of the token, and with a grant only those of its agent and bucket."""
+        boxes = await self._every()
+        return sorted(
+            one.name for one in boxes if one.token == caller.token and (not caller.bucket or one.belongs_to(caller))
+        )
+
+    async def box(self, name: str) -> Box:
+        """The sandbox with a name. Raises NotFound; whose it is the caller of this compares."""
+        if name not in self._boxes and _MADE_HERE.match(name):
+            await self._every()
+        if name not in self._boxes:
+            raise NotFound("no sandbox has that name", hint="GET /v1/sandboxes")
+        return self._boxes[name]
+
+    def handle(self, box: Box) -> SandboxHandle:
+        """The sandbox to act on."""
+        return SandboxHandle(self._opened, box.ref, box.name, service.Consent())
+
+    def forget(self, box: Box) -> None:
+        """It is gone."""
+        self._boxes.pop(box.name, None)
+
+    async def refuse(self, action: Action, why: Denied) -> None:
+        """Record what a caller may not do, and raise why."""
+        await self._opened.refuse(action, why)
+
+    async def create(self, caller: Caller, body: CreateBody) -> Box:
+        """Make one that stays. Raises Denied (with a row) for what callers may not have, UsageError, ConsoleError."""
+        spec = self._spec(caller, body, body.labels | ({_NAME: body.name} if body.name else {}))
+        async with self._room(caller, spec, body):
+            made = await self.console.create(spec, backend=self._options.backend)
+        box = _box(made.ref, spec)
+        self._boxes[box.name] = box
+        return box
+
+    @asynccontextmanager
+    async def once(self, caller: Caller, body: RunBody) -> AsyncIterator[SandboxHandle]:
+        """One for as long as the block lasts, which ends also where the caller goes away."""
+        spec = self._spec(caller, body, body.labels | {RUN: self._run})
+        if body.network_disabled:
+            spec = structs.replace(spec, egress=())
+        async with self._room(caller, spec, body), self.console.create(spec, backend=self._options.backend) as made:
+            yield made
+
+    def _spec(self, caller: Caller, body: CreateBody | RunBody, labels: dict[str, str]) -> SandboxSpec:
+        if own := next((key for key in body.labels if key.startswith((OWN, "sandbox-console."))), ""):
+            raise UsageError(f"labels: {own!r} is the server's own")
+        template = body.labels.get(TEMPLATE, self._options.template)
+        if template not in (self._options.template, *self._options.allow):
+            raise UsageError(f"labels: there is no template {template!r}", hint="see [api] allow of the server")
+        spec = from_template(self._opened.config.templates, template, f"sb-{secrets.token_hex(6)}")
+        owner = {_TOKEN: caller.token, _SUBJECT: caller.subject, _BUCKET: body.bucket}
+        spec = with_labels(spec, labels | owner)
+        return structs.replace(
+            spec, image=spec.image or body.image, command=spec.command or _IDLE,
+            memory_mib=body.memory_mib or spec.memory_mib, cpus=body.cpus or spec.cpus,
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def _room(self, caller: Caller, spec: SandboxSpec, body: CreateBody | RunBody) -> AsyncIterator[None]:
+        """Room for one more while it is made, within what callers may ask for. Raises Denied, with its row."""
+        if why := self._not_allowed(caller, spec, body):
+            await self._opened.refuse(await self._action(spec), why)
+        async with self._counting:
+            full = self._full(body.bucket, await self._every())
+            if full is None:
+                self._coming[spec.name] = body.bucket
+        if full is not None:
+            await self._opened.refuse(await self._action(spec), full)
+        try:
+            yield
+        finally:
+            del self._coming[spec.name]
+
+    def _not_allowed(self, caller: Caller, spec: SandboxSpec, body: CreateBody | RunBody) -> Denied | None:
+        options = self._options
+        if caller.bucket and caller.bucket != body.bucket:
+            return Denied("the grant is for another bucket", rule="api.bucket")
+        if not any(fnmatchcase(body.image, pattern) for pattern in options.images):
+            return Denied(f"image {body.image!r} is not among those allowed", rule="api.images")
+        for field, cap in (("memory_mib", options.max_memory_mib), ("cpus", options.max_cpus)):
+            if (getattr(spec, field) or 0) > cap:
+                return Denied(f"{field} is above the cap of {cap:g}", rule=f"api.max_{field}")
+        return None
+
+    def _full(self, bucket: str, boxes: Sequence[Box]) -> Denied | None:
+        there = {one.name: one.bucket for one in boxes} | self._coming
+        if len(there) >= self._options.max_sandboxes:
+            return Denied(f"there are {len(there)} sandboxes, the most allowed", rule="api.max_sandboxes")
+        own = sum(one == bucket for one in there.values())
+        if own >= self._options.max_per_bucket:
+            return Denied(f"the bucket has {own} sandboxes, the most allowed", rule="api.max_per_bucket")
+        return None
+
+    async def _action(self, spec: SandboxSpec) -> Create:
+        if self._place is None:
+            self._place = await self._opened.place_for(self._options.backend)
+        return Create(spec, *self._place)
+
+    async def _every(self) -> list[Box]:
+        """All that callers have, as the backend lists them now."""
+        found, _ = await self.console.list(self._options.backend.partition("/")[0])
+        boxes = [_box(one.ref, one) for one in found if one.managed and one.labels.get(_TOKEN)]
+        self._boxes = {one.name: one for one in boxes}
+        return boxes
+
+
+def _box(ref: SandboxRef, of: SandboxSpec | Sandbox) -> Box:
+    return Box(ref, of.name, of.labels[_TOKEN], of.labels.get(_SUBJECT, ""), of.labels.get(_BUCKET, ""))

@@ -1,0 +1,73 @@
+"""The API as an aiohttp application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from sandbox_console import service
+from sandbox_console.servers.api import openapi
+from sandbox_console.servers.api.callers import Callers
+from sandbox_console.servers.api.calls import Calls, health
+from sandbox_console.servers.api.leftovers import Life, sweep
+from sandbox_console.servers.api.refusals import Door
+from sandbox_console.servers.api.sandboxes import Sandboxes
+from sandbox_console.service.tokens import Tokens
+
+MOST_BYTES = 4 << 20
+"""Of a request's body."""
+
+
+@asynccontextmanager
+async def application(
+    console: service.Console, tokens: Tokens, authorities: Collection[str], state: Path, say: Callable[[str], None]
+) -> AsyncIterator[web.Application]:
+    """The application over a console, for as long as the block lasts. Raises ConfigError, Unsupported for grants."""
+    options = console.config.api
+    callers = Callers(tokens, grants_required=options.grants == "required", audience=options.audience)
+    await asyncio.to_thread(tokens.every)  # a file that cannot be used is told now
+    life = Life(state / "api")
+    try:
+        sandboxes = Sandboxes(console, life.id)
+        if gone := await sweep(sandboxes.console, life, options.backend.partition("/")[0]):
+            say(f"removed {gone} sandboxes of a server that was killed")
+        door = Door(callers, authorities, options.max_calls)
+        try:
+            yield _made(Calls(sandboxes, options.max_timeout_s), door)
+        finally:
+            await door.close()
+    finally:
+        life.end()
+
+
+def _made(calls: Calls, door: Door) -> web.Application:
+    app = web.Application(middlewares=[door.errors, door.enter], client_max_size=MOST_BYTES)
+    description = msgspec.json.encode(openapi.document())
+
+    async def described(_: web.Request) -> web.Response:
+        return web.Response(body=description, content_type="application/json")
+
+    async def close(_: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Server"] = "sandbox-console"
+
+    app.on_response_prepare.append(close)
+    app.add_routes(
+        [
+            web.get("/healthz", health),
+            web.get("/openapi.json", described),
+            web.get("/v1/sandboxes", calls.names),
+            web.post("/v1/sandboxes", calls.create),
+            web.delete("/v1/sandboxes/{name}", calls.delete),
+            web.post("/v1/sandboxes/{name}/exec", calls.exec),
+            web.post("/v1/run_shell", calls.run_shell),
+            web.post("/v1/run_python", calls.run_python),
+        ]
+    )
+    return app

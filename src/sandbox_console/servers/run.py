@@ -1,0 +1,72 @@
+"""``serve --api`` and ``serve --mcp``: listeners of their own, beside the page or without it, ended by one signal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from msgspec import Struct
+
+from sandbox_console.errors import Unsupported, UsageError
+from sandbox_console.service import find_paths, open_console
+from sandbox_console.service.tokens import Tokens
+from sandbox_console.web import ServeOptions
+
+
+class Programs(Struct, frozen=True):
+    """What is served beside the page, or without it; a port of 0 takes a free one."""
+
+    api: bool = False
+    api_port: int = 0
+    mcp: bool = False
+    mcp_port: int = 0
+    page: bool = True
+
+    def check(self) -> None:
+        """Raise UsageError for ports that there are not."""
+        for option, port in (("--api-port", self.api_port), ("--mcp-port", self.mcp_port)):
+            if not 0 <= port <= 65535:
+                raise UsageError(f"{option}: {port} is not between 0 and 65535", hint="leave it out for a free one")
+
+
+def serve(options: ServeOptions, programs: Programs) -> int:
+    """Serve until SIGINT or SIGTERM; returns the exit code. Addresses go to standard error.
+
+    Raises UsageError for options that do not hold, ConfigError, Conflict where a port is taken, Unsupported where an
+    extra of this package is missing.
+    """
+    options.check()
+    programs.check()
+    from sandbox_console.web.run import say_on_stderr
+
+    return asyncio.run(run(options, programs, say_on_stderr))
+
+
+async def run(options: ServeOptions, programs: Programs, say: Callable[[str], None]) -> int:
+    """Serve until a signal comes; returns the exit code."""
+    from sandbox_console.web.run import page, stop_signal
+
+    stopped = stop_signal()
+    async with AsyncExitStack() as stack:
+        if programs.page:
+            await stack.enter_async_context(page(options, say))
+        await _programs(stack, options, programs, say)
+        await stopped.wait()
+    return 0
+
+
+async def _programs(
+    stack: AsyncExitStack, options: ServeOptions, programs: Programs, say: Callable[[str], None]
+) -> None:
+    if programs.mcp:
+        raise Unsupported("this version serves no MCP", hint="serve --api")
+    paths = find_paths(options.config)
+    console = await stack.enter_async_context(
+        open_console(config_file=options.config, read_only=options.read_only, only_backend=options.backend or "")
+    )
+    tokens = Tokens(paths.tokens)
+    if programs.api:
+        from sandbox_console.servers.api.listener import api
+
+        await stack.enter_async_context(api(options, programs.api_port, console, tokens, say))

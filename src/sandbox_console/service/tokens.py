@@ -1,0 +1,163 @@
+"""Tokens for those who are not at this machine's command line: the page, the HTTP API and MCP, in one file.
+
+A token is 256 random bits, so its SHA-256 is kept and no slow hash such as Argon2: nobody can guess 256 bits, however
+fast the guesses are, while 50 ms of Argon2 for each call would let whoever sends wrong tokens keep the server busy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from sandbox_console.errors import ConfigError, Conflict, NotFound, UsageError
+from sandbox_console.service.config import refuse_strangers
+
+Scope = Literal["page", "api", "mcp"]
+SCOPES: tuple[Scope, ...] = ("page", "api", "mcp")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
+_TEXT = re.compile(r"sct_([0-9a-f]{12})_([A-Za-z0-9_-]{43})\Z")
+_MOST_BYTES = 4 << 20
+
+
+class Token(Struct, frozen=True):
+    """One token as it is kept. ``sha256`` is of the whole token; ``expires_at`` in Unix seconds, None for never."""
+
+    id: str
+    name: str
+    scopes: tuple[Scope, ...]
+    sha256: str
+    created_at: float
+    expires_at: float | None = None
+
+    def valid(self, now: float) -> bool:
+        """Whether its time has not run out."""
+        return self.expires_at is None or now < self.expires_at
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    tokens: list[Token]
+    version: Literal[1] = 1
+
+
+class Tokens:
+    """The file of tokens, read again when it has changed: a token that is taken away is refused from then on."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        self._seen: tuple[int, ...] = ()
+        self._tokens: dict[str, Token] = {}
+
+    def every(self) -> Sequence[Token]:
+        """All that are kept, oldest first. Raises ConfigError for a file that others could read or change."""
+        self._read()
+        return list(self._tokens.values())
+
+    def find(self, text: str, scope: Scope) -> Token | None:
+        """The token with this text, where it is valid for a scope. Raises ConfigError."""
+        self._read()
+        parts = _TEXT.match(text)
+        known = self._tokens.get(parts[1]) if parts else None
+        same = hmac.compare_digest(_hash(text), known.sha256 if known else "")
+        return known if known and same and scope in known.scopes and known.valid(self._clock()) else None
+
+    def add(self, name: str, scopes: Sequence[str], lifetime_s: float | None = None) -> tuple[Token, str]:
+        """Make a token; its text is given once and kept nowhere. Raises UsageError, Conflict, ConfigError."""
+        if not _NAME.match(name):
+            raise UsageError(f"{name!r} is no name for a token", hint="letters, digits, '-', '_' and '.'")
+        chosen = tuple(one for one in SCOPES if one in scopes)
+        if not chosen or set(scopes) - set(SCOPES):
+            raise UsageError("a token needs scopes that there are", hint=f"--scope, one or more of {', '.join(SCOPES)}")
+        with self._locked():
+            if any(one.name == name for one in self._tokens.values()):
+                raise Conflict(f"there is a token {name!r}", hint=f"sandbox-console tokens rm {name}")
+            key, now = secrets.token_hex(6), self._clock()
+            text = f"sct_{key}_{secrets.token_urlsafe(32)}"
+            made = Token(key, name, chosen, _hash(text), now, None if lifetime_s is None else now + lifetime_s)
+            self._write([*self._tokens.values(), made])
+        return made, text
+
+    def remove(self, name: str) -> Token:
+        """Take a token away, by name or id. Raises NotFound, ConfigError."""
+        with self._locked():
+            for one in self._tokens.values():
+                if name in (one.name, one.id):
+                    self._write([other for other in self._tokens.values() if other is not one])
+                    return one
+        raise NotFound(f"no token is called {name!r}", hint="sandbox-console tokens ls")
+
+    def _read(self) -> None:
+        try:
+            opened = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._seen, self._tokens = (), {}
+            return
+        except OSError as error:
+            raise self._unusable(error.strerror or str(error)) from None
+        with os.fdopen(opened, "rb") as file:
+            found = os.fstat(opened)
+            seen = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid)
+            if seen != self._seen:
+                self._check(found)
+                self._tokens = self._decoded(file.read(_MOST_BYTES))
+                self._seen = seen
+
+    def _check(self, found: os.stat_result) -> None:
+        refuse_strangers("the file of tokens", self._path)
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise ConfigError(f"{self._path} can be read by others", hint=f"chmod 600 {self._path}")
+
+    def _decoded(self, data: bytes) -> dict[str, Token]:
+        try:
+            return {one.id: one for one in msgspec.json.decode(data, type=_File).tokens}
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._unusable(str(error)) from None
+
+    def _unusable(self, why: str) -> ConfigError:
+        hint = "move it away; tokens are then made anew by: sandbox-console tokens add"
+        return ConfigError(f"{self._path} is no file of tokens: {why}", hint=hint)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone among those who write, from the reading to the writing. Raises ConfigError."""
+        lock = self._path.with_suffix(".lock")
+        try:
+            opened = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"{lock} cannot be opened: {error.strerror}", hint=f"see: ls -ld {lock.parent}") from None
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            self._read()
+            yield
+        finally:
+            os.close(opened)
+
+    def _write(self, tokens: Sequence[Token]) -> None:
+        part = self._path.with_suffix(f".{secrets.token_hex(4)}.part")
+        try:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(_File(list(tokens)))) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self._path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise ConfigError(f"{self._path} cannot be written: {error.strerror}", hint="see the disk: df") from None
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
