@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 os.environ["SANDBOX_CONSOLE_SERVER"] = "off"
+with contextlib.suppress(ImportError):  # an ordinary user's environment has no hypothesis
+    from hypothesis import HealthCheck, settings
+
+    # How long examples take to make says how busy the machine is, and nothing about what is tested.
+    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy")

@@ -1,169 +1,32 @@
 """The console for the sandboxes that AI agents and developers run code in.
 
-``open_console`` is where a program begins; ``sandbox_console.sync`` is the same without asyncio. What ``__all__`` names
-is stable: see docs/python.md. It is imported when it is first used, so that a command's start costs nothing more.
+``open_console`` is where a program begins; ``sandbox_console.sync`` has the same calls without asyncio. The names are
+those of ``sandbox_console.library``, and they are stable: see docs/python.md. The library is imported when one of them
+is first used, so that the start of a command costs nothing more.
 """
 
 from __future__ import annotations
 
-from sandbox_console.version import __version__
+from sandbox_console.version import __version__ as __version__
 
 TYPE_CHECKING = False  # importing typing costs 8 ms of each command
 if TYPE_CHECKING:
-    from sandbox_console.library import (
-        ActionResult,
-        Ambiguous,
-        Attach,
-        AuditQuery,
-        AuditUnavailable,
-        BackendError,
-        BackendHealth,
-        BackendUnreachable,
-        ChangeEgress,
-        Commit,
-        ConfigError,
-        Conflict,
-        Consent,
-        Console,
-        ConsoleError,
-        Create,
-        Denied,
-        DenyEgress,
-        Download,
-        EgressRule,
-        Exec,
-        ExecIO,
-        ExecResult,
-        Exit,
-        Fork,
-        Forward,
-        InputFailed,
-        InvalidSpec,
-        Kill,
-        LoadImage,
-        LogGap,
-        LogQuery,
-        LogRecord,
-        NeedsConfirmation,
-        NotFound,
-        OpenShell,
-        Operation,
-        Pause,
-        PruneImages,
-        PublishedPort,
-        PullImage,
-        Remove,
-        RemoveImage,
-        RemoveSnapshot,
-        Rename,
-        Restart,
-        RestoreSnapshot,
-        Resume,
-        RunningCommand,
-        Sandbox,
-        SandboxEnded,
-        SandboxHandle,
-        SandboxRef,
-        SandboxSpec,
-        SaveImage,
-        Secret,
-        SecretError,
-        ShellSession,
-        Start,
-        Status,
-        Stop,
-        Stream,
-        TakeSnapshot,
-        TimedOut,
-        Unsupported,
-        Update,
-        Upload,
-        UsageError,
-        open_console,
-    )
+    from sandbox_console.library import *  # noqa: F403 - the one list of names is there
+    from sandbox_console.library import __all__ as __all__
+else:
 
-__all__ = [
-    "ActionResult",
-    "Ambiguous",
-    "Attach",
-    "AuditQuery",
-    "AuditUnavailable",
-    "BackendError",
-    "BackendHealth",
-    "BackendUnreachable",
-    "ChangeEgress",
-    "Commit",
-    "ConfigError",
-    "Conflict",
-    "Consent",
-    "Console",
-    "ConsoleError",
-    "Create",
-    "Denied",
-    "DenyEgress",
-    "Download",
-    "EgressRule",
-    "Exec",
-    "ExecIO",
-    "ExecResult",
-    "Exit",
-    "Fork",
-    "Forward",
-    "InputFailed",
-    "InvalidSpec",
-    "Kill",
-    "LoadImage",
-    "LogGap",
-    "LogQuery",
-    "LogRecord",
-    "NeedsConfirmation",
-    "NotFound",
-    "OpenShell",
-    "Operation",
-    "Pause",
-    "PruneImages",
-    "PublishedPort",
-    "PullImage",
-    "Remove",
-    "RemoveImage",
-    "RemoveSnapshot",
-    "Rename",
-    "Restart",
-    "RestoreSnapshot",
-    "Resume",
-    "RunningCommand",
-    "Sandbox",
-    "SandboxEnded",
-    "SandboxHandle",
-    "SandboxRef",
-    "SandboxSpec",
-    "SaveImage",
-    "Secret",
-    "SecretError",
-    "ShellSession",
-    "Start",
-    "Status",
-    "Stop",
-    "Stream",
-    "TakeSnapshot",
-    "TimedOut",
-    "Unsupported",
-    "Update",
-    "Upload",
-    "UsageError",
-    "__version__",
-    "open_console",
-]
+    def __getattr__(name: str) -> object:
+        # Other names in small letters are modules and what modules have: to ask for one must not import the library.
+        if name.islower() and name not in ("__all__", "open_console"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import sandbox_console.library as library  # noqa: PLR0402 - `from` would ask this function for the name
 
+        if name != "__all__" and name not in library.__all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found = getattr(library, name)
+        return found
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from sandbox_console import library
+    def __dir__() -> list[str]:
+        from sandbox_console.library import __all__
 
-    globals()[name] = found = getattr(library, name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+        return sorted({*globals(), *__all__})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 
 import pytest
 from tests.audit.conftest import SMALL, act, spoil
@@ -211,7 +213,24 @@ async def test_retention_takes_whole_old_segments_and_keeps_one_chain(tmp_path):
     assert any("retention" in limit for limit in found.limits)
     with pytest.raises(Exception, match="no row"):
         await query.entry(path, 1)
-    # The archive is the same chain: put back, all of it holds.
+    # The archive is the same chain: read where it is, or put back, all of it holds.
+    read = await verify.verify(path, archive=archive)
+    assert (read.ok, read.problem) == (True, "")
+    assert read.segments == found.segments + len(list(archive.glob("*.db")))
+    middle = archive / "audit-000002.db"
+    kept = middle.read_bytes()
+    spoil(middle, "UPDATE record SET action = 'forged' WHERE seq = (SELECT max(seq) FROM record)")
+    assert not (await verify.verify(path, archive=archive)).ok
+    assert (await verify.verify(path)).ok
+    middle.write_bytes(kept[: len(kept) // 2])
+    assert "segment 2" in (await verify.verify(path, archive=archive)).problem
+    middle.unlink()
+    assert (await verify.verify(path, archive=archive)).rows < read.rows, "what lies before a hole is not counted"
+    os.mkfifo(middle)
+    with pytest.raises(Exception, match=r"audit-000002\.db is not a file"):
+        await verify.verify(path, archive=archive)
+    middle.unlink()
+    middle.write_bytes(kept)
     for part in archive.iterdir():
         part.rename(path.parent / part.name)
     whole = await verify.verify(path)
@@ -220,9 +239,6 @@ async def test_retention_takes_whole_old_segments_and_keeps_one_chain(tmp_path):
 
 
 def query_one(path, sql):
-    import sqlite3
-    from contextlib import closing
-
     with closing(sqlite3.connect(path)) as db:
         return db.execute(sql).fetchone()[0]
 

@@ -13,9 +13,10 @@ from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.bubblewrap import BubblewrapProvider, calls, egress, jail, launch
 from sandbox_console.backends.bubblewrap import backend as of_bubblewrap
 from sandbox_console.backends.bubblewrap.backend import BubblewrapBackend
+from sandbox_console.errors import Conflict
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.testing.conformance import Profile, Rig, allowlist
+from sandbox_console.testing.conformance import Profile, Rig, allowlist, promises
 from sandbox_console.testing.conformance import rig as rigging
 from sandbox_console.testing.conformance.allowlist import Allowlist
 from sandbox_console.testing.conformance.promises import Promises
@@ -179,6 +180,38 @@ async def test_one_that_only_writes_new_limits_down_is_caught(rig: Rig, monkeypa
     monkeypatch.setattr(backend, "update", update)
     rig.profile = structs.replace(rig.profile, least_cpus=0.02)  # beside others an unlimited one has little, too
     await caught(check, rig, "the lower limit does not hold")
+
+
+@pytest.mark.parametrize(
+    ("refuses", "says"), [(False, "it took a memory_mib"), (True, "it has no more memory than before")]
+)
+async def test_one_that_only_says_that_its_memory_has_bounds_is_caught(rig: Rig, monkeypatch, impatient, refuses, says):
+    real = rig.backend.update
+
+    async def beyond(_ref, spec) -> dict[str, str]:
+        return {"memory_mib": "it gives nothing back"} if spec.memory_mib == 64 else {}
+
+    async def update(permit, ref, spec) -> None:
+        if refuses and spec.memory_mib == 64:
+            raise Conflict("it gives nothing back")
+        await real(permit, ref, spec)
+
+    monkeypatch.setattr(rig.backend, "out_of_bounds", beyond, raising=False)
+    monkeypatch.setattr(rig.backend, "update", update)
+    await caught(Promises.test_less_memory_holds_at_once, rig, says)
+
+
+@pytest.mark.parametrize("at", [0, promises._PIECE - 3, 5 * promises._PIECE])
+def test_a_value_is_found_wherever_it_is_in_a_file_with_holes(tmp_path, at):
+    file = tmp_path / "disk"
+    with file.open("wb") as stream:
+        if at < promises._PIECE:
+            stream.write(b"x" * at)
+        stream.seek(at)
+        stream.write(b"the value")
+        stream.truncate(1 << 40)
+    assert promises._holds(file, b"the value")
+    assert not promises._holds(file, b"another")
 
 
 async def test_one_whose_main_command_lacks_the_file_is_caught(rig: Rig, monkeypatch) -> None:

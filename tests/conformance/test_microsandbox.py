@@ -89,6 +89,7 @@ class TestMicrosandbox(BackendConformance):
             leftovers=lambda: leftovers(microsandbox_home, state),
             own_kernel=True,
             least_cpus=1,
+            longest_s=15.0,
             slow=SLOW if Path("/rw/msb").is_dir() else "",
             lent=lent,
         )

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -443,3 +444,24 @@ def test_what_engines_say_of_a_taken_place(message):
     assert found.place == "127.0.0.2:8080"
     assert ports.wanted(asked, message.format("127.0.0.1:18080")) is None
     assert ports.wanted(asked, "Address already in use") is None
+
+
+async def test_traffic_on_a_port_is_use_and_its_end_is_not(console, make, at, free, world):
+    place = f"127.0.0.1:{free()}"
+    ref = await make(f"{place}:7070", idle_timeout_s=3.0)
+    last = began = time.time()
+    while time.time() < began + 5 and time.time() < last + 2.5:  # but for a halt of ours
+        if await answers(at, place):
+            last = time.time()
+        await asyncio.sleep(0.1)
+    with at(place):  # open, and silent
+        async with asyncio.timeout(30):
+            while (found := await console.inspect(ref)).status is not Status.EXITED:
+                await asyncio.sleep(0.1)
+    assert found.exit.reason == "idle_timeout_s ran out"
+    assert found.finished_at > last + 2
+    await soon(lambda: _stopped(world, ref), "its gateway is stopped, too")
+
+
+async def _stopped(world, ref: SandboxRef) -> bool:
+    return not gateway_of(world, ref)["State"]["Running"]

@@ -10,9 +10,10 @@ from tests.docker.test_create import sh
 from tests.support.engine import IMAGE
 from tests.support.require import requires
 
-from sandbox_console import Unsupported, open_console
+from sandbox_console import Unsupported
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.backends.docker import DockerProvider
+from sandbox_console.backends.docker.backend import DockerBackend
 from sandbox_console.backends.docker.hardening import GIVEN_BACK
 from sandbox_console.errors import ConfigError, NotFound
 from sandbox_console.model.spec import SandboxSpec
@@ -104,13 +105,19 @@ def test_a_size_of_tmp_that_is_none_is_refused(tmp_path, asked):
 
 
 @requires("docker")
-async def test_a_time_limit_is_accepted_by_best_effort_and_shown_as_not_enforced(engine, unique, tmp_path, monkeypatch):
-    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(tmp_path))
+async def test_a_time_limit_that_nothing_enforces_is_refused_and_accepted_by_best_effort(engine, unique, permit):
+    backend = DockerBackend("default")  # without a folder for the process that would enforce it
+    await backend.open()
     limits = {"max_duration_s": 60.0, "idle_timeout_s": 30.0}
-    async with open_console(backend="docker") as console:
-        strict = SandboxSpec(unique(), IMAGE, ("sleep", "1000"), **limits)
+    strict = SandboxSpec(unique(), IMAGE, ("sleep", "1000"), **limits)
+    try:
         with pytest.raises(Unsupported, match="max_duration"):
-            await console.create(strict)
-        async with console.create(structs.replace(strict, limits="best-effort")) as box:
-            facts = {fact.field: fact for fact in (await box.inspect()).effective}
-            assert [(facts[name].value, facts[name].enforced) for name in limits] == [("not enforced", False)] * 2
+            await backend.create(await permit("create"), strict, (), lambda _: None)
+        loose = structs.replace(strict, limits="best-effort")
+        ref = await backend.create(await permit("create"), loose, (), lambda _: None)
+        await backend.start(await permit("start"), ref, ())
+        facts = {fact.field: fact for fact in (await backend.inspect(ref)).effective}
+        assert [(facts[name].value, facts[name].enforced) for name in limits] == [("not enforced", False)] * 2
+        await backend.remove(await permit("remove"), ref, force=True)
+    finally:
+        await backend.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import ipaddress
 import json
 import os
 import shutil
@@ -124,6 +125,29 @@ def gateway_of(engine: DockerEngine, box: Box) -> tuple[str, dict[str, Any]]:
     return name, engine.inspect(name)
 
 
+def in_engine(engine: DockerEngine, script: str) -> str:
+    """A shell's words in the network that the engine is in."""
+    words = ["nsenter", "-t", str(engine.pid), "-n", "sh", "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+async def evidence(engine: DockerEngine, box: Box, *servers: world.Server) -> str:
+    """What tells how a sandbox came out: the networks of the engine and of the sandbox, and who was reached."""
+    look = "cd /proc/net; head -50 route arp dev /proc/sys/net/ipv4/ip_forward"
+    addresses = "busybox ip addr; busybox ip route; busybox ip neigh; head /proc/sys/net/ipv4/conf/*/proxy_arp"
+    own = engine.inspect(box.ref.id)
+    words = [
+        f"accepted: {[one.connections for one in servers]}, pids {[own['State']['Pid'], engine.pid]}",
+        f"its networks: {json.dumps(own['NetworkSettings']['Networks'])}",
+        f"of the engine: {in_engine(engine, f'{look}; {addresses}')}",
+        f"of the sandbox: {(await box.run('sh', '-c', look))[1]}",
+        f"who is outside: {engine.docker('network', 'inspect', 'outside')}",
+        f"the engine said: {engine.said()[-3000:]}",
+    ]
+    return "\n".join(words)
+
+
 async def test_every_attempt_of_a_hostile_container_fails_and_is_on_record(make, servers, allowed, engine):
     secure, plain = servers
     neighbour = await make(*allowed)
@@ -145,12 +169,48 @@ async def test_every_attempt_of_a_hostile_container_fails_and_is_on_record(make,
     assert code == 0, said
     found = json.loads(said)
     assert found.pop("control").startswith("PASSED")
-    assert {name: told for name, told in found.items() if told.startswith("PASSED")} == {}
+    passed = {name: told for name, told in found.items() if told.startswith("PASSED")}
+    assert passed == {}, await evidence(engine, box, secure, plain)
     seen = {(one.host, one.reason) for one in await box.records() if not one.allowed}
     assert {name: pair for name, pair in attempts.RECORDED.items() if pair not in seen} == {}
     assert len(secure.seen) == 1, "only the control"
     assert plain.seen == []
     assert await neighbour.records() == []
+
+
+async def test_an_engine_that_gives_its_bridge_an_address_and_forwards_opens_no_way_and_is_told_of(
+    make, servers, allowed, engine, backend, permit
+):
+    """Both are what the console's network asks the engine not to do."""
+    secure, plain = servers
+    box = await make(*allowed, user="0")
+    _, mine = gateway_of(engine, box)
+    [network] = [one for name, one in mine["NetworkSettings"]["Networks"].items() if name != "outside"]
+    own = ipaddress.ip_interface(f"{network['IPAddress']}/29").network
+    bridge = f"br-{network['NetworkID'][:12]}"
+    in_engine(engine, f"busybox ip addr add {own[1]}/29 dev {bridge}; echo 1 >/proc/sys/net/ipv4/ip_forward")
+    try:
+        assert str(own[1]) in in_engine(engine, f"busybox ip addr show {bridge}")
+        asked = {
+            "proxy": network["IPAddress"], "secure": secure.port, "plain": plain.port, "hostip": OUTSIDE,
+            "unnamed": OUTSIDE, "gateway": str(own[6]), "neighbour": BRIDGE, "udp": 9,
+        }  # fmt: skip
+        code, said = await box.run("python3", "-", json.dumps(asked), stdin=attempts.PROGRAM.encode())
+        assert code == 0, said
+        found = json.loads(said)
+        assert found.pop("control").startswith("PASSED")
+        passed = {name: told for name, told in found.items() if told.startswith("PASSED")}
+        assert passed == {}, await evidence(engine, box, secure, plain)
+
+        async def told() -> bool:
+            return any(one.field == "egress.bridge" for one in (await backend.inspect(box.ref)).effective)
+
+        assert not await told(), "its gateway looked before"
+        await backend.stop(await permit("stop"), box.ref, 0)
+        await backend.start(await permit("start"), box.ref, [])
+        await soon(told, "nobody tells that the bridge has an address")
+    finally:
+        in_engine(engine, "echo 0 >/proc/sys/net/ipv4/ip_forward")
 
 
 PYTHON = """

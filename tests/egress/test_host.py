@@ -11,7 +11,7 @@ from tests.egress import world
 
 from sandbox_console.egress.addresses import METADATA
 from sandbox_console.egress.decide import address_verdict
-from sandbox_console.egress.host import Host, local_4, local_6
+from sandbox_console.egress.host import Host, answers_4, local_4, local_6
 from sandbox_console.egress.resolve import is_own
 from sandbox_console.model.egress import EgressRule
 
@@ -82,6 +82,19 @@ def test_the_gateway_refuses_a_name_at_an_address_of_the_machine_around_it(gatew
     said = world.exchange(gateway.address, b"GET http://good.example.com/ HTTP/1.1\r\nHost: good.example.com\r\n\r\n")
     assert b"not_global" in said
     assert [reason for _, reason in gateway.reasons()] == ["own_host", "not_global"]
+
+
+ARP = """IP address       HW type     Flags       HW address            Mask     Device
+10.213.0.1       0x1         0x{}         02:42:0a:d5:00:01     *        eth1
+10.213.0.11      0x1         0x2         02:42:0a:d5:00:0b     *        eth1
+"""
+
+
+@pytest.mark.parametrize(("flags", "answers"), [("0", False), ("2", True), ("6", True)])
+def test_who_answers_for_the_bridges_address_is_known_by_the_kernels_table(flags, answers):
+    assert answers_4(ARP.format(flags), "10.213.0.1") is answers
+    assert not answers_4(ARP.format(flags), "10.213.0.2")
+    assert not answers_4("", "10.213.0.1")
 
 
 ROUTES = "Iface Destination Gateway Flags\n{} 00000000 {} 0003\n{} 0000D55D 00000000 0001\n"

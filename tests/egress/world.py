@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import shutil
 import socket
+import socketserver
 import ssl
 import subprocess
 import threading
@@ -85,6 +86,11 @@ class Server(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 1024
+
+    def server_bind(self) -> None:
+        """Without the library's question for its own name, which waits 10 s in a network without a resolver."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0), ca: Path | None = None) -> None:
         super().__init__(address, _Handler)

@@ -159,6 +159,8 @@ async def test_in(place, how, rounds):
             assert SECRET not in data
             got += b"the guest's" in data
     untouched(place)
+    if rounds > 100:
+        assert 0 < got < rounds, "the guest never swapped it in time: nothing was raced for"
 
 
 @pytest.mark.skipif(not ROOT, reason="another owner needs root")

@@ -162,6 +162,19 @@ async def test_the_policy_says_from_which_length(home, least, raw):
     assert sum(not word.startswith("hmac:") for word in entry.attempt.body["argv"]) == raw
 
 
+async def test_by_default_a_log_stays_readable_and_no_token_gets_in(home):
+    backend = FakeBackend()
+    words = ("python3.12", "manage.py", "migrate", "--no-input-at-all", VALUE, f"--token={VALUE}", "sixteen-byte-key")
+    async with open_console(Config(secrets=UNUSED), backends=[backend]) as console:
+        done = await console.perform(Create(SandboxSpec("one", image="x"), "fake", "local")).result()
+        await console.perform(Exec(done.ref, words)).result()
+        [entry] = await rows(console, "exec")
+    argv = entry.attempt.body["argv"]
+    assert argv[:4] == list(words[:4])
+    assert all(word.startswith("hmac:") for word in argv[4:])
+    assert VALUE.encode() not in files_of(home)
+
+
 async def test_the_policy_may_look_at_the_sandboxs_own_alone(home):
     backend = FakeBackend()
     config = Config(secrets=UNUSED, policy=Rules(hash_words_for="own"))

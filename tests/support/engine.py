@@ -99,6 +99,10 @@ class DockerEngine:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode().strip()
 
+    def said(self) -> str:
+        """What it logged."""
+        return self._log.read_text(errors="replace")
+
     def inspect(self, name: str) -> dict[str, Any]:
         return json.loads(self.docker("inspect", name))[0]
 

@@ -87,6 +87,7 @@ def microsandbox_home() -> Iterator[Path]:
         pytest.skip(f"microsandbox: {reason}")
     base = "/rw" if Path("/rw/msb").is_dir() else "/var/tmp"  # the first one is the emulated machine's own disk
     folder = Path(tempfile.mkdtemp(prefix="sc-msb-", dir=base))
+    _warm()
     try:
         with msb_home.at(folder):
             (folder / "image.tar").write_bytes(archive())
@@ -94,6 +95,15 @@ def microsandbox_home() -> Iterator[Path]:
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _warm() -> None:
+    """Read the runtime once: off a cold disk it answers the SDK too late, which takes it for an old one (0.7.11)."""
+    import microsandbox
+
+    for file in (Path(microsandbox.__file__).parent / "_bundled").rglob("*"):
+        if file.is_file():
+            file.read_bytes()
 
 
 def load(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Anchors: signed heads of the chain outside the database, so that a cut tail or a rewritten log is seen.
+"""Anchors: signed heads of the chain, kept outside the database so that a cut or rewritten log is noticed.
 
 Each line of the file is a JSON object whose ``mac`` is an HMAC-SHA256, by a key in a 0600 file, over the object's
 other fields; ``before`` is the mac of the line before it. Most have ``sig`` as well, by which a machine without the

@@ -1,4 +1,4 @@
-"""Rows as CSV (RFC 4180) whose cells no spreadsheet takes for a formula."""
+"""Rows as CSV (RFC 4180). No spreadsheet mistakes a cell for a formula."""
 
 from __future__ import annotations
 

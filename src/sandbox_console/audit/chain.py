@@ -1,4 +1,4 @@
-"""The hash chain: each row's hash covers all its columns and, through the hash before it, all rows before."""
+"""The hash chain. A row's hash covers all its columns and the hash of the row before, and so every earlier row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What proves the log's end outside the database: the head and the anchors, as a writer keeps and compares them."""
+"""Proof of where the log ends, kept outside the database: the head and the anchors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log for others: every row, oldest first, as JSON lines that can be verified, as OCSF events, or as CSV."""
+"""The log for other programs, oldest row first: verifiable JSON lines, OCSF events or CSV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pieces of text a block of rows may have: bits that say "not here" for certain and "here" perhaps.
+"""An index of the text in a block of rows: its bits say "certainly not here" or "perhaps here".
 
 A piece is one to four bytes in a row. Every piece of a text is in a block's bits if the text is in the block, so
 that a block with one of them missing need not be read.

@@ -1,4 +1,4 @@
-"""The head: the log's last row and its newest anchor, told again beside the database after each append.
+"""The head: a copy of the last row and the newest anchor, written beside the database after each append.
 
 It costs no sync: what a power cut leaves may be older than the database, never newer. So a log that ends before its
 head was cut, and anchors that end before the one it names were cut as well. A MAC by the log's key is in it.

@@ -1,4 +1,4 @@
-"""The log's key: a secret in a 0600 file. Rows, head and anchors are known by it; a key pair is made of it."""
+"""The log's key, a secret in a file of mode 0600. It authenticates rows, head and anchors, and signs anchors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the parts of the log are: segments, their manifests, anchors, the reserve, the lock, the sessions."""
+"""Where the files of the log are: segments, manifests, anchors, the reserve, the lock and the sessions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Layout(Struct, frozen=True):
     """The log whose first segment is ``first``; the segment with the highest index is the one that is written."""
 
     first: Path
+    archive: Path | None = None  # where segments are read that the retention took
 
     @property
     def folder(self) -> Path:
@@ -100,6 +101,19 @@ class Layout(Struct, frozen=True):
         numbers = [int(match[1]) for name in names if (match := pattern.match(name))]
         # A number has one name: a second file would be read as the same segment once more.
         return sorted(found + [index for index in numbers if index > 1 and self.segment(index).name in names])
+
+    def archived(self, before: int) -> list[int]:
+        """Those of the archive that lead up to segment ``before`` without a hole, oldest first."""
+        there = set(Layout(self.archive / self.first.name).indices()) if self.archive else set()
+        oldest = before
+        while oldest - 1 in there:
+            oldest -= 1
+        return list(range(oldest, before))
+
+    def stored(self, index: int) -> Path:
+        """Where a segment is now: in the folder, else in the archive."""
+        here = self.segment(index)
+        return self.archive / here.name if self.archive and not here.exists() else here
 
     def newest(self) -> int:
         """The index of the segment to write; 1 where there is none yet."""

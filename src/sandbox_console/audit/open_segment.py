@@ -1,4 +1,4 @@
-"""The segment that a writer has open: the newest one, followed to the next, and left where it is damaged."""
+"""The segment being written: the newest one. The next one follows it, and a damaged one is left behind."""
 
 from __future__ import annotations
 

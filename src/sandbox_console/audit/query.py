@@ -1,4 +1,4 @@
-"""Attempts with their ends, over all segments, newest first."""
+"""Searches for attempts and their outcomes, over all segments, newest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reading end: snapshots of the segments, never a lock on them. Works where the log cannot be written."""
+"""The reading end: snapshots of the segments. It never locks them, and works where the log cannot be written."""
 
 from __future__ import annotations
 

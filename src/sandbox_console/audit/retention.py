@@ -1,4 +1,4 @@
-"""How large a segment may grow, and how long old ones are kept: whole segments, whose manifests stay."""
+"""How large a segment may grow, and how long old ones are kept. Whole segments go; their manifests stay."""
 
 from __future__ import annotations
 

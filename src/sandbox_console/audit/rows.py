@@ -1,4 +1,4 @@
-"""A row before and after it has its place in the chain."""
+"""A row before and after it is added to the chain."""
 
 from __future__ import annotations
 

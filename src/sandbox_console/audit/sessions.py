@@ -1,4 +1,4 @@
-"""A process is a session that holds a lock on its own file for as long as it lives."""
+"""Sessions: each process holds a lock on a file of its own for as long as it lives."""
 
 from __future__ import annotations
 

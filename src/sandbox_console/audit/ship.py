@@ -1,4 +1,4 @@
-"""Shipping the log to PostgreSQL: each row exactly once, by (console_uuid, seq), wherever either side dies.
+"""Ships the log to PostgreSQL. Each row arrives exactly once, keyed by (console_uuid, seq), whichever side dies.
 
 The local log stays the record; the table is a copy for many consoles. The cursor moves on after the server has
 committed; rows that were committed before a crash are sent again and taken for known.

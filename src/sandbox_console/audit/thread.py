@@ -1,4 +1,4 @@
-"""Run one function on an aiosqlite connection's thread: the unit that a cancellation cannot split."""
+"""Runs a function on an aiosqlite connection's thread as one unit, which a cancellation cannot split."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Does the log hold? Every row of every segment, the anchors outside it, the manifests of what is gone."""
+"""Verifies the log: every row of every segment, the anchors outside it, and the manifests of removed segments."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -80,17 +80,19 @@ class _Log(Struct, frozen=True):
         return max(self.signed, default=0) if isinstance(self.by, PublicKey) else 2**63 - 1
 
 
-async def verify(path: Path, public: PublicKey | None = None) -> Verification:
+async def verify(path: Path, public: PublicKey | None = None, archive: Path | None = None) -> Verification:
     """Walk the whole log. A segment that cannot be read is a problem of the log, not an error of the walk.
 
     ``public`` is for a machine that has a copy of the log and not its key, which is then not looked at.
+    ``archive`` has segments that the retention took: they are walked as if they were there.
     Raises AuditUnavailable where the newest segment cannot be read at all, was written by a newer console, or where
     something in the folder is no part of a log.
     """
-    layout = Layout(path)
-    if strange := layout.strange():
-        hint = f"it was put there: look at it, then take it out of {layout.folder}"
-        raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
+    layout = Layout(path, archive)
+    for place in (layout, *([Layout(archive / path.name)] if archive else [])):
+        if strange := place.strange():
+            hint = f"it was put there: look at it, then take it out of {place.folder}"
+            raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
     anchors = Anchors(layout.anchors, layout.key)
     # What vouches for rows is read first, the head before the anchors: what it names is there by now.
     head, beheaded = (None, "") if public else _head(layout, anchors.keys)
@@ -100,31 +102,41 @@ async def verify(path: Path, public: PublicKey | None = None) -> Verification:
     vouched = {one.seq: one.hash for one in signed} | ({head.seq: head.hash} if head else {})
     log = _Log(layout, public or anchors.keys, vouched)
     indices = layout.indices()
+    indices = [*layout.archived(indices[0]), *indices] if indices else []
     for index in indices:
         await _segment(log, index, found, newest=index == indices[-1])
     if problem:
         found.fail(problem)
-    gone = indices[0] - 1 if indices else 0
-    if gone and gone not in found.retired and not layout.quarantine(gone).exists():
-        found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
-    _against_anchors(log, signed, found)
+    _against_each_other(log, indices, signed, found)
     _against_gap(anchors.last() if signed and public is None else None, found)
     _against_cursor(shipped, found)
     _reserve(log, found)
-    for other in found.altered:
-        found.fail(other)
-    if found.forged:
-        found.fail(f"row {found.forged} has no signature of this log's key: it was forged", found.forged)
+    _altered(found)
     if public is None:
         _against_head(log, head, beheaded, signed, found)
     if anchors.torn:
         found.warnings.append("the anchors end in a part of one, as a power cut or a full disk leaves it")
-    last = found.head.hex() if found.rows else ""
     limits = (*found.warnings, *LIMITS, *(BY_PUBLIC_KEY if public else ()))
+    last = found.head.hex() if found.rows else ""
     return Verification(not found.problem, found.rows, last, found.first_bad, found.problem,
                         max(0, found.attempts - found.ends), found.unknown, limits,
                         segments=found.segments, anchors=len(signed),
                         anchored_at=signed[-1].at_ns / 1e9 if signed else None)  # fmt: skip
+
+
+def _against_each_other(log: _Log, indices: Sequence[int], signed: list[Anchor], found: _Found) -> None:
+    """Whether segments are missing that no row tells of, or rows that an anchor names."""
+    gone = indices[0] - 1 if indices else 0
+    if gone and gone not in found.retired and not log.layout.quarantine(gone).exists():
+        found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
+    _against_anchors(log, signed, found)
+
+
+def _altered(found: _Found) -> None:
+    for other in found.altered:
+        found.fail(other)
+    if found.forged:
+        found.fail(f"row {found.forged} has no signature of this log's key: it was forged", found.forged)
 
 
 def _head(layout: Layout, keys: Keys) -> tuple[Head | None, str]:
@@ -140,7 +152,7 @@ def _head(layout: Layout, keys: Keys) -> tuple[Head | None, str]:
 async def _segment(log: _Log, index: int, found: _Found, *, newest: bool) -> None:
     layout = log.layout
     try:
-        async with reading(layout.segment(index)) as db:
+        async with reading(layout.stored(index)) as db:
             if db is None:
                 return
             told, walked = await unit(db, lambda: _walk(db._conn, log, index, found, newest=newest))  # noqa: SLF001
@@ -205,7 +217,7 @@ def _walk(db: sqlite3.Connection, log: _Log, index: int, found: _Found, *, newes
         if problem := _link(log, index, head, found) or _older(db, log, index, found):
             found.fail(problem, head.first_seq)
         told: dict[str, Any] = {
-            "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.segment(index)),
+            "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.stored(index)),
             "rows": 0,
             "attempts": 0,
             "ends": 0,
@@ -272,7 +284,7 @@ def _link(log: _Log, index: int, head: schema.Head, found: _Found) -> str:
         return problem
     if left is not None:
         return _after_damage(log.layout, index, head, left)
-    if log.layout.segment(index - 1).exists():
+    if log.layout.stored(index - 1).exists():
         if before and before != head.console and not found.problem:
             return f"segment {index} says that it is of another log than segment {index - 1}"
         follows = (found.last + 1, found.head) == (head.first_seq, head.genesis)
@@ -291,7 +303,7 @@ def _link(log: _Log, index: int, head: schema.Head, found: _Found) -> str:
 def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[str, Any]) -> str:
     if (left["last_seq"] + 1, left["link"]) != (head.first_seq, head.genesis.hex()):
         return f"segment {index} does not follow the damaged segment {index - 1} as was written down"
-    if layout.segment(index - 1).exists():
+    if layout.stored(index - 1).exists():
         return f"segment {index - 1} was damaged and left: {left['problem']}"
     return f"segment {index - 1} was damaged and left ({left['problem']}), and is not here any more"
 

@@ -1,1 +1,1 @@
-"""One folder a backend, behind the protocols of base.py; the registry finds them by entry point."""
+"""The backends, one folder each, behind the protocols of base.py. The registry finds them by entry point."""

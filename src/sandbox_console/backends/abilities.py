@@ -1,4 +1,4 @@
-"""What a backend may provide beside ``base.Backend``: small protocols, each with the capability that announces it.
+"""What a backend may offer beyond ``base.Backend``: small protocols, each announced by a capability.
 
 A backend that has the capability has the methods; one that has not says why in its Capabilities.
 Errors, permits and cancellation are as in ``base``.
@@ -6,7 +6,7 @@ Errors, permits and cancellation are as in ``base``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -37,6 +37,26 @@ class Diagnosable(Protocol):
 
     async def diagnose(self) -> Sequence[Diagnosis]:
         """What it finds on the machine it works on. Raises nothing but CancelledError."""
+        ...
+
+
+class RecordEnd(Protocol):
+    """Puts on record that a sandbox is ended for a reason of its spec."""
+
+    async def __call__(self, ref: SandboxRef, why: str, effect: Callable[[], Awaitable[None]] | None) -> bool:
+        """Make ``effect`` between its attempt and its outcome; None where it was made before. Raises what it raises.
+
+        A limit holds also while the log cannot be written: False tells that it is not on record.
+        """
+        ...
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """No capability: a backend that ends sandboxes whose time ran out in a process beside every console."""
+
+    async def keep(self, engine: str, record: RecordEnd) -> None:
+        """Be that process for one engine, by its own id, until nothing is left to keep."""
         ...
 
 
@@ -219,7 +239,11 @@ class Snapshots(Protocol):
 
 @runtime_checkable
 class Egress(Protocol):
-    """Capability.EGRESS_ALLOWLIST: what leaves a sandbox goes through a gateway by rules that change while it runs."""
+    """Capability.EGRESS_ALLOWLIST: what leaves a sandbox goes through a gateway by rules.
+
+    ``set_egress`` is Capability.EGRESS_UPDATE. ``egress_records`` is there without Capability.EGRESS_RECORDS, too, and
+    then tells of less than every decision.
+    """
 
     async def egress(self, ref: SandboxRef) -> EgressState:
         """The rules in force, and whether the gateway answers."""

@@ -1,4 +1,4 @@
-"""What a backend must provide. Changing methods take a Permit, reading ones do not.
+"""What a backend must offer. Methods that change something take a Permit; those that only read do not.
 
 A guest command's failure is a result; a provider's failure is one of ``sandbox_console.errors``.
 ``asyncio.CancelledError`` is never swallowed. Nothing here cleans text: ids, names and output

@@ -1,4 +1,4 @@
-"""A gateway's rules on this machine's disk, with the console's errors: what bubblewrap and docker share."""
+"""A gateway's rules on this machine's disk, as bubblewrap and docker share them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The headers of a tar as it streams by: for listing without unpacking, and for refusing members that would escape.
+"""Reads the headers of a tar as it streams by: to list it without unpacking, and to refuse members that escape.
 
 Reads POSIX ustar, PAX and GNU headers (POSIX.1-2017 "pax", and tar(5)); a member's data is skipped, never kept.
 """

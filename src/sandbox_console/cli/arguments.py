@@ -1,4 +1,4 @@
-"""Which words each verb takes. Values stay text here: they are read where the verb runs."""
+"""The arguments of each verb. Values stay text here; the verb reads them when it runs."""
 
 from __future__ import annotations
 
@@ -211,6 +211,7 @@ def _add_records(verbs: Verbs) -> None:
     show.add_argument("id", metavar="ID", help="the number that audit ls and errors give")
     verify = _verb(audits, "verify", "walk the hash chain; exit 1 names the first row that does not hold")
     verify.add_argument("--folder", metavar="DIR", help="another log: a copy of a console's audit folder")
+    verify.add_argument("--archive", metavar="DIR", help="also the segments that the retention moved there")
     verify.add_argument(
         "--public-key", metavar="FILE", help="without the log's secret, by what audit public-key printed"
     )

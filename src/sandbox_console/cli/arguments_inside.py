@@ -1,4 +1,4 @@
-"""The words of the verbs that look into sandboxes, copy, and keep images and snapshots."""
+"""The arguments of the verbs that look into sandboxes, copy files, and keep images and snapshots."""
 
 from __future__ import annotations
 
@@ -40,6 +40,12 @@ def _add_looks(verbs: Any, verb: _Add) -> None:
     events.add_argument("name", metavar="NAME", help=_NAME)
     events.add_argument("-f", "--follow", action="store_true", help="go on as more happens")
     events.add_argument("--since", metavar="T", help="10m (ago), or an ISO time")
+    why = verb(verbs, "why", "tell why a sandbox ended: the verdict, what it rests on, and what stands beside it")
+    why.add_argument("name", metavar="NAME", help=_NAME)
+    line = verb(verbs, "timeline", "print what happened, oldest first: events, actions, egress, errors in logs")
+    line.add_argument("names", metavar="NAME", nargs="+", help=_NAME)
+    line.add_argument("--since", metavar="T", help="10m (ago), or an ISO time")
+    line.add_argument("--until", metavar="T", help="10m (ago), or an ISO time; exclusive")
     attach = verb(verbs, "attach", "watch and feed the main process from now on; Ctrl+C leaves it alone")
     attach.add_argument("name", metavar="NAME", help=_NAME)
     attach.add_argument("--no-stdin", action="store_true", help="only watch")

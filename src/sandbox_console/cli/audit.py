@@ -139,27 +139,28 @@ async def _pem(name: str | None, ground: Ground) -> bytes | None:
         raise UsageError(f"--public-key: {name} cannot be read: {error.strerror}") from None
 
 
-def _refuse_guests(folder: str, ground: Ground) -> None:
+def _refuse_guests(option: str, folder: Path, ground: Ground) -> None:
     """A database that a sandbox can change is not opened. Raises Conflict."""
     try:
-        with folder_at(folder, ground) as found:
+        with folder_at(str(folder), ground) as found:
             root = found.root
     except OSError:  # the walk over the log tells
         return
     if root is not None:
         raise Conflict(
-            f"--folder: {folder} lies in {root.path}, which a sandbox can write", hint="copy it to a place of your own"
+            f"{option}: {folder} lies in {root.path}, which a sandbox can write", hint="copy it to a place of your own"
         )
 
 
 async def _verify(context: Context) -> int:
-    folder = context.args.folder
+    folder, archive = (Path(one) if one else None for one in (context.args.folder, context.args.archive))
     async with context.open() as console:
-        ground = await console.ground() if folder or context.args.public_key else NOBODYS
+        ground = await console.ground() if folder or archive or context.args.public_key else NOBODYS
         pem = await _pem(context.args.public_key, ground)
-        if folder:
-            await asyncio.to_thread(_refuse_guests, folder, ground)
-        found = await console.trail.verify(Path(folder) if folder else None, pem)
+        for option, place in (("--folder", folder), ("--archive", archive)):
+            if place:
+                await asyncio.to_thread(_refuse_guests, option, place, ground)
+        found = await console.trail.verify(folder, pem, archive)
     if context.json:
         context.record(verification(found))
     elif found.ok:

@@ -15,6 +15,7 @@ from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile
 from sandbox_console.hostfs.places import Ground
 from sandbox_console.model.audit import AuditSelection
+from sandbox_console.service import Console
 
 
 def moment_of(context: Context, text: str | None) -> float | None:
@@ -33,16 +34,22 @@ async def export(context: Context) -> int:
         raise UsageError(f"--after: {after} is below 0")
     select = AuditSelection(after, moment_of(context, args.since), moment_of(context, args.until))
     async with context.open() as console, aclosing(console.trail.export(args.format, select)) as blocks:
-        if args.output is None:
-            async for block in blocks:
-                await context.streams.out.stream(block)
-            return 0
-        written = await to_file(args.output, blocks, await console.ground())
-    context.say(f"{written:,} bytes in {args.output}")
+        await write_out(context, console, blocks)
     return 0
 
 
-async def to_file(path: str, blocks: AsyncIterator[bytes], ground: Ground) -> int:
+async def write_out(context: Context, console: Console, blocks: AsyncIterator[bytes]) -> None:
+    """Write to the new file that ``--output`` names, and say how much; to stdout without one."""
+    path = context.args.output
+    if path is None:
+        async for block in blocks:
+            await context.streams.out.stream(block)
+        return
+    written = await _to_file(path, blocks, await console.ground())
+    context.say(f"{written:,} bytes in {path}")
+
+
+async def _to_file(path: str, blocks: AsyncIterator[bytes], ground: Ground) -> int:
     """Write a new file of mode 0600, whole or not at all; gives how many bytes. Raises Conflict, ConsoleError."""
     try:
         made = await asyncio.to_thread(NewFile, path, ground)

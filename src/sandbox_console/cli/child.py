@@ -1,4 +1,4 @@
-"""One of our own commands as a child process that never outlives the code that waits for it."""
+"""Runs one of our own commands as a child process that never outlives the code that waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion in bash, zsh and fish: verbs and options out of the parser, names and labels of what is there now."""
+"""Completion for bash, zsh and fish: verbs and options from the parser, names and labels from the live sandboxes."""
 
 from __future__ import annotations
 

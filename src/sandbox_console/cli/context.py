@@ -1,4 +1,4 @@
-"""What a verb is given: its words, a way to open a console, and where data and talk go."""
+"""What a verb gets: its arguments, a way to open a console, and where data and messages go."""
 
 from __future__ import annotations
 

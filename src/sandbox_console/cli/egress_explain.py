@@ -1,4 +1,4 @@
-"""``egress test`` and ``egress replay``: what the rules in force, or others, say of a host."""
+"""``egress test`` and ``egress replay``: what the rules in force, or other rules, would decide about a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``exec``, a command in a sandbox as if it ran here, and ``attach``, the main process as it runs."""
+"""``exec`` runs a command in a sandbox as if it ran here; ``attach`` connects to the main process."""
 
 from __future__ import annotations
 

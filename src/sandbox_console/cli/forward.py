@@ -1,4 +1,4 @@
-"""``forward``: ports of a running sandbox at places of this machine, until Ctrl+C."""
+"""``forward``: forwards ports of a running sandbox to this machine until Ctrl+C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which backend and host a verb is about that names no sandbox."""
+"""Which backend and host a verb without a sandbox name refers to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``images``: what sandboxes are made of: list, pull, remove, prune, load, save."""
+"""``images``: list, pull, remove, prune, load and save images."""
 
 from __future__ import annotations
 

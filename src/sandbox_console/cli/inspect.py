@@ -1,4 +1,4 @@
-"""``top``, ``diff``, ``inspect``, ``events`` and ``port``: looks deeper into one sandbox."""
+"""``top``, ``diff``, ``inspect``, ``events`` and ``port``: details of one sandbox."""
 
 from __future__ import annotations
 

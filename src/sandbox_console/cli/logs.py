@@ -1,4 +1,4 @@
-"""``logs``: what sandboxes wrote, one or several merged by time."""
+"""``logs``: a sandbox's output, or that of several merged by time."""
 
 from __future__ import annotations
 

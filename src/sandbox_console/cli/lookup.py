@@ -1,4 +1,4 @@
-"""From NAMEs to sandboxes, and what is said of the hosts that did not answer."""
+"""Finds the sandboxes that NAMEs mean, and reports hosts that did not answer."""
 
 from __future__ import annotations
 

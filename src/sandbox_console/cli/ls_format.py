@@ -1,4 +1,4 @@
-"""``ls --format``: fields of a sandbox in a line of one's own, as ``docker ps --format`` has them."""
+"""``ls --format``: a sandbox's fields in a line of your own, like ``docker ps --format``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The man page, in roff, out of the same words as ``--help``: ``sandbox-console man | man -l -``."""
+"""The man page in roff, built from the same texts as ``--help``: ``sandbox-console man | man -l -``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next step of an error that names none of its own, in words of the command line."""
+"""Adds the next step to an error that names none, in words of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of the command line, parsed with the standard library alone: ``--help`` must cost no import."""
+"""The parser of the command line, with the standard library alone: ``--help`` must cost no import."""
 
 from __future__ import annotations
 

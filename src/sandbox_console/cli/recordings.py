@@ -1,4 +1,4 @@
-"""``recordings``: shells on record, listed, played, searched and handed on."""
+"""``recordings``: list, play, search and export recorded shells."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from sandbox_console.cli.audit_export import to_file
+from sandbox_console.cli.audit_export import write_out
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.terminal_filter import ScreenFilter
 from sandbox_console.cli.text import duration, moment, size
@@ -76,12 +76,7 @@ async def _export(context: Context) -> int:
         raise UsageError(f"no format is called {args.format!r}", hint="there is: cast, text")
     async with context.open() as console:
         blocks = _file(console.recordings.path(args.id)) if args.format == "cast" else _lines(console, args.id)
-        if args.output is None:
-            async for block in blocks:
-                await context.streams.out.stream(block)
-            return 0
-        written = await to_file(args.output, blocks, await console.ground())
-    context.say(f"{written:,} bytes in {args.output}")
+        await write_out(context, console, blocks)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Run a verb to its exit code: errors told, signals obeyed, nothing unexpected shown raw."""
+"""Runs a verb and returns its exit code: reports errors, obeys signals, and shows no traceback."""
 
 from __future__ import annotations
 
@@ -95,6 +95,8 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912 - a case a verb group
             from sandbox_console.cli.forward import forward as found
         case "top" | "diff" | "inspect" | "events" | "port":
             from sandbox_console.cli.inspect import inside as found
+        case "why" | "timeline":
+            from sandbox_console.cli.incident import incident as found
         case "rename" | "commit" | "fork":
             from sandbox_console.cli.snapshots import derive as found
         case "snapshot":

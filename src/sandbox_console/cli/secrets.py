@@ -1,4 +1,4 @@
-"""``secrets``: what is configured, whether it can be read, and where it has leaked; never a value."""
+"""``secrets``: which are configured, whether each can be read, and where one has leaked. Never a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sandboxes a verb is for: the NAMEs, or ours that have a label, after a question that lists them."""
+"""Which sandboxes a verb applies to: the NAMEs, or our own with a label, after a question that lists them."""
 
 from __future__ import annotations
 

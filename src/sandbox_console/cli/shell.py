@@ -1,4 +1,4 @@
-"""``shell``: a shell of a sandbox on this terminal."""
+"""``shell``: a shell in a sandbox, on this terminal."""
 
 from __future__ import annotations
 

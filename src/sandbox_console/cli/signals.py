@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP from a command's first moment to its last.
+"""SIGINT, SIGTERM and SIGHUP, handled from a command's first moment to its last.
 
 Until a verb can be cancelled the first one waits: Python would raise KeyboardInterrupt wherever it stands, and in the
 middle of an import that crashed the interpreter or left it waiting for its own import lock for good. Then it cancels

@@ -1,4 +1,4 @@
-"""``rename``, ``commit``, ``fork`` and ``snapshot``: another name, and what is made of a sandbox."""
+"""``rename``, ``commit``, ``fork`` and ``snapshot``."""
 
 from __future__ import annotations
 

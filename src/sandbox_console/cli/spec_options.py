@@ -1,4 +1,4 @@
-"""A spec out of a file and options: every problem found is told at once, by field."""
+"""Builds a spec from a file and options, and reports every problem at once, by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stats``: what running sandboxes use."""
+"""``stats``: the usage of running sandboxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard input as it comes, without a thread where the kernel can tell when there is some."""
+"""Standard input as it arrives, without a thread where the kernel can tell that there is some."""
 
 from __future__ import annotations
 

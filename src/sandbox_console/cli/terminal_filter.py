@@ -1,4 +1,4 @@
-"""What a guest's shell may do to the operator's real terminal: draw, and nothing else.
+"""Filters a guest's shell on the operator's real terminal: it may draw, and nothing else.
 
 An allow-list over the control sequences of ECMA-48 and xterm (its ctlseqs document): characters, cursor movement,
 erasing, colours, scrolling, character sets and the modes that full-screen programs use. Dropped are OSC (titles,

@@ -1,4 +1,4 @@
-"""Text for people: tables aligned by what characters take on a terminal, and times in words."""
+"""Text for people: tables aligned by display width, and times in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wait``: until sandboxes have ended, and how."""
+"""``wait``: waits until sandboxes have ended, and says how."""
 
 from __future__ import annotations
 

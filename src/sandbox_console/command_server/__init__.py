@@ -1,1 +1,1 @@
-"""A process that has the imports of a command behind it and forks a child for each: see docs/cli.md, Start-up."""
+"""A process with the imports of a command in memory, which forks a child for each command: docs/cli.md, Start-up."""

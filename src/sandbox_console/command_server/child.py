@@ -1,4 +1,4 @@
-"""A server's child: become the call's process in all that it can tell, carry its words out, tell the exit code."""
+"""The server's child: takes on everything of the caller's process, runs its command and reports the exit code."""
 
 from __future__ import annotations
 

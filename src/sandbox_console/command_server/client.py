@@ -1,4 +1,4 @@
-"""The command's side: hand the call to a server where one answers, and be its signals and its exit code.
+"""The command's side: hands the call to a server that answers, forwards signals and returns its exit code.
 
 Nothing heavy is imported here. Until the server's child has said that it is ready and was told to go, nothing was
 done: whatever goes wrong before that, the command carries itself out.

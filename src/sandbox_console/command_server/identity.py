@@ -1,4 +1,4 @@
-"""What must be the same of a command and of the server that carries it out: code, interpreter, rights, namespaces."""
+"""What a command and the server that runs it must have in common: code, interpreter, rights and namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command's call hands over: its words, environment, folder, mask, signals and open files."""
+"""What a call hands over: arguments, environment, folder, file mask, signals and open files."""
 
 from __future__ import annotations
 

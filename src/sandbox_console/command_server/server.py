@@ -1,4 +1,4 @@
-"""The server: accept a call, fork a child for it, end after a minute without one. It reads nothing and keeps nothing.
+"""The server: accepts a call, forks a child for it, and ends after a minute without one. It reads and keeps nothing.
 
 It only accepts, forks and reaps, so that no caller can hold up another. All that is a call's own (words, environment,
 secrets, connections) is in the child alone. It looks at no configuration: each child reads its call's own.

@@ -1,4 +1,4 @@
-"""Which addresses are of the public internet.
+"""Which addresses belong to the public internet.
 
 The lists are IANA's special-purpose registries (RFC 6890 and what was added since); ``ipaddress.is_global`` of the
 Python versions that a gateway may run on differs from them and from one another.

@@ -1,4 +1,4 @@
-"""What a sandbox is told: an HTTP answer with JSON in it."""
+"""Answers to a sandbox: HTTP with JSON in it."""
 
 from __future__ import annotations
 

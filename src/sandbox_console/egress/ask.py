@@ -1,4 +1,4 @@
-"""Ask a running gateway, at its door, what it decides; nothing is connected."""
+"""Asks a running gateway what it would decide about a host. Nothing is connected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as one file that any Python from 3.11 on runs."""
+"""Packs the gateway into one file that any Python from 3.11 on runs."""
 
 from __future__ import annotations
 

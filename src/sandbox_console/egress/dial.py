@@ -1,4 +1,4 @@
-"""From an allowed name to a connection: resolved once, looked at, and pinned to the address that was looked at."""
+"""From an allowed name to a connection: resolved once, checked, and pinned to the address that was checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A door: takes the connections of listening sockets, so many at once, each in a task of its own."""
+"""Accepts connections of listening sockets: a limited number at once, each in its own task."""
 
 from __future__ import annotations
 

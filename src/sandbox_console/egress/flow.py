@@ -1,4 +1,4 @@
-"""One connection of a sandbox to the outside: what was decided, what passed, what is written down."""
+"""One connection from a sandbox to the outside: the decision, the bytes that passed, and the record."""
 
 from __future__ import annotations
 

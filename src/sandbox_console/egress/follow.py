@@ -1,4 +1,4 @@
-"""Records as they come, for the console's side."""
+"""Follows the records as they are written, for the console."""
 
 from __future__ import annotations
 

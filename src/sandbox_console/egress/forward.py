@@ -1,4 +1,4 @@
-"""One plain HTTP request to its origin server and the answer back, each on a connection that ends with it."""
+"""Forwards one plain HTTP request to its origin server and the answer back. Both connections end with it."""
 
 from __future__ import annotations
 

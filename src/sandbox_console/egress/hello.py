@@ -1,4 +1,4 @@
-"""The server name that a TLS client asks for, read from its first bytes (RFC 8446, RFC 6066). Pure."""
+"""Reads the server name in the first bytes of a TLS connection (RFC 8446, RFC 6066). Pure."""
 
 from __future__ import annotations
 

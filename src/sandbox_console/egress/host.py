@@ -1,11 +1,14 @@
-"""The addresses of the machine around a gateway that has a network of its own: read from the kernel's files, live."""
+"""The addresses of the machine around a gateway that has its own network, read live from the kernel's files."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 import struct
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from sandbox_console.egress.addresses import Address, plain
@@ -17,6 +20,14 @@ FILES = ("fib_trie", "if_inet6")
 
 APART = "apart"
 """What a gateway says, when it is ready, of files that are of another network than the one around it."""
+
+
+HELD = "held"
+"""What a gateway says where the first address of its network, the bridge's, is somebody's: it should be nobody's."""
+
+_ASKED_S, _AGAIN_S = 1.0, 30.0
+_COMPLETE = 2
+"""The flag ATF_COM of an entry in /proc/net/arp (linux/if_arp.h): its machine answered."""
 
 
 class Host:
@@ -52,6 +63,24 @@ class Host:
             return routers_4(self._routes.read_text())
         except (OSError, ValueError):
             return frozenset()
+
+
+async def watch(network: ipaddress.IPv4Network, tell: Callable[[bool], None]) -> None:
+    """Tell, now and every 30 s, whether the first address of a network answers for itself."""
+    address = str(network[1])
+    while True:
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"", (address, 9))  # discard (RFC 863): what counts is that the kernel asks who has it
+        await asyncio.sleep(_ASKED_S)
+        with suppress(OSError):
+            tell(answers_4(Path("/proc/net/arp").read_text(), address))
+        await asyncio.sleep(_AGAIN_S)
+
+
+def answers_4(text: str, address: str) -> bool:
+    """Whether a ``/proc/net/arp`` has the hardware address of who has an address."""
+    words = [line.split() for line in text.splitlines()[1:]]
+    return any(one[0] == address and int(one[2], 16) & _COMPLETE for one in words if len(one) > 2)
 
 
 def _read(folder: Path) -> frozenset[Network]:

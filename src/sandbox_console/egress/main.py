@@ -1,4 +1,4 @@
-"""The gateway as a program: ``serve`` beside a sandbox, ``ask HOST PORT`` as its client.
+"""The gateway as a program: ``serve`` runs beside a sandbox, ``ask HOST PORT`` is its client.
 
 Everything is imported before root is given up, as the interpreter may be in a folder of root's.
 """
@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sandbox_console.egress.ask import ask
-from sandbox_console.egress.host import APART, Host
+from sandbox_console.egress.host import APART, HELD, Host, watch
 from sandbox_console.egress.publish import Publisher
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.server import Gateway
@@ -49,10 +49,16 @@ def main(argv: list[str] | None = None) -> int:
     _confine(words.uid)
     for one in (*published, *filter(None, [listener])):
         one.listen(1024)
-    with suppress(OSError):
-        Path("records/ready").write_text(APART if words.host and Host(words.host).apart else "")
+    _tell(words)
     asyncio.run(_serve(words, listener, published))
     return 0
+
+
+def _tell(words: argparse.Namespace, *, held: bool = False) -> None:
+    """Say that it is ready, and what does not hold around it."""
+    found = [APART] if words.host and Host(words.host).apart else []
+    with suppress(OSError):
+        Path("records/ready").write_text(" ".join([*found, HELD] if held else found))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -133,7 +139,10 @@ async def _serve(words: argparse.Namespace, listener: socket.socket | None, publ
         )
         both.append(gateway.serve(listener))
     if published:
-        both.append(Publisher(dict(words.publish), words.peers, words.loopback).serve(published))
+        publisher = Publisher(dict(words.publish), words.peers, words.loopback, used=Path("records/used"))
+        both.append(publisher.serve(published))
+    if words.peers is not None:
+        both.append(watch(words.peers, lambda held: _tell(words, held=held)))
     serving = asyncio.gather(*both)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, serving.cancel)

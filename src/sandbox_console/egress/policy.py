@@ -1,4 +1,4 @@
-"""The rules of one sandbox on disk: written by the console, read by its gateway.
+"""The rules of one sandbox on disk: the console writes them, its gateway reads them.
 
 A folder holds ``policy.json``, replaced whole, so that a reader sees the old or the new one and never a part.
 """

@@ -1,4 +1,4 @@
-"""Published ports: what comes from outside is relayed to the sandbox; what comes from the sandbox is not taken."""
+"""Published ports: connections from outside are relayed to the sandbox, and none the other way."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Publisher:
     Nothing is taken from the network ``inside``, which is the sandbox's, nor from a neighbour; at the ports of
     ``loopback`` only what the host sends on. An engine that publishes at its host's loopback address leaves the
     container's own address open to every container beside it, and up to 27 to who routes to it from other machines.
+    ``used`` is a file whose time tells when a byte last passed.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class Publisher:
         inside: Network | None = None,
         loopback: Collection[int] = (),
         most: int = MOST,
+        used: Path | None = None,
     ) -> None:
         self._targets, self._inside, self._loopback = targets, inside, loopback
         self._routers, self._near = surroundings()
         self._door = Door(self._client, most, self._admits)
-        self._budget = Budget()
+        self._budget = Budget(used=used)
 
     async def serve(self, listeners: Sequence[socket.socket]) -> None:
         """Serve until cancelled; then every connection is cut."""

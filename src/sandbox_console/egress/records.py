@@ -1,4 +1,4 @@
-"""The decisions of a gateway as JSON lines, bounded in size: appended by it, read and followed by the console.
+"""A gateway's decisions as JSON lines of bounded size: the gateway appends, the console reads and follows.
 
 ``records.jsonl`` is the newest file, ``records.1.jsonl`` the one before it and so on.
 """

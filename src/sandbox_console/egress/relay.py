@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
+from contextlib import suppress
+from pathlib import Path
 
 _BUFFER = memoryview(bytearray(256 * 1024))  # one for all: a read is passed on before the next one
 _SMALL = 4 * 1024
 
 
-class Budget:
-    """What is kept for slow readers, in all: once it is passed, only small pieces are read."""
+_NOTE_S = 0.5
 
-    def __init__(self, limit: int = 32 << 20) -> None:
-        self._limit = limit
+
+class Budget:
+    """What is kept for slow readers, in all: once it is passed, only small pieces are read.
+
+    ``used`` is a file whose time is when a byte last passed, half a second more or less.
+    """
+
+    def __init__(self, limit: int = 32 << 20, used: Path | None = None) -> None:
+        self._limit, self._used = limit, used
+        self._noted = -_NOTE_S
         self.held = 0
+
+    def note_use(self) -> None:
+        """A byte passed. A full disk is no matter: the file is there after the first."""
+        if self._used is not None and time.monotonic() - self._noted >= _NOTE_S:
+            self._noted = time.monotonic()
+            with suppress(OSError):
+                self._used.touch()
 
     def piece(self) -> memoryview:
         """Where to read into."""
@@ -54,6 +71,7 @@ class _Way:
         self._relay.active = True
         if size:
             self.bytes += size
+            self._relay.budget.note_use()
             self._pass_on(piece[:size])
         else:
             self._end()

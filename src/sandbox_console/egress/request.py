@@ -1,4 +1,4 @@
-"""Requests to a proxy, read so that no other reader can understand them differently (RFC 9112). Pure."""
+"""Parses requests to a proxy so strictly that no other reader can understand them differently (RFC 9112). Pure."""
 
 from __future__ import annotations
 

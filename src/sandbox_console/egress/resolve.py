@@ -1,4 +1,4 @@
-"""Names to addresses: fixed ones first, then the system's resolver."""
+"""Resolves names: fixed addresses first, then the system's resolver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The beginning of a TLS handshake that a server may ask for again: both ClientHellos name the same host.
+"""A TLS handshake with a retry: both ClientHellos must name the same host.
 
 A server that wants another key share answers with a HelloRetryRequest, and the client says hello again (RFC 8446,
 4.1.4). Until the server's first message has come no handshake record of the client's goes on: one that was sent ahead

@@ -1,4 +1,4 @@
-"""The rules that a gateway goes by, as they change on disk."""
+"""The rules that a gateway applies. It reads them again when they change on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway: a listening socket in, decided connections out."""
+"""The gateway: accepts connections, decides, and passes on what is allowed."""
 
 from __future__ import annotations
 

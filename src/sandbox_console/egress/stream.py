@@ -1,4 +1,4 @@
-"""Reading a socket in pieces of a protocol, and sending on it, without asyncio's transports.
+"""Reads and writes a socket in units of a protocol, without asyncio's transports.
 
 A transport copies what it cannot send at once and has a buffer a connection; a relay takes over the bare socket.
 """

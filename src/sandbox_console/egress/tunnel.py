@@ -1,4 +1,4 @@
-"""A CONNECT tunnel: TLS for the host that was asked for, and nothing else."""
+"""A CONNECT tunnel: TLS to the requested host, and nothing else."""
 
 from __future__ import annotations
 

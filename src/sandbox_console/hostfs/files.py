@@ -1,4 +1,4 @@
-"""Single files of this machine: one read as it was looked at, one written that must be new."""
+"""Single files of this machine: reads the file that was checked, writes only a new one."""
 
 from __future__ import annotations
 

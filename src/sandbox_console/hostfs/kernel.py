@@ -1,4 +1,4 @@
-"""``openat2(2)``, which Python has no word for, and a slower way to the same where the kernel or a filter lacks it."""
+"""``openat2(2)``, which Python lacks, and a slower equivalent where the kernel or a filter lacks it."""
 
 from __future__ import annotations
 

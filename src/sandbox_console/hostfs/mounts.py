@@ -1,4 +1,4 @@
-"""What a folder is, whatever it is mounted as: a file system and a path in it, its layers where it has some.
+"""What a folder really is, wherever it is mounted: a file system, a path in it, and its layers.
 
 Source of the format: proc_pid_mountinfo(5).
 """

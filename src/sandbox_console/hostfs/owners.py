@@ -1,4 +1,4 @@
-"""Who of this machine, beside its user and root, could change a file: by itself, or by a folder that it is found in."""
+"""Which other users of this machine could change a file, itself or through one of its folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where something grows until it is whole: beside its place, or out of every guest's reach."""
+"""Where a file is written until it is complete: beside its place, or where no guest can reach it."""
 
 from __future__ import annotations
 

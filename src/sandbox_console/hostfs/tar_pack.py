@@ -1,4 +1,4 @@
-"""Files of this machine as a tar, in chunks and constant memory; what is read is what was looked at."""
+"""Packs files of this machine as a tar, in chunks and constant memory. It reads exactly the files it checked."""
 
 from __future__ import annotations
 

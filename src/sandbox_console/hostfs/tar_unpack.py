@@ -1,4 +1,4 @@
-"""A tar that a sandbox made, unpacked on this machine: a hostile one writes nothing outside its target.
+"""Unpacks a sandbox's tar on this machine. A hostile one writes nothing outside its target.
 
 The rules are those of Python's ``tarfile.data_filter`` (PEP 706), which early 3.11 lacks: no absolute path, no way up,
 no link out, no device, no setuid, no owner. All is made below an open folder and never through a link, so nothing that

@@ -1,4 +1,4 @@
-"""Files, folders and links made below one open folder, never through a link."""
+"""Creates files, folders and links below one open folder, never through a link."""
 
 from __future__ import annotations
 

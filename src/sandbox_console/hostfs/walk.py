@@ -1,4 +1,4 @@
-"""From a path to a descriptor, one component after another.
+"""From a path to a descriptor, one component at a time.
 
 Above the guests' ground the operator's links are followed, as everywhere; from the first folder on that a guest can
 write none is, and no mount is crossed: the last component included.

@@ -1,4 +1,4 @@
-"""The Python API: a console over every backend, for programs. Its names are those of ``sandbox_console`` itself."""
+"""The Python API: a console over every backend, for programs. ``sandbox_console`` exports the same names."""
 
 from sandbox_console.errors import (
     Ambiguous,
@@ -60,6 +60,7 @@ from sandbox_console.model.sandbox import BackendHealth, Exit, Sandbox, SandboxR
 from sandbox_console.model.secret import Secret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import ActionResult, Consent, ExecIO, Operation, ShellSession
+from sandbox_console.version import __version__
 
 __all__ = [
     "ActionResult",
@@ -130,5 +131,6 @@ __all__ = [
     "Update",
     "Upload",
     "UsageError",
+    "__version__",
     "open_console",
 ]

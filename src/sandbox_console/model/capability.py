@@ -42,6 +42,8 @@ class Capability(StrEnum):
     UPDATE_LABELS = "update.labels"
     EGRESS_NONE = "egress.none"  # an empty allowlist is no network at all
     EGRESS_ALLOWLIST = "egress.allowlist"
+    EGRESS_UPDATE = "egress.update"  # the allowlist of a sandbox that exists
+    EGRESS_RECORDS = "egress.records"  # each connection that was refused, and each that was let through
     PORTS = "ports"  # published on the backend's host
     SECRET_ENV = "secret.env"
     SECRET_FILE = "secret.file"

@@ -1,4 +1,4 @@
-"""What flows from backends to faces, in one direction."""
+"""Events: they flow from backends to faces, in one direction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is inside a sandbox or on a backend beside its sandboxes: files, processes, changes, images, snapshots.
+"""What is inside a sandbox, or on a backend beside its sandboxes: files, processes, images, snapshots.
 
 Names and paths are the guest's: hostile text, cleaned by whoever shows them.
 """

@@ -1,4 +1,4 @@
-"""Log output: bytes as the sandbox wrote them, with where and when."""
+"""Log output: the bytes the sandbox wrote, with their time and stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was meant: the known word that a typing slip leads to."""
+"""Finds the known word that a mistyped one most likely means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published ports: where this host answers for a port of a sandbox.
+"""Published ports: the address on this host that leads to a sandbox's port.
 
 Written ``[ADDRESS:][HOST_PORT:]PORT``, as ``docker run --publish`` takes it, with an IPv6 address in brackets. Without
 an address it is 127.0.0.1 (docker's own default is every address), without a host port a free one. TCP only.

@@ -1,4 +1,4 @@
-"""What a backend says is there."""
+"""A sandbox as its backend reports it."""
 
 from __future__ import annotations
 

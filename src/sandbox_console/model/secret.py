@@ -1,4 +1,4 @@
-"""Secrets: one once resolved, held as briefly as can be; and which plain variables are shown as if they were one."""
+"""A resolved secret, held as briefly as possible, and which plain variables are shown masked as if they were one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile text made safe to show: nothing that acts on a terminal gets through."""
+"""Makes hostile text safe to show: nothing in it acts on the terminal."""
 
 from __future__ import annotations
 

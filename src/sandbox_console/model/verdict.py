@@ -1,7 +1,8 @@
-"""Why did it die? A verdict from what is on record; "unknown" where the evidence is missing."""
+"""Why a sandbox ended: a verdict from the record, and "unknown" where evidence is missing."""
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,12 +10,14 @@ from datetime import datetime
 from msgspec import Struct, structs
 
 from sandbox_console.model.audit import AuditEntry, Outcome
+from sandbox_console.model.inside import Happening
 from sandbox_console.model.sandbox import Exit, Sandbox, Status
 
 _NEAR_S = 15.0
 """An action that ended a sandbox began at most its grace, about ten seconds, before the end."""
 _ENDING = ("stop", "kill", "restart", "remove", "update")
 _KILL, _TERM = 9, 15
+_FAILED = "its command failed"
 
 
 class Verdict(Struct, frozen=True):
@@ -25,18 +28,23 @@ class Verdict(Struct, frozen=True):
     sure: bool = True
 
 
-def verdict(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> Verdict | None:
-    """Why a sandbox is not running; None while it is, or before it ever was. Texts in it are not cleaned."""
+def verdict(
+    sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening] = (), last_words: str = ""
+) -> Verdict | None:
+    """Why a sandbox is not running; None while it is, or before it ever was. Texts in it are not cleaned.
+
+    ``happenings`` are the backend's events, oldest first; ``last_words`` the end of what it wrote.
+    """
     if sandbox.status not in (Status.EXITED, Status.FAILED, Status.LOST):
         return None
-    found = _found(sandbox, entries)
+    found = _hinted(_found(sandbox, entries, happenings), sandbox, last_words)
     reason = sandbox.exit.reason if sandbox.exit else ""
     if reason and reason.casefold() in found.headline.casefold():
         return structs.replace(found, evidence=tuple(text for text in found.evidence if text != reason))
     return found
 
 
-def _found(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> Verdict:
+def _found(sandbox: Sandbox, entries: Sequence[AuditEntry], happenings: Sequence[Happening]) -> Verdict:
     evidence = tuple(_evidence(sandbox))
     if sandbox.status is Status.LOST:
         return Verdict(
@@ -49,10 +57,12 @@ def _found(sandbox: Sandbox, entries: Sequence[AuditEntry]) -> Verdict:
     killer = _killer(sandbox, entries)
     if killer is not None:
         evidence = (*evidence, _row(killer))
-    return _judged(sandbox, end, killer, evidence)
+    return _judged(sandbox, end, killer, happenings, evidence)
 
 
-def _judged(sandbox: Sandbox, end: Exit, killer: AuditEntry | None, evidence: tuple[str, ...]) -> Verdict:
+def _judged(
+    sandbox: Sandbox, end: Exit, killer: AuditEntry | None, happenings: Sequence[Happening], evidence: tuple[str, ...]
+) -> Verdict:
     if end.oom:
         return Verdict("out of memory: the kernel killed it at its limit", evidence)
     if limit := _time_limit(sandbox, end):
@@ -61,18 +71,73 @@ def _judged(sandbox: Sandbox, end: Exit, killer: AuditEntry | None, evidence: tu
         attempt = killer.attempt
         return Verdict(f"{_DID.get(attempt.action, attempt.action)} by {attempt.actor}", evidence)
     number = end.signal or (end.code - 128 if end.code is not None and 128 < end.code < 160 else None)
+    if sent := _by_another_client(sandbox, number, happenings):
+        return structs.replace(sent, evidence=(*evidence, *sent.evidence))
     if number is not None:
         return _by_signal(number, end, evidence)
     if end.code is None:
         return Verdict("unknown: the backend tells no exit code", evidence, sure=False)
     if end.code == 0:
         return Verdict("it finished: exit 0", evidence)
-    return Verdict(f"its command failed: exit {end.code}{_MEANING.get(end.code, '')}", evidence)
+    if oom := next((one for one in reversed(happenings) if one.what == "oom" and _this_run(sandbox, one.at)), None):
+        seen = f"event oom {_time(oom.at)}"
+        return Verdict(f"{_FAILED}: exit {end.code}, after the kernel killed a process of it at its memory limit",
+                       (*evidence, seen))  # fmt: skip
+    return Verdict(f"{_FAILED}: exit {end.code}{_MEANING.get(end.code, '')}", evidence)
 
 
 _DID = {"stop": "stopped", "kill": "killed", "restart": "stopped for a restart", "remove": "removed",
         "update": "stopped to be recreated"}  # fmt: skip
 _MEANING = {126: ", found but not executable", 127: ", command not found"}
+
+
+def _by_another_client(sandbox: Sandbox, number: int | None, happenings: Sequence[Happening]) -> Verdict | None:
+    """A signal that the backend sent and no row of ours asked for, as ``docker kill`` or ``docker stop`` send it."""
+    at = sandbox.finished_at
+    for one in reversed(happenings):
+        if one.what != "kill" or at is None or not at - _NEAR_S <= one.at <= at + 1:
+            continue
+        word = one.attributes.get("signal", "")
+        sent = int(word) if word.isdecimal() else 0
+        if number in (None, sent) or sent == _TERM:
+            text = f"sent {_name(sent)} through its backend by another client, not by this console"
+            return Verdict(text, (f"event kill {_time(one.at)}",))
+    return None
+
+
+def _this_run(sandbox: Sandbox, at: float) -> bool:
+    begin, end = sandbox.started_at, sandbox.finished_at
+    return (begin is None or at >= begin - 1) and (end is None or at <= end + 1)
+
+
+_HINTS = (
+    (r"No space left on device|ENOSPC", "its disk, or a limit of bytes or inodes, was full"),
+    (r"Disk quota exceeded|EDQUOT", "a disk quota was used up"),
+    (r"Cannot allocate memory|MemoryError|JavaScript heap out of memory|OutOfMemoryError|out of memory",
+     "it asked for more memory than it may have"),
+    (r"can't fork|Cannot fork|fork: retry|Resource temporarily unavailable|can't start new thread",
+     "it reached its limit of processes"),
+    (r"Too many open files|EMFILE", "it reached its limit of open files"),
+    (r"Read-only file system|EROFS", "it wrote to a read-only place"),
+    (r"Could not resolve host|Name or service not known|Temporary failure in name resolution|ENOTFOUND|EAI_AGAIN",
+     "it could not resolve a name"),
+    (r"Exec format error", "its program is for another kind of machine"),
+)  # fmt: skip
+"""Messages of the C library and of common runtimes, and what they mean; a guest can write them without need."""
+
+
+def _hinted(found: Verdict, sandbox: Sandbox, last_words: str) -> Verdict:
+    """What the last words suggest, where the command failed by itself."""
+    if sandbox.exit is None or sandbox.exit.code in (None, 0) or not found.headline.startswith(_FAILED):
+        return found
+    for pattern, meaning in _HINTS:
+        if match := re.search(pattern, last_words, re.IGNORECASE):
+            return structs.replace(
+                found,
+                headline=f"{found.headline}; probably {meaning}",
+                evidence=(*found.evidence, f"it wrote {match[0]!r}"),
+            )
+    return found
 
 
 def _by_signal(number: int, end: Exit, evidence: tuple[str, ...]) -> Verdict:
@@ -128,8 +193,12 @@ def _evidence(sandbox: Sandbox) -> list[str]:
     if end.reason and not any(end.reason.casefold() in text.casefold() for text in found):
         found.append(end.reason)
     if sandbox.finished_at is not None:
-        found.append(f"ended {datetime.fromtimestamp(sandbox.finished_at).astimezone():%Y-%m-%d %H:%M:%S}")
+        found.append(f"ended {_time(sandbox.finished_at)}")
     return found
+
+
+def _time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _row(entry: AuditEntry) -> str:

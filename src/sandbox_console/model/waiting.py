@@ -1,4 +1,4 @@
-"""Awaiting what a cancellation must not split."""
+"""Waits for work that a cancellation must not split."""
 
 from __future__ import annotations
 

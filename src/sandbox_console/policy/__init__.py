@@ -1,1 +1,1 @@
-"""The policy room: pure decisions about actions."""
+"""Decisions about actions, as pure functions."""

@@ -1,4 +1,4 @@
-"""The decision: pure, the same for every face."""
+"""Decides about an action: a pure function, with the same answer for every face."""
 
 from __future__ import annotations
 

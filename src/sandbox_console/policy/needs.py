@@ -1,4 +1,4 @@
-"""Which capabilities an action and a spec need."""
+"""The capabilities that an action or a spec needs."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ _VERBS: Mapping[type[Action], Capability | None] = {
     RestoreSnapshot: Capability.SNAPSHOT,
     RemoveSnapshot: Capability.SNAPSHOT,
     Fork: Capability.FORK,
-    ChangeEgress: Capability.EGRESS_ALLOWLIST,
-    DenyEgress: Capability.EGRESS_ALLOWLIST,
+    ChangeEgress: Capability.EGRESS_UPDATE,
+    DenyEgress: Capability.EGRESS_UPDATE,
 }
 
 

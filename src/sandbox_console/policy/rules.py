@@ -42,7 +42,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     nested_userns: bool = False
     enter_without_secrets: bool = True
     home_workspace: bool = False
-    hash_words_from: Annotated[int, Meta(ge=1)] = 8
+    hash_words_from: Annotated[int, Meta(ge=1)] = 12
     hash_words_for: Literal["any", "own"] = "any"
 
 

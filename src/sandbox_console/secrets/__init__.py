@@ -1,1 +1,1 @@
-"""Where secrets come from, and how their values are kept out of all output."""
+"""Where secrets come from, and how their values are kept out of output."""

@@ -1,4 +1,4 @@
-"""Secrets of the user's keyring, by the package ``keyring``, in a process of its own.
+"""Secrets from the user's keyring, read by the package ``keyring`` in a process of its own.
 
 A locked keyring may ask and wait for ever, and what it loads talks D-Bus: a child can be timed and ended.
 """

@@ -1,4 +1,4 @@
-"""Known secrets, and what looks like one, found in bytes: told by a fingerprint, never by the value."""
+"""Finds known secrets, and text that looks like one, in bytes. A find has a fingerprint, never the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets of this machine: a variable of the environment, a file."""
+"""Secrets of this machine: environment variables and files."""
 
 from __future__ import annotations
 

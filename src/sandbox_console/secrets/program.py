@@ -1,4 +1,4 @@
-"""A secret that a program prints (``op``, ``pass``, ``vault``, ``gh``): no shell, no terminal, a time limit."""
+"""Secrets that a program prints (``op``, ``pass``, ``vault``, ``gh``): no shell, no terminal, a time limit."""
 
 from __future__ import annotations
 

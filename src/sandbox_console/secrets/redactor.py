@@ -1,4 +1,4 @@
-"""Known secret values taken out of output, in every form they usually leak in, also across chunks and unseen codes."""
+"""Masks known secret values in output, in every form they usually leak in, also across chunks and unseen codes."""
 
 from __future__ import annotations
 

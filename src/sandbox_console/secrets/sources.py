@@ -1,4 +1,4 @@
-"""Where a secret comes from: the ``[secrets.NAME]`` table, and reading a value once, as late as can be."""
+"""Where a secret comes from: the ``[secrets.NAME]`` table. A value is read once, as late as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output as a reader sees it, each byte with its place in what was written: a value may be broken up by what is unseen.
+"""Output as a reader sees it, each byte with its place in the original: unseen codes may break up a value.
 
 Two views: ``unseen`` is left out, as in a log that a viewer shows; and a line whose cursor goes back is written as a
 terminal writes it, over what stood there. Programs that draw a whole screen place by place are not followed.

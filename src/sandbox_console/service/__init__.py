@@ -1,4 +1,4 @@
-"""What a face may see: one console over every backend, and the words to speak with it."""
+"""What a face may use: one console over every backend, and the types it speaks in."""
 
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of
@@ -11,6 +11,8 @@ from sandbox_console.service.effects.port_forward import Forwarding
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.incident.cause import DENIED_S, Cause, cause, judge
+from sandbox_console.service.incident.timeline import Span, timeline
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
 from sandbox_console.service.reads.egress import Outbound, same_template
 from sandbox_console.service.reads.egress_draft import DraftLine, change_to, read_draft, write_draft
@@ -24,12 +26,14 @@ from sandbox_console.service.sessions.forward import HeldForward, forward
 from sandbox_console.service.sessions.shell import ShellSession
 
 __all__ = [
+    "DENIED_S",
     "TIMED_OUT_CODE",
     "ActionResult",
     "Allow",
     "Ask",
     "AttachedSession",
     "Backend",
+    "Cause",
     "Change",
     "Config",
     "Consent",
@@ -55,11 +59,13 @@ __all__ = [
     "SecretInfo",
     "Secrets",
     "ShellSession",
+    "Span",
     "Subscription",
     "Tally",
     "Traffic",
     "TuiOptions",
     "attach",
+    "cause",
     "change_to",
     "check_configuration",
     "differing",
@@ -67,6 +73,7 @@ __all__ = [
     "fixed_fields",
     "forward",
     "has_gateway",
+    "judge",
     "last_names",
     "load",
     "open_console",
@@ -75,5 +82,6 @@ __all__ = [
     "replay",
     "same_template",
     "spec_of",
+    "timeline",
     "write_draft",
 ]

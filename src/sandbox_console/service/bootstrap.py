@@ -1,4 +1,4 @@
-"""Put a console together from the configuration, or from backends that a test brings."""
+"""Opens a console from the configuration, or from backends that a test brings."""
 
 from __future__ import annotations
 

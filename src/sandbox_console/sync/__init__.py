@@ -1,4 +1,4 @@
-"""The Python API without asyncio: the same names and meanings, each call done when it returns.
+"""The Python API without asyncio: the same names and meanings. Each call returns when it is done.
 
 Every call is carried out by one loop in one thread of its own, so it may come from any thread, also from inside a
 running loop, which it holds up meanwhile. A console that is open when the interpreter ends is closed then. After a

@@ -1,4 +1,4 @@
-"""The console, each call done when it returns."""
+"""The console without asyncio."""
 
 from __future__ import annotations
 

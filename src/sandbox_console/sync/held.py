@@ -1,4 +1,4 @@
-"""What is made by ``.get()``, and made and ended by ``with``."""
+"""What ``.get()`` opens, and ``with`` opens and closes."""
 
 from __future__ import annotations
 

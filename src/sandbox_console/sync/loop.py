@@ -1,4 +1,4 @@
-"""The one loop, in the one thread, that carries out what synchronous callers ask for."""
+"""The one event loop, in a thread of its own, that runs what synchronous callers ask for."""
 
 from __future__ import annotations
 

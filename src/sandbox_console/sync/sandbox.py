@@ -1,4 +1,4 @@
-"""One sandbox, its commands and shells, each call done when it returns."""
+"""A sandbox, its commands and its shells without asyncio."""
 
 from __future__ import annotations
 

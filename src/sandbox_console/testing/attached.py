@@ -1,4 +1,4 @@
-"""The main process of a fake sandbox as one who attaches sees it: what it writes from now on."""
+"""The main process of a fake sandbox, as seen after attaching: its output from now on."""
 
 from __future__ import annotations
 

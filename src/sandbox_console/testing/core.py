@@ -1,4 +1,4 @@
-"""The state of a fake backend, and what its parts share: sandboxes, their roots, images, snapshots, watchers."""
+"""The state of a fake backend, shared by its parts: sandboxes, roots, images, snapshots, watchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fake sandbox tells and takes beside its lifecycle: files, processes, changes, happenings, egress."""
+"""The inside of a fake sandbox: files, processes, changes, events and egress."""
 
 from __future__ import annotations
 

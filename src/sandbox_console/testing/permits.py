@@ -1,4 +1,4 @@
-"""Permits for tests of backends: from a real journal on a temporary file, as everywhere."""
+"""Permits for tests of backends, from a real journal in a temporary file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys that work where one is, as the bindings themselves say."""
+"""The help: the keys that work where you are, taken from the bindings themselves."""
 
 from __future__ import annotations
 

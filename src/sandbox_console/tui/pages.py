@@ -1,4 +1,4 @@
-"""The pages that keys open over the list, and the words of those that only tell; mixed into the app."""
+"""Opens the pages that keys show over the list, and writes the text of plain ones; mixed into the app."""
 
 from __future__ import annotations
 

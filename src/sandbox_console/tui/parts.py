@@ -1,4 +1,4 @@
-"""The parts that the app holds. Each flow is made when something is first asked of it: none is needed to start."""
+"""The parts of the app. Each flow is created when it is first used: none is needed to start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open a console, show the app on it, and close both."""
+"""Opens a console, runs the app on it, and closes both."""
 
 from __future__ import annotations
 

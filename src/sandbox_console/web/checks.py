@@ -1,4 +1,4 @@
-"""What every request must hold to before a handler sees it, and the headers on every answer."""
+"""Checks that every request must pass before a handler sees it, and the headers of every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment of the app behind a browser session: what it needs, and not the login token."""
+"""The environment of the app behind a browser session: what it needs, without the login token."""
 
 from __future__ import annotations
 

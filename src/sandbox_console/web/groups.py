@@ -1,4 +1,4 @@
-"""A program in a process group of its own, of which nothing is left when its block ends."""
+"""Runs a program in its own process group, and leaves nothing of it when the block ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may look: the login token, the sessions it buys, and the limit on wrong guesses."""
+"""Logins: the token, the sessions it opens, and the limit on wrong guesses."""
 
 from __future__ import annotations
 

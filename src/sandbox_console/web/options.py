@@ -1,4 +1,4 @@
-"""What ``sandbox-console serve`` was asked for, and which addresses that makes it answer to."""
+"""The options of ``sandbox-console serve``, and the addresses it answers to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages and files that are served: a fixed table read once, without listing and without templates."""
+"""The pages and files served: a fixed table, read once, without listings or templates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One app process of a browser session: started without a shell, and never left behind."""
+"""The app process of a browser session: started without a shell, never left behind."""
 
 from __future__ import annotations
 

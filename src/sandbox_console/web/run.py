@@ -1,4 +1,4 @@
-"""Listen, print the address once, and end everything on SIGINT or SIGTERM."""
+"""Listens, prints the address once, and ends everything on SIGINT or SIGTERM."""
 
 from __future__ import annotations
 

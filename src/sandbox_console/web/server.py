@@ -1,4 +1,4 @@
-"""textual-serve's server with a login, exact checks, tickets and limits in front of it."""
+"""textual-serve's server behind a login, exact checks, tickets and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment of textual-web: it needs a Textual of long ago, so it cannot share the console's."""
+"""textual-web's own environment: it needs a much older Textual, so it cannot share the console's."""
 
 from __future__ import annotations
 

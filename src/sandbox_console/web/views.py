@@ -1,4 +1,4 @@
-"""The apps that run for browsers: at most a few, each shown by one socket, ended when nobody comes back."""
+"""The apps running for browsers: a few at most, each shown by one socket, ended when nobody returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of the websocket: JSON lists ``[kind, data]`` from the page, bytes and such lists to it."""
+"""The websocket's messages: JSON lists ``[kind, data]`` from the page, bytes and such lists to it."""
 
 from __future__ import annotations
 

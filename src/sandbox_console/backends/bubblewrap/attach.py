@@ -1,4 +1,4 @@
-"""The main process of a sandbox as one who attaches sees it: its output from now on. Its stdin is empty for good."""
+"""Attaching to a sandbox's main process: its output from now on. Its stdin is always empty."""
 
 from __future__ import annotations
 

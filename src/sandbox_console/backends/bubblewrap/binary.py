@@ -1,4 +1,4 @@
-"""Find a bwrap that works here, and say why where none does."""
+"""Finds a bwrap that works on this machine, and says why when there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The filter of system calls that a sandbox has, in what its supervisor is told and in what people are."""
+"""A sandbox's system call filter, as the supervisor is told of it and as people read it."""
 
 from __future__ import annotations
 

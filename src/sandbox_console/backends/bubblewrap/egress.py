@@ -1,4 +1,4 @@
-"""The egress of a sandbox: its rules and records on disk, and its gateway asked at the sandbox's own door."""
+"""A sandbox's egress: its rules and records on disk, and its gateway, asked at the door inside the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a sandbox, by a carrier process of their own (``carrier.py``); any size, in constant memory.
+"""Files of a sandbox, moved by a separate process (``carrier.py``): any size, in constant memory.
 
 What the carrier writes into a folder that is in memory (/tmp, the home) counts against that folder's size, and not
 against the sandbox's memory limit.

@@ -1,4 +1,4 @@
-"""A spec as the words that bwrap is told."""
+"""Turns a spec into the arguments of bwrap."""
 
 # ruff: noqa: S108 - these paths are inside the sandbox
 

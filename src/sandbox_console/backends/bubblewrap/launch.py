@@ -1,4 +1,4 @@
-"""Start the supervisor of a sandbox: what it needs goes through a pipe, so that no argument list or file has it."""
+"""Starts a sandbox's supervisor. Its orders go through a pipe, so they are in no argument list and no file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a spec's limits holds on this machine, and by what."""
+"""Which of a spec's limits this machine enforces, and how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a sandbox's output back from its segments, in batches, with bounded memory."""
+"""Reads a sandbox's output from its segments, in batches and bounded memory."""
 
 from __future__ import annotations
 

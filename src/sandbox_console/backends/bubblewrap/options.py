@@ -1,4 +1,4 @@
-"""The config table of this backend."""
+"""The configuration table of this backend."""
 
 from __future__ import annotations
 

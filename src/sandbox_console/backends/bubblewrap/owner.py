@@ -1,4 +1,4 @@
-"""Which user of the host a sandbox's processes are, and whether that user can do what the spec needs."""
+"""The host user that a sandbox's processes run as, and whether that user can do what the spec needs."""
 
 from __future__ import annotations
 

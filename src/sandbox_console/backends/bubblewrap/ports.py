@@ -1,4 +1,4 @@
-"""Published ports as a sandbox's supervisor is told of them, and as they are."""
+"""Published ports: what a sandbox's supervisor is asked for, and what it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands and shells in a sandbox, as the console holds them: bytes go by pipe or PTY, never by the supervisor."""
+"""Commands and shells in a sandbox. Their bytes go through pipes or a PTY, never through the supervisor."""
 
 from __future__ import annotations
 

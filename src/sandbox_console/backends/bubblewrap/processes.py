@@ -1,4 +1,4 @@
-"""What a running sandbox's processes are, and all that is on disk about a sandbox."""
+"""A running sandbox's processes, and everything on disk about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the registry loads."""
+"""The entry point: one backend, for the state folder of this console."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of each sandbox, a folder of its own under the state directory.
+"""What is kept of each sandbox: a folder of its own below the state directory.
 
 ``spec.json`` is the console's: what was asked, when, and the user id it runs as. ``status.json`` is the
 supervisor's, replaced whole. ``lock`` is held by the supervisor for as long as it lives, so a status that says

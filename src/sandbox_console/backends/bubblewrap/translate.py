@@ -1,4 +1,4 @@
-"""A record as the console's model has it."""
+"""Translates a sandbox's record into the console's model."""
 
 from __future__ import annotations
 

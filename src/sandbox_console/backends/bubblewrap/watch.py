@@ -1,4 +1,4 @@
-"""Changes of the state directory as events."""
+"""Watches the state directory, and turns its changes into events."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What backends have in common: decisions that are made once, and readers of the kernel's files."""
+"""What backends share: decisions that are made once, and readers of the kernel's files."""

@@ -1,4 +1,4 @@
-"""What is meant by the memory of a sandbox."""
+"""The console's definition of a sandbox's memory use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that every backend gives in the same words: refusals, and the note on a port that others can reach."""
+"""Messages with the same words in every backend: refusals, and the note on a port that others can reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's word that a folder changed (inotify), as asyncio events; Python has no binding of its own."""
+"""inotify as asyncio events. Python has no binding of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No permit, no effect: checked when a changing method is called, whoever wrote the backend."""
+"""Checks the permit of every changing call to a backend, whoever wrote the backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers of any Docker engine, by docker context. Importing this imports no SDK."""
+"""Containers of any Docker engine that a docker context names. Importing this package imports no SDK."""
 
 from sandbox_console.backends.docker.provider import DockerProvider
 

@@ -1,4 +1,4 @@
-"""One engine as a backend of the console."""
+"""The Docker backend: one engine behind the protocol of ``backends.base``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from sandbox_console.backends.docker.egress import Gated
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.gates import Gates, Options, token_of
 from sandbox_console.backends.docker.labels import is_gateway
+from sandbox_console.backends.docker.lives import Lives
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
@@ -35,6 +36,7 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.waiting import to_the_end
 
 if TYPE_CHECKING:
+    from sandbox_console.backends.abilities import RecordEnd
     from sandbox_console.backends.docker.engine import Engine, Params
 
 AT_ONCE = 16
@@ -61,6 +63,7 @@ class DockerBackend(Gated):
         self._connection = Connection(context)
         self._installation = Installation(state_dir)
         self._gates = Gates(self._connection, state_dir, options or Options())
+        self._lives = Lives(self._connection, state_dir, self._gates)
 
     async def open(self) -> None:
         await self.health()
@@ -69,19 +72,21 @@ class DockerBackend(Gated):
         await self._connection.close()
 
     def capabilities(self) -> Capabilities:
-        return abilities.capabilities(self._connection.info, self._gates.problem)
+        return abilities.capabilities(self._connection.info, self._gates.problem, self._lives.problem)
 
     async def health(self) -> BackendHealth:
         health = await self._connection.health()
         if health.ok:
             with suppress(ConsoleError):  # it broke off in between: the next look tells
                 await self._gates.look()
+            await self._lives.see()
         return health
 
     async def diagnose(self) -> Sequence[Diagnosis]:
         if not (await self.health()).ok:
             return ()
-        return tuple(diagnosis.look(self._connection.info, self._gates.problem, apart=await self._gates.apart()))
+        found = diagnosis.look(self._connection.info, self._gates.problem, apart=await self._gates.apart())
+        return (*found, *await self._lives.diagnosed())
 
     async def list(self) -> builtins.list[Sandbox]:
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
@@ -105,11 +110,21 @@ class DockerBackend(Gated):
         published = (*await self._gates.walled(engine, data), *await self._gates.published(engine, data))
         return translate.from_inspect(
             self.host, data, self._connection.info, image=image, oom_at=history.ooms.get(data["Id"]),
-            published=published, ours=self._installation.id,
+            published=published, ours=self._installation.id, lives=await self._lives.facts(data),
+            why=await self._lives.why(data),
         )  # fmt: skip
 
-    def watch(self) -> AsyncIterator[BackendEvent]:
-        return events.watch(self._connection, self._lists, self.inspect)
+    async def watch(self) -> AsyncIterator[BackendEvent]:
+        seeing = asyncio.create_task(self._lives.see_on())
+        try:
+            async with aclosing(events.watch(self._connection, self._lists, self.inspect)) as found:
+                async for event in found:
+                    yield event
+        finally:
+            seeing.cancel()
+
+    async def keep(self, engine: str, record: RecordEnd) -> None:
+        await self._lives.keep(engine, record)
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
         return logs.read(self._connection, ref.id, query)
@@ -141,25 +156,25 @@ class DockerBackend(Gated):
         return SandboxRef("docker", self.host, await self._made(engine, spec, secrets))
 
     async def _made(self, engine: Engine, spec: SandboxSpec, secrets: Secrets) -> str:
-        info = self._connection.info
         own = await asyncio.to_thread(self._installation.made)
-        if not (spec.egress or spec.ports):
-            return await lifecycle.create(
-                engine, info, spec, secrets, kept=self._kept, tmp_mib=self._tmp_mib, installation=own
-            )
-        gate = await self._gates.make(engine, info, spec)
+        gate = await self._gates.make(engine, self._connection.info, spec) if spec.egress or spec.ports else None
         try:
-            return await lifecycle.create(
-                engine, info, spec, secrets, gate, kept=self._kept, tmp_mib=self._tmp_mib, installation=own
-            )
+            made = await lifecycle.create(
+                engine, self._connection.info, spec, secrets, gate,
+                kept=self._kept, tmp_mib=self._tmp_mib, installation=own,
+            )  # fmt: skip
+            await self._lives.add(engine, made, spec)
         except BaseException:
-            await to_the_end(self._gates.discard(engine, gate.token))
+            if gate is not None:
+                await to_the_end(self._gates.discard(engine, gate.token))
             raise
+        return made
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
         need(permit)
         engine = await self._engine()
         data = await self._inspected(ref)
+        await self._lives.need(data)
         token = token_of(data)
         if token:
             await self._gates.start(engine, token, data)
@@ -212,6 +227,7 @@ class DockerBackend(Gated):
         engine = await self._engine()
         token = await self._token(ref)
         await self._removed(engine, ref, force)
+        await self._lives.forget(ref.id)
         if token:
             await to_the_end(self._gates.discard(engine, token))
 

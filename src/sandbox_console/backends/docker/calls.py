@@ -1,4 +1,4 @@
-"""The filter of system calls of what this console makes on an engine.
+"""The system call filter of the containers that this console makes.
 
 An engine's own default may let sockets of AF_VSOCK through (Docker before 23), those of AF_ALG (before May 2026), and
 either where the upper half of the family's register is not 0, or by socketcall(2) of 32-bit x86.

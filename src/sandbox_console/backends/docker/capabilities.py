@@ -10,16 +10,14 @@ from sandbox_console.errors import Unsupported
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
 
-_TIME = "nothing that outlives the console enforces it yet"
 _MISSING = {
-    Capability.MAX_DURATION: _TIME,
-    Capability.IDLE_TIMEOUT: _TIME,
     Capability.SYSTEM_CALLS: "their filter is the engine's matter; debuggers work",
     Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",
     Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",
     Capability.SNAPSHOT: "the engine's checkpoints are experimental and need CRIU; commit makes an image of the disk",
     Capability.FORK: "a container's memory cannot be copied",
 }
+_OF_GATEWAY = (Capability.EGRESS_ALLOWLIST, Capability.EGRESS_UPDATE, Capability.EGRESS_RECORDS, Capability.PORTS)
 _OR = 'leave it out, or set limits = "best-effort"'
 _LIMITS = {
     Capability.LIMIT_CPU: ("CpuCfsQuota", "the engine's kernel has no CPU quota"),
@@ -31,11 +29,16 @@ _LIMITS = {
 }
 
 
-def capabilities(info: Mapping[str, Any], no_gateway: str = "") -> Capabilities:
-    """As /info tells; before it was read everything that an engine usually has. ``no_gateway``: why there is none."""
+def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str = "") -> Capabilities:
+    """As /info tells; before it was read everything that an engine usually has.
+
+    ``no_gateway`` and ``no_keeper``: why there is none.
+    """
     reasons = dict(_MISSING)
+    if no_keeper:
+        reasons[Capability.MAX_DURATION] = reasons[Capability.IDLE_TIMEOUT] = no_keeper
     if no_gateway:
-        reasons[Capability.EGRESS_ALLOWLIST] = reasons[Capability.PORTS] = no_gateway
+        reasons |= dict.fromkeys(_OF_GATEWAY, no_gateway)
     reasons |= {capability: why for capability, (key, why) in _LIMITS.items() if not info.get(key, True)}
     return Capabilities(frozenset(Capability) - reasons.keys(), reasons)
 

@@ -1,4 +1,4 @@
-"""A sample of a container from this machine's own files, in the shape of the engine's, for an engine that is here.
+"""Reads a container's usage from the cgroup files of this machine, in the format of the engine's samples.
 
 The engine has to be asked for each sample, and works for it (0.13 % of a core a row every 2 s on 20.10); these files
 it reads itself, and any user may. Files and units: the kernel's cgroup-v1 and cgroup-v2 documents, proc(5).

@@ -1,4 +1,4 @@
-"""An image of a container's root, without what only the console's own containers carry."""
+"""Commits a container's root to an image, without the settings that belong to the console's own containers."""
 
 from __future__ import annotations
 

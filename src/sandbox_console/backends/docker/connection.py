@@ -1,4 +1,4 @@
-"""From a context's name to a live client: resolved, probed and imported only when first needed."""
+"""From the name of a context to a live client: resolved, probed and imported when it is first needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a context's engine is and how to speak to it. Reads files: call it off the event loop."""
+"""Where a context's engine is, and how to talk to it. Reads files: call it off the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of one container that are no controls: how it is, where it came from, what reaches it, its variables."""
+"""Facts about one container: its state, where it came from, its networks and its variables."""
 
 from __future__ import annotations
 

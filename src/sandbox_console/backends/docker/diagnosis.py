@@ -1,4 +1,4 @@
-"""The doctor's part: what an engine tells of itself in /info that decides how strong its walls are."""
+"""For ``doctor``: what an engine's /info says about how strong its isolation is."""
 
 from __future__ import annotations
 

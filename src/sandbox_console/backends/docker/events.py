@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.failures import Lost, about, engine_prefix
+from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.labels import HELPER, WRAPPER
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.model.inside import Happening
@@ -49,18 +50,6 @@ def _by_us(happening: Happening, ours: set[str]) -> bool:
     if f" {HELPER} " in happening.detail or happening.detail.endswith(f" {WRAPPER}"):
         ours.add(command)
     return command in ours and command != ""
-
-
-async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Whole lines that are not blank."""
-    rest = b""
-    async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            if line.strip():
-                yield line
-    if rest.strip():
-        yield rest
 
 
 def told(event: Mapping[str, Any]) -> Happening:

@@ -1,4 +1,4 @@
-"""Makes commands and shells beside a container's main process."""
+"""Starts commands and shells beside a container's main process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What really holds for a container, read from the engine and not from what was asked."""
+"""What is really in force for a container: read from the engine, not from the request."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ def facts(
     spec: SandboxSpec | None,
     image: Mapping[str, Any],
     published: Sequence[Fact] = (),
+    lives: Sequence[Fact] = (),
 ) -> tuple[Fact, ...]:
     """One line a control, the ones a person asks for first.
 
-    ``image`` as inspected, empty where it is gone; ``published`` are the ports that its gateway answers for.
+    ``image`` as inspected, empty where it is gone; ``published`` are the ports that its gateway answers for, ``lives``
+    its limits of time.
     """
     host, config = data["HostConfig"], data["Config"]
     return (
@@ -34,6 +36,7 @@ def facts(
         *published,
         *network_facts(data, {fact.field for fact in published}),
         *_limits(host, spec),
+        *lives,
         *_walls(host),
         *_storage(data),
         Fact("runtime", str(host.get("Runtime") or info.get("DefaultRuntime", ""))),
@@ -82,9 +85,6 @@ def _limits(host: Mapping[str, Any], spec: SandboxSpec | None) -> Iterator[Fact]
     else:
         yield _unset("cpus", spec is not None and spec.cpus is not None)
     yield Fact("pids", str(pids)) if pids > 0 else _unset("pids", spec is not None)
-    for field in ("max_duration_s", "idle_timeout_s"):
-        if spec is not None and getattr(spec, field) is not None:
-            yield Fact(field, "not enforced", note="nothing that outlives the console ends it yet", enforced=False)
 
 
 def _unset(field: str, asked: bool) -> Fact:

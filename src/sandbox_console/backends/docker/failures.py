@@ -1,4 +1,4 @@
-"""What an engine's refusals and silences mean, in the console's errors."""
+"""Translates an engine's errors and silences into the console's errors."""
 
 from __future__ import annotations
 

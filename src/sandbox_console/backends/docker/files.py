@@ -1,4 +1,4 @@
-"""Files of a container: by the engine's archive endpoints, and by tar inside where only the container sees them.
+"""A container's files: by the engine's archive endpoints, or by tar inside where only the container sees them.
 
 A directory's tar has what its layers and volumes hold; a tmpfs below it is not in it (see ``place``).
 """

@@ -1,4 +1,4 @@
-"""What the engine is asked to make for a sandbox with egress or ports: a network, and the gateway's container.
+"""The requests that make a sandbox's gateway: a network, and the gateway's container.
 
 The network is internal and its bridge has no address, so neither the host nor its resolver can be reached over it;
 ``internal`` alone leaves both open (tried on 20.10 and 28.5). The gateway has a leg outside and forwards nothing.
@@ -61,13 +61,18 @@ class Gate(Struct, frozen=True):
 
 
 def network(gate: Gate) -> dict[str, Any]:
-    """The body of networks/create."""
+    """The body of networks/create.
+
+    An engine (20.10) gives a sandbox a default route in an internal network, too: by the bridge's address, unless
+    ``DefaultGatewayIPv4`` names another. It names one that is nobody's even if the bridge gets its own.
+    """
+    aside = {"DefaultGatewayIPv4": str(gate.subnet[6])}
     return {
         "Name": gate.name,
         "Driver": "bridge",
         "Internal": True,
         "EnableIPv6": False,
-        "IPAM": {"Driver": "default", "Config": [{"Subnet": str(gate.subnet)}]},
+        "IPAM": {"Driver": "default", "Config": [{"Subnet": str(gate.subnet), "AuxiliaryAddresses": aside}]},
         "Options": {"com.docker.network.bridge.inhibit_ipv4": "true"},
         "Labels": {EGRESS: gate.token},
     }

@@ -1,4 +1,4 @@
-"""Starting and stopping the gateway's container of one gate."""
+"""Starts and stops a gateway's container."""
 
 from __future__ import annotations
 

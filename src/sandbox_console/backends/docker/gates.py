@@ -1,4 +1,4 @@
-"""Gates: what lets a container out by its rules, and its ports in; made, started and taken away with it."""
+"""Gateways: each lets its container out by its rules and publishes its ports. They are made and removed together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sandbox_console.backends.docker.labels import EGRESS, gateway_name
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
-from sandbox_console.egress.host import APART, FILES
+from sandbox_console.egress.host import APART, FILES, HELD
 from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
     from sandbox_console.backends.docker.engine import Engine
 
+_BRIDGED = (
+    Fact(
+        "egress.bridge", "not enforced", enforced=False,
+        note="the engine gave its bridge an address: who listens there is reached past the gateway",
+    ),
+)  # fmt: skip
 _GONE = "its gateway's container was removed"
 _TRIES = 16
 _ORPHAN_S = 120.0
@@ -224,6 +230,13 @@ class Gates:
         """Stop a gateway whose sandbox has stopped."""
         await running.stop(engine, token)
 
+    def port_used(self, data: Mapping[str, Any]) -> float | None:
+        """When a byte last passed a port of a sandbox, as inspected, in seconds since the epoch; None for never."""
+        try:
+            return (self.folder(token_of(data)) / "records" / "used").lstat().st_mtime
+        except (OSError, NotFound):
+            return None
+
     async def published(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
         """Where the engine answers for the ports of a sandbox, as inspected."""
         token, asked = token_of(data), ports_of(data)
@@ -238,7 +251,7 @@ class Gates:
         return tuple(ports.facts(asked, gateway, running.why_down(gateway["State"])))
 
     async def walled(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
-        """Whether the gateway of a sandbox, as inspected, knows the addresses of the engine's machine."""
+        """Whether a sandbox's gateway knows the addresses of the engine's machine, and whether its bridge has none."""
         token = proxy_of(data)
         if not token:
             return ()
@@ -249,16 +262,18 @@ class Gates:
         why = ""
         if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
             why = "the engine's machine does not tell its addresses; recreate a sandbox made before this was known"
-        elif await asyncio.to_thread(self._apart, token):
+        elif await asyncio.to_thread(self._says, token, APART):
             why = "the engine has a network of its own (rootless, in a container): its machine's are refused, not its"
+        held = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
         if why:
-            return (Fact("egress.host", "not enforced", note=why, enforced=False),)
-        return (Fact("egress.host", "refused", note="the engine host's addresses, read live, unless a rule names one"),)
+            return (*held, Fact("egress.host", "not enforced", note=why, enforced=False))
+        told = "the engine host's addresses, read live, unless a rule names one"
+        return (*held, Fact("egress.host", "refused", note=told))
 
-    def _apart(self, token: str) -> bool:
-        """Whether a gateway found that the machine's addresses are not those of the network around it."""
+    def _says(self, token: str, word: str) -> bool:
+        """Whether a gateway has found what a word of ``egress.host`` says."""
         try:
-            return (self.folder(token) / "records" / "ready").read_text() == APART
+            return word in (self.folder(token) / "records" / "ready").read_text().split()
         except (OSError, NotFound):
             return False
 
@@ -268,7 +283,7 @@ class Gates:
 
     def _any_apart(self) -> bool:
         folder = self._folder
-        return folder is not None and any(self._apart(one.parts[-3]) for one in folder.glob("*/records/ready"))
+        return folder is not None and any(self._says(one.parts[-3], APART) for one in folder.glob("*/records/ready"))
 
     async def discard(self, engine: Engine, token: str) -> None:
         """Take away all of a gate; what is gone already is passed over."""

@@ -1,4 +1,4 @@
-"""Files that only a running container sees, by programs of its image: sh, stat, find, readlink, tar.
+"""Files that only a running container sees, read by its image's own sh, stat, find, readlink and tar.
 
 What they say is the guest's word: a hostile image can lie about its own files, and about nothing else.
 """

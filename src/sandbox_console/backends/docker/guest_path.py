@@ -1,4 +1,4 @@
-"""Where a guest path really is: the engine's archive sees a container's layers and volumes, and no tmpfs.
+"""Where a path in a container really leads: the engine's archive sees layers and volumes, but no tmpfs.
 
 A tmpfs lives in the running container's mount namespace. What the engine reads or writes at such a path lands in the
 layer below it, unseen by the container (measured on 20.10 and 28.5), so those paths go through a command inside.

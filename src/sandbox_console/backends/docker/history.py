@@ -1,4 +1,4 @@
-"""What is kept of an engine beside its answers: OOM kills that its events told, and accounts of images."""
+"""What is remembered of an engine between its answers: OOM kills from its events, and descriptions of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine's images: what there is, what uses it, and what a prune would free."""
+"""An engine's images: which there are, what uses them, and what a prune would free."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from sandbox_console.backends.docker.events import lines
 from sandbox_console.backends.docker.failures import Refused, refused
+from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.paths import image_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.inside import Image, Prunable

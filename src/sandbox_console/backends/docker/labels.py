@@ -1,4 +1,4 @@
-"""The labels and names by which the console knows its own containers again."""
+"""The labels and names by which the console recognises its own containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating and starting: the two calls that are more than one request."""
+"""Creating and starting containers: the two calls that take more than one request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which log records were told already: a reconnect reads a little again, and rotation repeats lines."""
+"""Drops log records that were delivered already: a reconnect reads a little twice, and rotation repeats lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A container's log, followed through ends that prove nothing.
+"""Follows a container's log, and reads on where the stream breaks off without saying why.
 
 The engine's `logs` endpoint and never `attach`: an attached reader that stalls blocks the container itself.
 The engine ends every record with a newline, also the last one of a program that wrote none.

@@ -1,4 +1,4 @@
-"""Paths of the engine's API; nothing that is not an id reaches one."""
+"""Paths of the engine's API. Nothing but an id gets into one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has a place of the engine's host that a sandbox wants: another container, or a gateway that nobody needs."""
+"""Who holds a port of the engine's host that a sandbox wants: another container, or a gateway nobody needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published ports of a sandbox: its gateway's container publishes them, and relays each to the sandbox.
+"""A sandbox's published ports: its gateway's container publishes them and relays connections to the sandbox.
 
 An engine publishes nothing on an internal network. The gateway has a listener for each port, in the order of the spec.
 """

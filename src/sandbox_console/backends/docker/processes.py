@@ -1,4 +1,4 @@
-"""What a container is made of, does and has changed: its processes, its diff, the engine's own account of it."""
+"""A container's processes, its changed files, and the engine's own description of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engines there are: one backend a docker context."""
+"""The entry point: one backend for each docker context."""
 
 from __future__ import annotations
 

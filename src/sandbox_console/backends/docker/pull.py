@@ -1,4 +1,4 @@
-"""Getting an image from its registry, each layer's progress told; ending the request ends the transfer."""
+"""Pulls an image, reporting each layer's progress. Ending the request ends the transfer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.docker import images
 from sandbox_console.backends.docker.contexts import config_folder
-from sandbox_console.backends.docker.events import lines
 from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.paths import image_path
 from sandbox_console.backends.docker.reference import HUB, Reference
 from sandbox_console.errors import BackendError, ConsoleError, NotFound

@@ -1,4 +1,4 @@
-"""Ends a command with all that it started: closing its socket ends nothing.
+"""Ends a command and everything that it started. Closing its socket would end nothing.
 
 Every process of the command carries a mark in its environment. A second command finds the mark in
 ``/proc/*/environ``, adds the descendants of those it finds, and signals them all. It runs as the same user and

@@ -1,4 +1,4 @@
-"""An image's name in its parts (the distribution project's reference grammar)."""
+"""Splits an image's name into its parts (the distribution project's reference grammar)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets by stdin: read by a small shell before the command, so that they are in no inspect and on no disk.
+"""Secrets through stdin: a small shell reads them before the command, so no inspect and no disk has them.
 
 Lines: ``e NAME=value`` for a variable, ``f NAME=value`` for a file, ``+more`` for each further line of a value,
 ``.`` at the end. Only builtins of a POSIX shell are used: any image with /bin/sh will do.

@@ -1,4 +1,4 @@
-"""Samples of one running container: read here where the engine is, else streamed by the engine, or asked for."""
+"""Samples of a running container: read on this machine, streamed by the engine, or asked for one by one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.common.memory import used
 from sandbox_console.backends.docker import cgroups
+from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.translate import seconds
 from sandbox_console.model.sandbox import Stats
@@ -94,8 +95,8 @@ def _file(path: str) -> tuple[int, int] | None:
 
 async def _streamed(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[Sample, None]:
     last: float | None = None
-    async with engine.stream(container_path(id, "stats"), {"stream": 1}) as chunks, aclosing(_lines(chunks)) as lines:
-        async for line in lines:
+    async with engine.stream(container_path(id, "stats"), {"stream": 1}) as chunks, aclosing(lines(chunks)) as found:
+        async for line in found:
             sample = json.loads(line)
             if not _running(sample):
                 return  # the engine goes on with empty samples once the container has stopped
@@ -120,15 +121,6 @@ async def _asked(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[S
 
 def _running(sample: Sample) -> bool:
     return seconds(sample.get("read")) is not None and bool(sample.get("memory_stats"))
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    rest = b""
-    async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line.strip():
-                yield line
 
 
 def measure(sample: Sample, before: Sample | None, host_memory: int | None = None) -> Stats:

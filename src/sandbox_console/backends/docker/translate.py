@@ -1,4 +1,4 @@
-"""The engine's words for a container, in the console's."""
+"""Translates the engine's description of a container into the console's model."""
 
 from __future__ import annotations
 
@@ -81,12 +81,15 @@ def from_inspect(
     image: Mapping[str, Any] | None = None,
     oom_at: float | None = None,
     published: Sequence[Fact] = (),
+    lives: Sequence[Fact] = (),
+    why: str = "",
     ours: str = "",
 ) -> Sandbox:
     """A container as inspected, with the facts that hold for it.
 
     ``image`` is its image as inspected, ``oom_at`` when an event told of an OOM kill in it, ``published`` what holds
-    for the ports that its gateway answers for, ``ours`` is the id of this installation.
+    for the ports that its gateway answers for, ``lives`` for its limits of time, ``why`` is why its keeper ended it,
+    ``ours`` is the id of this installation.
     """
     state, config = data["State"], data["Config"]
     labels = config.get("Labels") or {}
@@ -104,12 +107,12 @@ def from_inspect(
         created_at=seconds(data.get("Created")),
         started_at=started,
         finished_at=seconds(state.get("FinishedAt")) if ended else None,
-        exit=_exit(state.get("ExitCode"), oom, state.get("Error", "")) if ended else None,
+        exit=_exit(state.get("ExitCode"), oom, state.get("Error", "") or why) if ended else None,
         labels=_shown(labels),
         managed=spec is not None,
         maker="" if spec else maker(name, " ".join(command(config)), labels, ours),
         spec=_as_it_is(spec, data["HostConfig"]),
-        effective=facts(data, info, spec, image or {}, published),
+        effective=facts(data, info, spec, image or {}, published, lives),
         pid=state.get("Pid") or None,
         restarts=data.get("RestartCount"),
         detail=_detail(state, oom=oom),

@@ -1,4 +1,4 @@
-"""What changes on an engine: its events, with a whole list after every connect."""
+"""Changes on an engine: its events, and a full list after every connect."""
 
 from __future__ import annotations
 

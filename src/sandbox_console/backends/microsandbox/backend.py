@@ -1,4 +1,4 @@
-"""microsandbox: a microVM for each sandbox, each with a kernel of its own."""
+"""The microsandbox backend: each sandbox is a microVM with its own kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a boot failed, from what the runtime left of it: boot-error.json and its system log."""
+"""Why a boot failed, from the files the runtime left: boot-error.json and its system log."""
 
 from __future__ import annotations
 

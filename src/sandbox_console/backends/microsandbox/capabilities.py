@@ -10,6 +10,8 @@ _MISSING = {
     Capability.SYSTEM_CALLS: "a guest has a kernel of its own, which filters none of its calls",
     Capability.LIMIT_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
     Capability.UPDATE_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
+    Capability.EGRESS_UPDATE: "the network of a microVM is set when it is made; update recreates it",
+    Capability.EGRESS_RECORDS: "the runtime logs no connection; only a secret that was sent where it may not go",
     Capability.DIFF: "the runtime tells no difference between a root and its image",
     Capability.ATTACH: "a main process has no input; its output is its log",
     Capability.COMMIT: "the runtime makes no image of a root; snapshot keeps it",

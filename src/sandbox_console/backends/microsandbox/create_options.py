@@ -1,4 +1,4 @@
-"""What the runtime is asked to boot for a spec."""
+"""Turns a spec into what the runtime is asked to boot."""
 
 from __future__ import annotations
 

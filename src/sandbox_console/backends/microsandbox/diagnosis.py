@@ -1,4 +1,4 @@
-"""The doctor's part: the package, the runtime, KVM, the last real boot, and room on the disk."""
+"""For ``doctor``: the package, the runtime, KVM, the last real boot and the space on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime's network policy as egress rules, and what its log says of secrets that were sent where they may not go.
+"""The runtime's network policy as egress rules, and what its log says about secrets sent to the wrong host.
 
 The runtime logs no connection, neither one that it lets through nor one that it refuses (0.7.11, at its own level; with
 another level given it refuses to boot). So the records are violations of secrets alone.

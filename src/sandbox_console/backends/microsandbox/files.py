@@ -1,4 +1,4 @@
-"""Files of a running microVM: looked at by the runtime's own calls, moved as tars by the image's ``tar``."""
+"""Files of a running microVM: listed through the runtime's API, moved as tars with the image's ``tar``."""
 
 from __future__ import annotations
 

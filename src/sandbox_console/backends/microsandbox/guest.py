@@ -1,4 +1,4 @@
-"""Small programs of the console's own in a microVM, by its image's ``sh``."""
+"""Runs small programs of the console in a microVM with its image's ``sh``."""
 
 from __future__ import annotations
 

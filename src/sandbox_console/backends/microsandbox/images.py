@@ -1,4 +1,4 @@
-"""The runtime's images: its own cache, which Docker's is no part of."""
+"""The runtime's images. It has a cache of its own, apart from Docker's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that is known of the sandboxes, put together."""
+"""Puts together what is known of each sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this host can boot a microVM, by trying what a boot needs, without booting one."""
+"""Whether this host can boot a microVM: tries what a boot needs, without booting one."""
 
 from __future__ import annotations
 

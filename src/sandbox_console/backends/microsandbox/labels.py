@@ -1,4 +1,4 @@
-"""The labels by which the console knows its own microVMs again. No secret's value is ever in one."""
+"""The labels by which the console recognises its own microVMs. None ever holds a secret's value."""
 
 from __future__ import annotations
 

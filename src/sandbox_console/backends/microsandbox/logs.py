@@ -1,4 +1,4 @@
-"""A sandbox's output: of the console's own the main processes', boot after boot; of others all that they wrote.
+"""A sandbox's output: of the console's own, the main processes' over all boots; of others, everything they wrote.
 
 Each entry of the runtime's has a cursor. What was read is followed from the last one, so nothing comes twice and
 nothing is left out, whoever asks and however often.

@@ -1,4 +1,4 @@
-"""A spec's egress and secrets as the runtime's network policy."""
+"""Turns a spec's egress and secrets into the runtime's network policy."""
 
 from __future__ import annotations
 

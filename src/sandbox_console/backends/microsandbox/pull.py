@@ -1,4 +1,4 @@
-"""Getting an image from its registry, with progress.
+"""Pulls an image from its registry, with progress.
 
 The SDK pulls only to boot, so a sandbox is asked for and given up as soon as its image is whole.
 """

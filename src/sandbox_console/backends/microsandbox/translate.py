@@ -1,4 +1,4 @@
-"""A microsandbox handle in the console's words.
+"""Translates a microsandbox handle into the console's model.
 
 Its config holds secret values in clear, and variables that may be secrets: only the fields named here are taken
 from it, and of variables and secrets the names alone. No other module reads it.

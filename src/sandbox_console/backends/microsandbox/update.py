@@ -1,4 +1,4 @@
-"""Changing microVMs that exist: name, labels, CPUs and memory."""
+"""Changes existing microVMs: name, labels, CPUs and memory."""
 
 from __future__ import annotations
 

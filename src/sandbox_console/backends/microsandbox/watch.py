@@ -1,4 +1,4 @@
-"""Changes of the sandboxes as events, without asking again and again.
+"""Watches the sandboxes and reports changes as events, without polling.
 
 The kernel tells that the runtime's database was written (inotify), and that a microVM's process has ended (pidfd);
 the runtime tells that a main process has ended. Elsewhere than on Linux the database's time stamps are looked at.

@@ -67,7 +67,7 @@ async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult
             keeper = able(backend, Snapshots, Capability.FORK)
             ref = await keeper.fork(permit, ref, action.name, call.secrets)
         case ChangeEgress() | DenyEgress():
-            gateway = able(backend, Egress, Capability.EGRESS_ALLOWLIST)
+            gateway = able(backend, Egress, Capability.EGRESS_UPDATE)
             details = await change(gateway, permit, action, call.progress)
         case _:
             assert_never(action)

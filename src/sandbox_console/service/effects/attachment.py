@@ -1,4 +1,4 @@
-"""Attach to the main process of a sandbox: watch it and feed it until it ends or is let go of."""
+"""Attaches to the main process of a sandbox: shows its output and feeds it until it ends or is detached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an effect is given beside its permit."""
+"""The arguments of an effect, beside its permit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each permitted action does to a backend. A new verb does not type-check until it is handled here."""
+"""Carries out each permitted action on a backend. A new verb does not type-check until it is handled here."""
 
 from __future__ import annotations
 

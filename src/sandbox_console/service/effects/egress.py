@@ -1,4 +1,4 @@
-"""Change what a sandbox may reach, and ask its gateway whether it goes by the new rules."""
+"""Changes what a sandbox may reach, and checks that its gateway applies the new rules."""
 
 from __future__ import annotations
 

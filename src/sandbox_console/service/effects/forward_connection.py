@@ -1,4 +1,4 @@
-"""One connection of a forward: bytes between a client of this machine and a program in the sandbox."""
+"""One connection of a forward: bytes between a client on this machine and a program in the sandbox."""
 
 from __future__ import annotations
 

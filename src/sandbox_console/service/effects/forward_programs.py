@@ -1,4 +1,4 @@
-"""What connects to a port inside a sandbox: a program of its image, its stdin and stdout the stream.
+"""The programs that connect to a port inside a sandbox: from its image, with stdin and stdout as the stream.
 
 They stand by how well each keeps the ends of a connection apart (tried with the programs of Debian 12): BusyBox's
 nc and Python pass on that the client writes no more, and end when the server does. bash cannot do the first, socat

@@ -1,4 +1,4 @@
-"""From one spec to another: which changes are live, which need a new sandbox, which cannot be."""
+"""From one spec to another: which changes are made live, which need a new sandbox, which are impossible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A port of a running sandbox answered for on this machine, for as long as somebody holds it.
+"""Forwards a port of a running sandbox to this machine, for as long as somebody holds it.
 
 Each connection runs one command in the sandbox, whose stdin and stdout are the stream: the sandbox needs no network
 and is not recreated. Bytes pass as they are, and none of them is kept.

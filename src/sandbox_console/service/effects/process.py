@@ -1,4 +1,4 @@
-"""Run one command to its end: feed it, drain it, time it, end its whole tree when it must; tell what ended it."""
+"""Runs one command to its end: input, output, timeout, and the end of its whole process tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace a sandbox by one of another spec; if that fails, the old one is there as it was."""
+"""Replaces a sandbox by one with another spec. If that fails, the old one is there unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an action's row in the audit log says: enough to know what was asked, never a value of a secret."""
+"""Describes an action in its audit row: enough to know what was asked, never a secret's value."""
 
 from __future__ import annotations
 

@@ -37,11 +37,10 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny, Rules
 from sandbox_console.service.gate.description import body_of, target_of
-from sandbox_console.service.gate.masking import masked
 from sandbox_console.service.gate.operation import ExecIO, Operation
+from sandbox_console.service.gate.redaction import Words, masked
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
-from sandbox_console.service.gate.withholding import Words
 
 T = TypeVar("T")
 

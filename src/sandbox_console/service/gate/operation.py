@@ -1,4 +1,4 @@
-"""An action in flight: owned by the console, whatever becomes of the view that asked for it."""
+"""An action in flight. The console owns it, whatever happens to the view that asked for it."""
 
 from __future__ import annotations
 

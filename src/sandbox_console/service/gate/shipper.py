@@ -1,4 +1,4 @@
-"""Shipping the audit log in the background, for as long as a console is shown."""
+"""Ships the audit log in the background while a console is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log as the service uses it: opened when first needed, its trouble made known."""
+"""The audit log as the service uses it: opened when first needed, its problems reported."""
 
 from __future__ import annotations
 
@@ -94,10 +94,13 @@ class Trail:
         """One attempt. Raises NotFound."""
         return await query.entry(self.path, seq)
 
-    async def verify(self, folder: Path | None = None, public_key: bytes | None = None) -> Verification:
+    async def verify(
+        self, folder: Path | None = None, public_key: bytes | None = None, archive: Path | None = None
+    ) -> Verification:
         """Walk the whole chain; ``folder`` is that of another log, ``public_key`` (PEM) does without its secret.
 
-        Raises UsageError for a folder without a log, for what is no key.
+        ``archive`` has what the retention took, which is walked first. Raises UsageError for a folder without a log,
+        for what is no key.
         """
         from sandbox_console.audit import verify
         from sandbox_console.audit.keys import PublicKey
@@ -105,8 +108,11 @@ class Trail:
         path = folder / self.path.name if folder else self.path
         if folder and not Layout(path).indices():
             raise UsageError(f"there is no audit log in {folder}", hint=f"it is the folder with {path.name}")
+        if archive and not Layout(archive / path.name).indices():
+            raise UsageError(f"there are no segments of an audit log in {archive}", hint="see audit.archive")
         try:
-            return await verify.verify(path, PublicKey(public_key) if public_key is not None else None)
+            public = PublicKey(public_key) if public_key is not None else None
+            return await verify.verify(path, public, archive)
         except ValueError as error:
             raise UsageError(
                 f"this is no public key of an audit log: {error}", hint="sandbox-console audit public-key prints it"

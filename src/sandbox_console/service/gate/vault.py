@@ -1,4 +1,4 @@
-"""Secrets resolved for an action, and the redactor that knows every value resolved so far."""
+"""Resolves secrets for an action, and holds the redactor that knows every value resolved so far."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What changes nothing: the fleet, its events, logs, traffic, secrets and recordings."""
+"""Reads, which change nothing: the fleet, its events, logs, traffic, secrets and recordings."""

@@ -1,10 +1,11 @@
-"""What the sandboxes of the whole fleet asked for and were refused: read once, for every view of it."""
+"""The denial feed: what all sandboxes asked for and were refused. Read once, for every view."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -101,15 +102,21 @@ class DenialFeed:
 
     async def follow(self, since: float | None, refused: Refused) -> AsyncIterator[Seen]:
         """Records as they are read, from ``since`` on. One who takes them slowly holds the reading back."""
+        with self.news(refused) as news:
+            while True:
+                sandbox, record = await news.get()
+                if since is None or record.at >= since:
+                    yield sandbox, record
+
+    @contextmanager
+    def news(self, refused: Refused = lambda *_: None) -> Iterator[asyncio.Queue[Seen]]:
+        """Each record that is read while the block runs. ``refused`` is told of records that cannot be read."""
         news: asyncio.Queue[Seen] = asyncio.Queue(_WAITING_MOST)
         follower = (news, refused)
         self._followers.append(follower)
         self.start()
         try:
-            while True:
-                sandbox, record = await news.get()
-                if since is None or record.at >= since:
-                    yield sandbox, record
+            yield news
         finally:
             self._followers.remove(follower)
 

@@ -1,4 +1,4 @@
-"""What leaves sandboxes, as a face reads it: rules, records, why something is decided so, the whole fleet's feed."""
+"""The egress of sandboxes: rules, records, explanations, and the whole fleet's feed."""
 
 from __future__ import annotations
 

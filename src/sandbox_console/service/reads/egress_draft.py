@@ -1,4 +1,4 @@
-"""A draft of egress rules as text, a rule a line: written, read, and what leads there from the rules in force. Pure."""
+"""A draft of egress rules as text, one rule per line: written, parsed, and compared with the rules in force. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backends as one fleet: opened when first used, asked at once, each one's trouble its own."""
+"""All backends as one fleet: opened when first used, asked at once. A failing one does not affect the others."""
 
 from __future__ import annotations
 

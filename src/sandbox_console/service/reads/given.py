@@ -1,4 +1,4 @@
-"""Which folders the guests were given, on disk: for when a backend does not answer, and for where they went."""
+"""The folders that guests were given, kept on disk for when a backend does not answer or a folder was moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events to viewers, bounded: state coalesces per sandbox, the rest drops its oldest and says how many."""
+"""Passes events to viewers, bounded: states of a sandbox coalesce, output drops its oldest part and says so."""
 
 from __future__ import annotations
 

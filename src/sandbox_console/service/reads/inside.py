@@ -13,7 +13,7 @@ from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.service.gate.masking import masked
+from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 

@@ -1,4 +1,4 @@
-"""A scan for secrets where none should be: logs, specs, environments of running sandboxes, files, recordings."""
+"""Scans for secrets where none should be: logs, specs, environments of sandboxes, files, recordings."""
 
 from __future__ import annotations
 

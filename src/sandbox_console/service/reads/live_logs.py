@@ -1,4 +1,4 @@
-"""What a sandbox writes, as a face reads it: known secrets masked, and kept past its end where that is configured."""
+"""A sandbox's log for faces: secrets masked, and kept after its end where that is configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the NAMEs of a command to sandboxes: one list of each host for all of them, and no guess about the silent."""
+"""Finds the sandboxes that NAMEs mean: one list per host for all of them, and no guess about silent hosts."""
 
 from __future__ import annotations
 

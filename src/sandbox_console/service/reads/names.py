@@ -1,4 +1,4 @@
-"""What is known of each host's names: its list as it was when the host last answered, kept on disk.
+"""The names on each host as it last listed them, kept on disk.
 
 A host that does not answer may hold a name. What it held when it did answer, and what was made there since, decides.
 One file a host, in the state directory. Where it cannot be read or written, nothing is known, and no verb fails.

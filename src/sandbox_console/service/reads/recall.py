@@ -1,4 +1,4 @@
-"""Names and the audit log: what an action makes of a host's names, and what the log has of a host never listed."""
+"""Names and the audit log: which name an action gives or frees, and which names only the log remembers."""
 
 from __future__ import annotations
 

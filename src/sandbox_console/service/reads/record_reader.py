@@ -1,4 +1,4 @@
-"""The records of one backend's gateways, read by one task: by a watch on files, or one sandbox after the other."""
+"""Reads the records of one backend's gateways in one task: by a watch on files, or one sandbox after another."""
 
 from __future__ import annotations
 

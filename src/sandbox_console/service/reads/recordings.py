@@ -1,4 +1,4 @@
-"""Shells on record: begun where the configuration or the person asks, masked, hashed into the audit log, read back."""
+"""Recorded shells: started where the configuration asks for it, masked, hashed into the audit log, played."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs kept after their sandboxes are gone: what was followed, known secrets masked, in bounded files.
+"""Logs kept after their sandboxes are gone: secrets masked, in files of bounded size.
 
 Each sandbox has two files, the older of which goes when the newer has half of what one sandbox may take. A file is
 one JSON line that says whose it is, then frames: time (ns), stream, length, bytes; a length cut short ends it.

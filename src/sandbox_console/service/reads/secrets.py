@@ -1,4 +1,4 @@
-"""What a face may know and ask about secrets: everything but a value."""
+"""What a face may know about secrets: everything but their values."""
 
 from __future__ import annotations
 

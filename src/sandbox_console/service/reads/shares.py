@@ -1,4 +1,4 @@
-"""Which folders of this machine are the guests', and which are the console's and must never become theirs."""
+"""Which folders of this machine are the guests', and which are the console's and must never be theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample now and then of what runs and is not on screen, so that sorting by CPU or memory knows it too."""
+"""Samples running sandboxes that are not on screen now and then, so that sorting by CPU or memory includes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sandboxes reached and were refused, by host: counted, with when first and last. Pure and bounded."""
+"""What sandboxes reached and were refused: counted by host, with first and last time. Pure and bounded."""
 
 from __future__ import annotations
 

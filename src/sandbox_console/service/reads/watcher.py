@@ -1,4 +1,4 @@
-"""The tasks that carry what backends say to the hub, while somebody watches."""
+"""The tasks that pass events from the backends to the hub while somebody watches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An attached process as a terminal on screen needs it."""
+"""An attached main process, as a terminal on screen uses it."""
 
 from __future__ import annotations
 

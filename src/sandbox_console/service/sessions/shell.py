@@ -1,4 +1,4 @@
-"""A shell in a sandbox: opened through the gate, owned by the console, ended when it is closed or the console is."""
+"""A shell in a sandbox: opened through the gate, and ended when it or the console is closed."""
 
 from __future__ import annotations
 

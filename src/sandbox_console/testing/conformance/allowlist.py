@@ -1,4 +1,4 @@
-"""An allowlist lets through what it names and nothing else, and tells of each attempt."""
+"""Checks that an allowlist lets through what it names, nothing else, and reports each attempt."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Allowlist(Checks):
             await eventually(through, "the name on the list is not let through")
 
     async def test_a_rule_that_is_taken_back_holds_no_more(self, rig: Rig) -> None:
-        gateway = rig.ability(Egress, Capability.EGRESS_ALLOWLIST)
+        rig.needs(Capability.EGRESS_ALLOWLIST)
+        gateway = rig.ability(Egress, Capability.EGRESS_UPDATE)
         ref = await _made(rig, _NAMED)
         assert (await gateway.probe_egress(await rig.permit("probe"), ref, _NAMED, 443)).allowed
         await gateway.set_egress(await rig.permit("egress"), ref, [EgressRule(_OTHER)])
@@ -57,8 +58,8 @@ class Allowlist(Checks):
         assert [one.pattern for one in (await gateway.egress(ref)).rules] == [_OTHER]
 
     async def test_what_is_refused_is_on_record(self, rig: Rig) -> None:
-        gateway = rig.ability(Egress, Capability.EGRESS_ALLOWLIST)
-        rig.needs_sh()
+        rig.needs_sh(Capability.EGRESS_ALLOWLIST)
+        gateway = rig.ability(Egress, Capability.EGRESS_RECORDS)
         ref = await _made(rig, _NAMED)
         await _ask(rig, ref, _OTHER, 80)
 

@@ -1,4 +1,4 @@
-"""What a removed sandbox leaves: no process, no mount, no network, no file, no open descriptor of ours."""
+"""Checks what a removed sandbox leaves: no process, mount, network, file or open descriptor of ours."""
 
 from __future__ import annotations
 

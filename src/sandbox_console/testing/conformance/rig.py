@@ -1,4 +1,4 @@
-"""What every check stands on: an opened backend, permits from a real journal, and sandboxes that are removed."""
+"""The rig of every check: an opened backend, permits from a real journal, and sandboxes that are removed."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class Profile(Struct, frozen=True):
     (``nsenter`` for an engine with one of its own). ``disk`` are folders of this machine in which the backend keeps
     what it knows; ``leftovers`` names all that it made and has not removed: files, mounts, networks, cgroups,
     machines. ``own_kernel``: this machine's /proc does not show what runs inside. ``least_cpus``: the smallest limit
-    of CPUs that it can hold. ``slow``: why what moves 50 MB and more is not asked here. ``lent``: where making one
-    takes seconds and the backends of all checks are on one state, an empty list that holds a sandbox which sleeps
-    from check to check; who gave it removes that in the end. ``runtime`` is one that the backend has, by its name.
+    of CPUs that it can hold. ``longest_s``: a longest life that is over soon, and not before it has begun.
+    ``slow``: why what moves 50 MB and more is not asked here. ``lent``: where making one takes seconds and
+    the backends of all checks are on one state, an empty list that holds a sandbox which sleeps from check to check;
+    who gave it removes that in the end. ``runtime`` is one that the backend has, by its name.
     ``outside`` are two names that its gateways take for the host that ``host_command`` is in, and the address of both.
     ``no_walls``: why nothing keeps its guests in, where it says that of itself.
     """
@@ -56,6 +57,7 @@ class Profile(Struct, frozen=True):
     leftovers: Callable[[], set[str]] | None = None
     own_kernel: bool = False
     least_cpus: float = 0.2
+    longest_s: float = 1.0
     slow: str = ""
     lent: list[SandboxRef] | None = None
     runtime: str = ""
@@ -201,8 +203,8 @@ class Rig:
         """The sandbox, once its main process has ended."""
         return await self.until(ref, Status.EXITED)
 
-    async def until(self, ref: SandboxRef, status: Status) -> Sandbox:
-        deadline = time.monotonic() + WAIT_S
+    async def until(self, ref: SandboxRef, status: Status, more_s: float = 0.0) -> Sandbox:
+        deadline = time.monotonic() + WAIT_S + more_s
         while (found := await self.look(ref)).status is not status:
             assert time.monotonic() < deadline, f"it is {found.status}, not {status}: {found.detail}"
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""From what a person asks to the console: what the policy says, what must be confirmed, then the action."""
+"""From a request to the console: what the policy says, what must be confirmed, then the action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The actions on a sandbox with the reason where one cannot be done: its state, the policy, or the backend."""
+"""Which actions a sandbox allows now, and why not: its state, the policy, or the backend."""
 
 from __future__ import annotations
 

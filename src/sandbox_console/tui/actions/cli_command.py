@@ -1,4 +1,4 @@
-"""Any action as the command that does the same. Pure."""
+"""Any action as the command line that does the same. Pure."""
 
 from __future__ import annotations
 

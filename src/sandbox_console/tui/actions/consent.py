@@ -1,4 +1,4 @@
-"""What a person agrees to: the policy decides, they are asked where it wants that, and their answer goes along."""
+"""Asks for consent where the policy wants it, and passes the person's answer on."""
 
 from __future__ import annotations
 

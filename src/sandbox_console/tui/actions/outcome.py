@@ -1,4 +1,4 @@
-"""What is said of an action that has ended, and of the changes that `diff` found."""
+"""The messages after an action has ended, and the changes that ``diff`` found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that was done, in the whole fleet, as the audit log has it: live, filtered, with the chain's state."""
+"""The audit log on screen: every action in the fleet, live and filtered, with the state of the chain."""
 
 from __future__ import annotations
 

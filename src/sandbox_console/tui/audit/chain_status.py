@@ -1,4 +1,4 @@
-"""What is known of the audit log's chain, in a line."""
+"""The state of the audit log's chain, in one line."""
 
 from __future__ import annotations
 

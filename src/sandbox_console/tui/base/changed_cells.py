@@ -1,4 +1,4 @@
-"""What goes to the terminal: of lines that are drawn anew only the cells that are not there yet.
+"""Sends only the changed cells of redrawn lines to the terminal.
 
 Textual sends every line that a widget draws again whole, 600 bytes at 120 columns: twenty rows of which one digit
 changes each second are 24 kB/s over SSH.

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end the app as quitting does: the terminal is given back, shells are ended and recorded."""
+"""SIGTERM and SIGHUP end the app like quitting: the terminal is restored, shells are ended and recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The garbage collector kept out of the way of keys: the app's own objects, which live as long as it does, are its."""
+"""Keeps the garbage collector from delaying keys: objects that live as long as the app are not scanned again."""
 
 from __future__ import annotations
 

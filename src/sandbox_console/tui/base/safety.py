@@ -1,4 +1,4 @@
-"""What keeps a sandbox's text from acting on the operator's terminal or on this app.
+"""Keeps a sandbox's text from acting on the operator's terminal or on this app.
 
 Everything a sandbox can choose (output, names, labels, images, errors) is hostile. Three layers, each enough alone
 for what it covers: text is cleaned and shown without markup (`plain`), no control character or link leaves in a drawn

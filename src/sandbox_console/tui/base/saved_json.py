@@ -1,4 +1,4 @@
-"""Small things that are kept across runs, as JSON in the state folder: layouts, columns, views."""
+"""Small settings kept across runs as JSON in the state folder: layouts, columns, views."""
 
 from __future__ import annotations
 

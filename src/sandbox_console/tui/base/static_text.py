@@ -1,4 +1,4 @@
-"""Texts put on widgets by tasks that may outlive them."""
+"""Puts text on widgets from tasks that may outlive them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The looks: quiet slate with one blue, the same by day, one of hard contrast, and one without colours."""
+"""The themes: dark slate with one blue, its light counterpart, high contrast, and one without colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one question before a verb on several sandboxes: it lists what it touches, and what is left out and why."""
+"""The question before a verb on several sandboxes: what it affects, what is left out and why."""
 
 from __future__ import annotations
 

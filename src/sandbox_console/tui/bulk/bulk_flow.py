@@ -1,4 +1,4 @@
-"""From marked rows to one question, one run, and a page of results that is there until the app ends."""
+"""From marked rows to one question, one run, and a page of results that stays until the app ends."""
 
 from __future__ import annotations
 

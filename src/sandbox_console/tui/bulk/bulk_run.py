@@ -1,4 +1,4 @@
-"""One verb on several sandboxes: what it touches, then each carried out by itself, with its own outcome and row."""
+"""One verb on several sandboxes: each is carried out by itself, with its own outcome and audit row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page of what became of each of several sandboxes."""
+"""The results of a verb on several sandboxes."""
 
 from __future__ import annotations
 

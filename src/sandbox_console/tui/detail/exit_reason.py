@@ -8,15 +8,10 @@ from textual.content import Content
 from textual.widgets import Static
 from textual.worker import Worker
 
-from sandbox_console.errors import ConsoleError
-from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
-from sandbox_console.model.verdict import Verdict, verdict
-from sandbox_console.service import Console
-
-LOOKED_AT = 50
-"""Rows of the audit log that are looked at for who ended it."""
+from sandbox_console.model.verdict import Verdict
+from sandbox_console.service import Console, judge
 
 
 class WhyBar(Static):
@@ -40,13 +35,7 @@ class WhyBar(Static):
             _: Worker[None] = self.run_worker(partial(self._judge, sandbox), exclusive=True, group="why")
 
     async def _judge(self, sandbox: Sandbox | None) -> None:
-        found = None
-        if sandbox is not None and verdict(sandbox, ()) is not None:
-            try:
-                rows = await self._service.history(AuditQuery(limit=LOOKED_AT, target=str(sandbox.ref)))
-            except ConsoleError:
-                rows = ()
-            found = verdict(sandbox, rows)
+        found = await judge(self._service, sandbox) if sandbox is not None else None
         self.set_class(found is not None, "-on")
         if found is not None:
             self.update(why_words(found))

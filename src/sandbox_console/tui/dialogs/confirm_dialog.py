@@ -1,4 +1,4 @@
-"""Asks before something is done: what it touches, what it does, and for the worst the id to type."""
+"""Asks before an action: what it affects, what it does and, for the worst, the id to type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line to type over the screen."""
+"""A dialog with one line to type."""
 
 from __future__ import annotations
 

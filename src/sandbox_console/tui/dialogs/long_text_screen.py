@@ -1,4 +1,4 @@
-"""A long text over the screen: of thousands of lines only those in view are laid out."""
+"""A long text on a page of its own. Only the lines in view are laid out."""
 
 from __future__ import annotations
 

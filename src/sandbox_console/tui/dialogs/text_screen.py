@@ -1,4 +1,4 @@
-"""A page of text over the screen: help, messages, backends, one audit row."""
+"""A page of text: help, messages, backends, one audit row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A draft of one sandbox's egress rules and what it is tried on; the screen shows it. Knows nothing of Textual."""
+"""A draft of one sandbox's egress rules and the traffic it is tried on. The screen shows it; no Textual here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import ChangeEgress
-from sandbox_console.model.egress import Effect, EgressRule
+from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console, Deny, Traffic, change_to, write_draft
 from sandbox_console.tui.egress.draft_text import Trial, try_draft
@@ -46,25 +46,33 @@ class Draft:
         self.begun = write_draft(self.rules, self._clock())
         self.text = self.text if edited else self.begun
         self.traffic, self._last = Traffic(HOSTS_MOST), None
-        await self._read(None)
+        await self._read()
 
     async def follow(self, news: Callable[[], object]) -> None:
-        """Add what comes to the record until the sandbox is gone; ``news`` is called for each. Raises ConsoleError."""
-        await self._read(news)
-
-    async def _read(self, news: Callable[[], object] | None) -> None:
-        since, count = self._last, 0
-        records = self._console.egress.records(self.sandbox.ref, since=since, follow=news is not None)
-        async with aclosing(records) as found:  # type: ignore[type-var]
-            async for record in found:
-                if since is not None and record.at <= since:
-                    continue
-                self.traffic.add(record)
-                self._last, count = record.at, count + 1
-                if news is not None:
+        """Add what the feed reads of this sandbox from now on; ``news`` is called for each. Raises ConsoleError."""
+        with self._console.denials.news() as seen:
+            await self._read()  # what came since the load
+            while True:
+                sandbox, record = await seen.get()
+                if sandbox.ref == self.sandbox.ref and self._add(record):
                     news()
-                elif count % _BREATHE == 0:
+
+    async def _read(self) -> None:
+        """Add what is on record since the last that was added."""
+        count = 0
+        async with aclosing(self._console.egress.records(self.sandbox.ref, since=self._last)) as found:  # type: ignore[type-var]
+            async for record in found:
+                count += self._add(record)
+                if count % _BREATHE == 0:
                     await asyncio.sleep(0)
+
+    def _add(self, record: EgressRecord) -> bool:
+        """Count a record, unless it was counted already: they come in the order of their times."""
+        if self._last is not None and record.at <= self._last:
+            return False
+        self.traffic.add(record)
+        self._last = record.at
+        return True
 
     async def try_out(self, *, changes: bool) -> None:
         """Read the text, replay it, and ask the policy what it would say."""

@@ -1,4 +1,4 @@
-"""A draft of a sandbox's egress rules, tried on what it asked for as one types, and from here applied."""
+"""Edits a draft of egress rules, tries it on recorded traffic while you type, and applies it."""
 
 from __future__ import annotations
 

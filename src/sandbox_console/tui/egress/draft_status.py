@@ -1,4 +1,4 @@
-"""What the screen of a draft says: which sandbox, what is wrong or would happen, and why nothing is listed."""
+"""The draft screen's messages: which sandbox, what is wrong or would happen, and why a list is empty."""
 
 from __future__ import annotations
 

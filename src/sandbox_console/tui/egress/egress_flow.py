@@ -1,4 +1,4 @@
-"""From a host in a feed to a changed rule: the question, the policy's own questions, then an action a sandbox."""
+"""From a host in a feed to a changed rule: the questions, then one action per sandbox."""
 
 from __future__ import annotations
 

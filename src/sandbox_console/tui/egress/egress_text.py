@@ -1,4 +1,4 @@
-"""Egress as rows and words. Pure; everything it gives is clean."""
+"""Egress as rows and words. Pure; all its text is clean."""
 
 from __future__ import annotations
 

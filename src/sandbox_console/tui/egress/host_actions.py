@@ -1,4 +1,4 @@
-"""What a person does with a feed's hosts, in the tab of one sandbox and in the inbox of all."""
+"""The actions on a feed's hosts, in the tab of one sandbox and in the inbox."""
 
 from __future__ import annotations
 

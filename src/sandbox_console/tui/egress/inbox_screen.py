@@ -1,4 +1,4 @@
-"""What was denied in the whole fleet, by host, live: the inbox of egress."""
+"""The inbox: what was denied in the whole fleet, by host, live."""
 
 from __future__ import annotations
 

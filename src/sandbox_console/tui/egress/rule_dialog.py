@@ -1,4 +1,4 @@
-"""Asks how a host is allowed or denied: for how long, to whom; what would change stands there before it does."""
+"""Asks how a host is allowed or denied, for how long and for whom, and previews the change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sandbox's files in words: a row of each, and what is in one. Pure."""
+"""A sandbox's files as text: a row for each, and the contents of one. Pure."""
 
 from __future__ import annotations
 

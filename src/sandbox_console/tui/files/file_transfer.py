@@ -1,4 +1,4 @@
-"""Files between this machine and a sandbox, as tar streams: what comes is unpacked without trust."""
+"""Moves files between this machine and a sandbox as tar streams. What comes out of a sandbox is not trusted."""
 
 from __future__ import annotations
 

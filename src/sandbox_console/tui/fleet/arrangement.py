@@ -1,4 +1,4 @@
-"""From the state to the rows: what is hidden and by what, newest first, in groups. Pure."""
+"""From the state to the rows: what is hidden and by what, the order, the groups. Pure."""
 
 from __future__ import annotations
 

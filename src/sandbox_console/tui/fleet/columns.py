@@ -1,4 +1,4 @@
-"""The columns of the list: which there are, how wide, and which a person wants, in their order. Pure."""
+"""The columns of the list: which there are, their widths, and which a person chose, in order. Pure."""
 
 from __future__ import annotations
 

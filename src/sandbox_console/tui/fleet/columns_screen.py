@@ -1,4 +1,4 @@
-"""Which columns the list has, in what order, how wide: changed while one looks at it."""
+"""Chooses the columns of the list, their order and widths, with the list in view."""
 
 from __future__ import annotations
 

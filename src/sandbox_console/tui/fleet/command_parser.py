@@ -1,4 +1,4 @@
-"""The ``:`` line: what can be said, what it means, and how it goes on. Pure."""
+"""The ``:`` line: its commands, their meanings and their completion. Pure."""
 
 from __future__ import annotations
 

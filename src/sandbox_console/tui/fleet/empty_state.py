@@ -1,4 +1,4 @@
-"""What stands where no row does: never just nothing."""
+"""The text of an empty list: it always says why nothing is shown."""
 
 from __future__ import annotations
 

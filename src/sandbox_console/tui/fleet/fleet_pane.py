@@ -1,4 +1,4 @@
-"""The list of sandboxes with its lines, and what a person chose to see of it."""
+"""The list of sandboxes with its input lines, and what a person chose to see of it."""
 
 from __future__ import annotations
 

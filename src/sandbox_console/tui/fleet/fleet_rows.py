@@ -1,4 +1,4 @@
-"""Sandboxes as rows of the list. A row is made in full only while it is in view: 10,000 of them would take 0.2 s."""
+"""Sandboxes as rows of the list. Only rows in view are built in full: 10,000 of them would take 0.2 s."""
 
 from __future__ import annotations
 

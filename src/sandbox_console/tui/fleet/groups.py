@@ -1,4 +1,4 @@
-"""Rows under heads: by backend, host, image, maker, state or a label, with counts. Pure."""
+"""Rows in groups: by backend, host, image, maker, state or a label, with counts. Pure."""
 
 from __future__ import annotations
 

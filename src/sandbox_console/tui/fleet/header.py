@@ -1,4 +1,4 @@
-"""The lines on top: product, counts, audit state, backends; and a banner for what is broken."""
+"""The header: product, counts, audit state, backends, and a banner for what is broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two lines under the header: ``/`` filters, ``:`` commands."""
+"""The two input lines under the header: ``/`` filters, ``:`` runs commands."""
 
 from __future__ import annotations
 

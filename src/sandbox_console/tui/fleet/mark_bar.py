@@ -1,4 +1,4 @@
-"""The line that says how many are marked, and what can be done with them."""
+"""The line that says how many sandboxes are marked, and what can be done with them."""
 
 from __future__ import annotations
 

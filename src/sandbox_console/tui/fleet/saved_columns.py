@@ -1,4 +1,4 @@
-"""The columns that a person chose, kept across runs."""
+"""The chosen columns, kept across runs."""
 
 from __future__ import annotations
 

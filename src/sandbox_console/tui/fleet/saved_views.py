@@ -1,4 +1,4 @@
-"""Views: a filter, grouping, sort order and columns under a name, from the config and from what was saved. Pure."""
+"""Views: a filter, groups, sort order and columns under a name, configured or saved. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changes of an edit as they would be made, said before they are."""
+"""Previews the changes of an edit, and how each would be made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of the form that makes or changes a sandbox: what is written in them, and what is wrong with it."""
+"""The fields of the form: their values, and what is wrong with them."""
 
 from __future__ import annotations
 

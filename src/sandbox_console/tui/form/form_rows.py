@@ -1,4 +1,4 @@
-"""The lines of the form."""
+"""The rows of the form."""
 
 from __future__ import annotations
 

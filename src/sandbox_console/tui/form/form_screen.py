@@ -1,4 +1,4 @@
-"""The form that makes a sandbox, or changes one: errors beside their fields, the plan before it is carried out."""
+"""The form that creates or changes a sandbox: errors beside their fields, and the plan before it is applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the form asked for, carried out: a sandbox made, or one changed."""
+"""Submits the form: creates a sandbox, or changes one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forwards of the app: asked for, told where they answer, and ended with it."""
+"""Port forwards of the app: asks for a port, shows its address, and ends it with the app."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what is asked of a backend's images and snapshots to the action: what it would do, the yes, its progress."""
+"""Actions on images and snapshots: what would happen, the question, the progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sandboxes are made of: every backend's images, what uses them, pulls under way."""
+"""Every backend's images, what uses them, and pulls under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images on their way from a registry: each layer as it was last told of. Pure."""
+"""Images being pulled: each layer's last known progress. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What backends hold beside sandboxes, as one list: images, snapshots. Each backend answers, or says why not."""
+"""Images or snapshots of all backends as one list. Each backend answers, or says why not."""
 
 from __future__ import annotations
 

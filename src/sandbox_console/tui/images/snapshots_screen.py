@@ -1,4 +1,4 @@
-"""Saved states of sandboxes, of every backend that has them."""
+"""The snapshots of every backend that has them."""
 
 from __future__ import annotations
 

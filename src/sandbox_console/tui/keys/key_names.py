@@ -1,4 +1,4 @@
-"""Keys as people read them."""
+"""Names of keys as people read them."""
 
 from __future__ import annotations
 

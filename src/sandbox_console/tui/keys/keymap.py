@@ -1,4 +1,4 @@
-"""Which key does what: the defaults, another program's habits, and what the config sets; conflicts are refused."""
+"""The keymap: defaults, lazydocker's keys, and the configuration. Conflicts are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of the list and of the screen around it, with k9s's meanings where it has one.
+"""The keys of the list and the screen around it, with k9s's meanings where it has one.
 
 Each has the id by which the config names it. The keys that move in a table have none: they stay.
 """

@@ -1,4 +1,4 @@
-"""The keys inside logs, tabs and pages. Each has an id, ``logs-wrap``, by which the config gives it another key.
+"""The keys inside logs, tabs and pages. The configuration changes one by its id, such as ``logs-wrap``.
 
 An id is written here and never made from a label: it is what a person has in ``[tui.keys]``.
 """

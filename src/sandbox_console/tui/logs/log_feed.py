@@ -1,4 +1,4 @@
-"""One sandbox's output from its backend: followed, and taken up again where it was left."""
+"""One sandbox's output from its backend: followed, and resumed where it stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of the selected sandbox, of several, or of one that is gone."""
+"""The log of the selected sandbox, of several, or of a removed one."""
 
 from __future__ import annotations
 

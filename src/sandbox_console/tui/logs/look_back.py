@@ -1,4 +1,4 @@
-"""Puts what a log has before its oldest line in memory into a view, and says in the view how that stands."""
+"""Loads log lines older than those in memory into a view, and shows its progress there."""
 
 from __future__ import annotations
 

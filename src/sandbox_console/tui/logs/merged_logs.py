@@ -1,4 +1,4 @@
-"""The output of several sandboxes in one view, by time."""
+"""The logs of several sandboxes in one view, by time."""
 
 from __future__ import annotations
 

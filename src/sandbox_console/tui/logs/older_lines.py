@@ -1,4 +1,4 @@
-"""What a log has before the oldest line in memory: a page of it, all since a time, or all from its beginning."""
+"""Reads log lines older than those in memory: a page, everything since a time, or everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list of logs whose sandboxes are gone: those of this session, and those kept on disk."""
+"""Lists logs of removed sandboxes: from this session, and kept on disk."""
 
 from __future__ import annotations
 

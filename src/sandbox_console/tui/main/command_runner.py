@@ -1,4 +1,4 @@
-"""Doing what was said on the ``:`` line."""
+"""Runs the commands of the ``:`` line."""
 
 from __future__ import annotations
 

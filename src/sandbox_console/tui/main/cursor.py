@@ -1,4 +1,4 @@
-"""Where the cursor of the list goes by itself: to the top at the start, to what is made, to what a page names."""
+"""Where the list's cursor moves by itself: to the top at the start, to a new sandbox, to one that a page names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of the main screen that go between the list and the detail, and share the room between them."""
+"""Keys that move between the list and the detail, and divide the screen between them."""
 
 from __future__ import annotations
 

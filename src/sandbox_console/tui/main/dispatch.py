@@ -1,4 +1,4 @@
-"""From a key on the list to what is asked of the app: of the marked sandboxes where there are some, else of one."""
+"""From a key on the list to a request to the app, for the marked sandboxes or the selected one."""
 
 from __future__ import annotations
 

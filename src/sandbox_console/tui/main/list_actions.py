@@ -1,4 +1,4 @@
-"""The keys of the main screen that change what the list shows."""
+"""Keys that change what the list shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of the main screen know of each other: the state, the list, the detail, and how they are drawn."""
+"""What the parts of the main screen share: the state, the list, the detail, and drawing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main screen: header, list, and the selected sandbox from near."""
+"""The main screen: header, list, and the detail of the selected sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of the main screen that ask for something to be done to sandboxes."""
+"""Keys that ask for an action on sandboxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the list and the detail share the screen: one under the other or side by side, with sizes that are kept."""
+"""How the list and the detail share the screen: stacked or side by side, with sizes that are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fleet in figures: totals now, and what they were over time. Pure."""
+"""The fleet in figures: totals now and over time. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole fleet on one page: states, load over time, trouble, backends, and whether the audit log holds."""
+"""The whole fleet on one page: states, load over time, faults, backends, and the state of the audit log."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Shells in sandboxes, and the main process's own streams."""
+"""Shells in sandboxes, and attached main processes."""

@@ -1,4 +1,4 @@
-"""The main process's own streams on the whole screen, until they are let go of."""
+"""An attached main process on the whole screen, until it is detached."""
 
 from __future__ import annotations
 

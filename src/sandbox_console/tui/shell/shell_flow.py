@@ -1,4 +1,4 @@
-"""Shells and attached main processes: what the policy asks, then the session, then the screen that shows it."""
+"""Opens shells and attaches: the policy's question, the session, then the screen that shows it."""
 
 from __future__ import annotations
 

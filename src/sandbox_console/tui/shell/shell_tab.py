@@ -1,4 +1,4 @@
-"""Shells, one a sandbox: open while other tabs and rows are looked at, and found again when one comes back."""
+"""Shells, one per sandbox. They stay open while you look at other tabs and rows."""
 
 from __future__ import annotations
 

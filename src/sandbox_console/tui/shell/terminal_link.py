@@ -1,4 +1,4 @@
-"""A shell's session tied to a terminal on screen: bytes both ways, in order, its size, its end."""
+"""Connects a shell's session to a terminal widget: bytes both ways, size, and end."""
 
 from __future__ import annotations
 

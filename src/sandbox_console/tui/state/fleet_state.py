@@ -1,4 +1,4 @@
-"""What the screens show, as frozen data: made by :func:`~sandbox_console.tui.state.reducer.reduce` and nothing else."""
+"""The state that the screens show, as frozen data. Only :func:`~sandbox_console.tui.state.reducer.reduce` makes it."""
 
 from __future__ import annotations
 

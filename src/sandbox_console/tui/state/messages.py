@@ -1,4 +1,4 @@
-"""Messages to the app: what widgets ask of it, and what the service tells."""
+"""Messages to the app: requests from widgets, and news from the service."""
 
 from __future__ import annotations
 

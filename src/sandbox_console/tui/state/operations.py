@@ -1,4 +1,4 @@
-"""Actions in flight as the app follows them. The console owns each: no screen's end cancels one."""
+"""Actions in flight, as the app follows them. The console owns them: closing a screen cancels none."""
 
 from __future__ import annotations
 

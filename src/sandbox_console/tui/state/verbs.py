@@ -1,4 +1,4 @@
-"""What can be done to a sandbox: its verbs, their keys, and the reason where one does not fit now. Pure."""
+"""What can be done to a sandbox: verbs, their keys, and why one does not apply now. Pure."""
 
 from __future__ import annotations
 

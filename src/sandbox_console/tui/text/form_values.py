@@ -1,4 +1,4 @@
-"""The form's texts to a spec and back, a problem beside each field. Pure."""
+"""From the form's text to a spec and back, with a problem beside each field. Pure."""
 
 from __future__ import annotations
 

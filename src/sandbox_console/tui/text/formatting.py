@@ -1,4 +1,4 @@
-"""How values read on the screen: states, sizes, times, ends. Pure; everything it gives is clean."""
+"""States, sizes, times and exits as text. Pure; all its text is clean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published ports on the screen: where they are now as the backend tells, else as the spec asks. Pure."""
+"""Published ports as text: the backend's actual ports, or what the spec asks for. Pure."""
 
 from __future__ import annotations
 

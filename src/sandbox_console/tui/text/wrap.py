@@ -1,4 +1,4 @@
-"""Lines folded at words, each row after the first set in under what it belongs to."""
+"""Wraps lines at words, with continuation lines indented."""
 
 from __future__ import annotations
 

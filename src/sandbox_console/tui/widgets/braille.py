@@ -1,4 +1,4 @@
-"""Charts of braille dots: two samples by four steps in a cell, 0.4 ms where the built-in sparkline takes 2.2."""
+"""Charts in braille: two samples by four steps per cell, in 0.4 ms where the built-in sparkline takes 2.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One figure over time, its limit drawn in."""
+"""One figure over time, with its limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of lines whose number changes often."""
+"""Scrolls views whose number of lines changes often."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the supervisor of a sandbox is made of: standard library only, no import after a namespace is joined."""
+"""The parts of a sandbox's supervisor: standard library only, and no import after a namespace is joined."""

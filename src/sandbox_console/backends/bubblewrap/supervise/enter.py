@@ -1,4 +1,4 @@
-"""Start a command in a sandbox that is already there, as root's console or an ordinary user's alike.
+"""Starts a command in a running sandbox, whether the console runs as root or as an ordinary user.
 
 Three processes, forked from the supervisor, so that nothing is imported on the far side of a namespace:
 the middle one becomes the sandbox's user, joins the namespaces and ends; the helper is inside the PID

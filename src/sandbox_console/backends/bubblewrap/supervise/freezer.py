@@ -1,4 +1,4 @@
-"""All processes of a sandbox held still: by its cgroup where that can freeze, else by signals."""
+"""Pauses every process of a sandbox: with its cgroup where that can freeze, otherwise with signals."""
 
 import signal
 from collections.abc import Callable

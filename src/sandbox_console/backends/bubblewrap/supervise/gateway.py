@@ -1,4 +1,4 @@
-"""The keeper of a sandbox's egress gateway: a door inside the sandbox's own network, and a process outside behind it.
+"""Runs a sandbox's egress gateway: a listening socket in the sandbox's network, and a process outside behind it.
 
 The sandbox has no network but its loopback. A socket that listens there is made by a process that joins the network
 namespace for an instant, and is handed out: whoever connects to it inside talks to the gateway outside.

@@ -1,4 +1,4 @@
-"""A process that serves a sandbox as long as it runs."""
+"""A helper process that runs for as long as its sandbox does."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Start bwrap, follow it until the main command runs, and tell how it ended."""
+"""Starts bwrap, waits until the main command runs, and reports how it ended."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the supervisor waits for: descriptors that can be read, and times."""
+"""The event loop of the supervisor: readable descriptors and timers."""
 
 import select
 import time

@@ -1,4 +1,4 @@
-"""The keeper of a sandbox's published ports: the places of this host that are held for it, and who answers there.
+"""Holds a sandbox's published ports on this host, and starts the process that answers on them.
 
 The places are bound before anything of the sandbox is made, and held here until it has ended. So one that is taken
 fails the start with nothing to clear away, and where the process behind them ends, who comes waits for the next.

@@ -1,4 +1,4 @@
-"""The process behind a sandbox's published ports: what comes to a place of this host goes on to the guest's loopback.
+"""The process behind published ports: it relays connections from this host to the guest's loopback.
 
 It was forked from the supervisor and is in the sandbox's network for good, without any privilege: a socket that it
 makes reaches nothing but the guest. The places it listens at were bound before. It looks at no byte.

@@ -1,4 +1,4 @@
-"""Who asks at a sandbox's socket, and what for."""
+"""Clients of a sandbox's socket, and their requests."""
 
 import os
 import socket

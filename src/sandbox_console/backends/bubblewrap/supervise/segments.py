@@ -1,4 +1,4 @@
-"""The main process's output on disk: numbered files of framed chunks, the oldest dropped past a size in all.
+"""The main process's output on disk: numbered files of framed chunks. The oldest go when it grows too large.
 
 A file begins with MAGIC and the lines that were written before it; then come frames: time in ns since the epoch,
 kind, length, bytes. A frame is what one read of a pipe gave: it may hold many lines or a part of one.

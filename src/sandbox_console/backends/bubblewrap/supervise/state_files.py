@@ -1,4 +1,4 @@
-"""What a supervisor keeps in its sandbox's folder: the lock, held for as long as it lives, and the status file.
+"""The supervisor's files in its sandbox's folder: a lock held for as long as it lives, and the status.
 
 The status is written in place into blocks that the file has already, so that a full disk cannot hold a stop back.
 """

@@ -1,4 +1,4 @@
-"""Processes by their parents, read from /proc."""
+"""Trees of processes, read from /proc."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Control messages: one JSON object a packet on a Unix SOCK_SEQPACKET socket; what may be long goes in a memfd."""
+"""Control messages: a JSON object per packet on a SOCK_SEQPACKET socket. Long data goes in a memfd."""
 
 import array
 import fcntl

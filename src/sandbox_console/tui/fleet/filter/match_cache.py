@@ -1,4 +1,4 @@
-"""What each word of a filter lets through, kept while the line is typed on: a longer line looks at less. Pure."""
+"""What each word of a filter matched, kept while the line is typed: a longer line checks fewer rows. Pure."""
 
 from __future__ import annotations
 

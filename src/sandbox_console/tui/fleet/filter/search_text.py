@@ -1,4 +1,4 @@
-"""What the filter line searches of each sandbox, made once while it is the same object. Pure."""
+"""The text that the filter line searches in each sandbox, built once for each object. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of the filter line: where each stands, and the values that fields are compared with. Pure."""
+"""The words of the filter line: their places, and the values that fields are compared with. Pure."""
 
 from __future__ import annotations
 

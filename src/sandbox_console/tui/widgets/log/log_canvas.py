@@ -1,4 +1,4 @@
-"""The surface of a log: its lines, the place in them, time passing, drawing."""
+"""The surface of a log: its lines, the position in them, and drawing."""
 
 from __future__ import annotations
 

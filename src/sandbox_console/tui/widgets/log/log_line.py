@@ -1,4 +1,4 @@
-"""One log line as segments: cleaned, its colours kept, its level and matches shown."""
+"""One log line as styled segments: cleaned, with its own colours, its level and search matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lines a log view scrolls through: all of a store, or those that a filter lets through."""
+"""The lines that a log view scrolls through: all of a store, or those that match a filter."""
 
 from __future__ import annotations
 

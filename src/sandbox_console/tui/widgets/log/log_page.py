@@ -1,4 +1,4 @@
-"""Draws a page of log lines; parses only the lines in view and keeps the last ones."""
+"""Draws a page of log lines. Only lines in view are parsed, and the last ones are cached."""
 
 from __future__ import annotations
 

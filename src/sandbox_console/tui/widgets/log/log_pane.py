@@ -1,4 +1,4 @@
-"""A log with the line to type a search or a filter in."""
+"""A log with its search and filter line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines to a file."""
+"""Saves lines to a file."""
 
 from __future__ import annotations
 

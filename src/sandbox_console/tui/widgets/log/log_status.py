@@ -1,4 +1,4 @@
-"""The last row of a log: whether it follows, how much of what is shown, what memory it takes."""
+"""The status line of a log: whether it follows, how much is shown, how much memory it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs: follows what comes, holds still when read, searches, filters."""
+"""The log view: follows new lines, holds still while you read, searches and filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows a person has marked: by key, so that sorting, filtering and news change nothing about them. Pure."""
+"""Which rows are marked: by key, so that sorting, filtering and updates change nothing. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table shows and how: its rows, its columns where they fit, and the words where no row is."""
+"""The contents of a table: its rows, the columns that fit, and the text of an empty one."""
 
 from __future__ import annotations
 

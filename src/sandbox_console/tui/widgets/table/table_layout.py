@@ -1,4 +1,4 @@
-"""Which columns of a table fit, how wide each is, and its cells cut to that."""
+"""Which columns of a table fit, their widths, and cells cut to that width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the lines of a table are drawn: its header, its rows, and the heads that part them."""
+"""Draws the lines of a table: the header, the rows, and the headings of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a table: what each must tell, one that is made in full, and their order."""
+"""A table's rows: what each must provide, a row built in full, and their order."""
 
 from __future__ import annotations
 

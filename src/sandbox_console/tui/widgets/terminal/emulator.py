@@ -1,4 +1,4 @@
-"""What a terminal emulator gives the terminal widget, and how its cells are made to fit Textual's."""
+"""What the terminal widget needs of an emulator, and how its cells become Textual's."""
 
 from __future__ import annotations
 

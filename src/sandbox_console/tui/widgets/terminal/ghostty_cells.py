@@ -1,4 +1,4 @@
-"""Where libghostty keeps what in a 64-bit cell: asked of the library bit by bit, so no layout is assumed."""
+"""The layout of libghostty's 64-bit cells, asked of the library bit by bit: none is assumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Textual's names of keys in libghostty's words."""
+"""Textual's key names as libghostty's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A terminal in a widget: shows what a guest's shell writes, and sends it keys, pastes and the mouse."""
+"""A terminal widget: shows what a guest's shell writes, and sends it keys, pastes and the mouse."""
 
 from __future__ import annotations
 

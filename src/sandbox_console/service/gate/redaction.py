@@ -1,19 +1,25 @@
-"""Words that may hold a value nobody knows yet: a keyed hash stands in the row until the value was read."""
+"""Keeps secrets out of audit rows: masks the known ones, and hashes words that may hold an unknown one.
+
+In place of such a word the row has a keyed hash, until the value was read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _FIELDS = ("argv", "command", "shell", "labels", "user", "workdir")
 _INNER = ("spec", "diff")
 
+_OPTION = re.compile(r"--[a-z]+(-[a-z]+)*")
+"""An option's name alone says what a command was for, and is no value: none begins so and is but letters."""
+
 
 class Words:
-    """The words of one action: each of ``least`` bytes or more has a hash to stand for it."""
+    """The words of one action: each of ``least`` bytes or more, but an option's name, has a hash to stand for it."""
 
     def __init__(self, body: Mapping[str, Any], key: bytes, least: int) -> None:
         self._key, self._least = key, least
@@ -49,7 +55,7 @@ class Words:
 
     def _hash(self, word: str) -> str:
         data = word.encode("utf-8", "surrogatepass")
-        if len(data) < self._least:
+        if len(data) < self._least or _OPTION.fullmatch(word):
             return word
         made = f"hmac:{hmac.new(self._key, data, hashlib.sha256).hexdigest()[:16]}"
         self._hashes |= {word: made, repr(word)[1:-1]: made}
@@ -62,3 +68,12 @@ def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(body.get(inner), Mapping) and (more := _arguments(body[inner])):
             found[inner] = more
     return found
+
+
+def masked(value: Any, mask: Callable[[str], str]) -> Any:
+    """``value`` with every string in it, keys too, passed through ``mask``; tuples become lists."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {mask(str(key)): masked(item, mask) for key, item in value.items()}
+    return [masked(item, mask) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,152 @@
+"""The keeper as a process: started where there is something to keep, asked how it is, replaced by a newer one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from sandbox_console.background_process import ProcessFolder
+from sandbox_console.errors import BackendError
+from sandbox_console.version import __version__
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.keeper import Keeper
+
+START_S = 10.0
+"""How long a keeper may take to answer: its imports are half a second of an idle machine."""
+
+ANSWER_S = 1.0
+RECENT_S = 2.0
+
+_ENV = ("DOCKER_", "SANDBOX_CONSOLE_", "XDG_", "PYTHON", "LC_", "LANG", "LD_", "SSL_")
+_ENV_NAMES = frozenset({"HOME", "PATH", "TZ", "TMPDIR", "USER", "LOGNAME"})
+
+
+class Answer(Struct, frozen=True):
+    """What a keeper tells: its process, its version, and how many containers that run it holds to a limit."""
+
+    pid: int
+    version: str
+    held: int
+
+
+class KeeperProcess:
+    """The keeper of one engine and one state folder, seen from a console."""
+
+    def __init__(self, folder: Path, context: str, engine: str) -> None:
+        self._folder, self._context, self._engine = folder, context, engine
+        self._name = name_of(engine)
+        self._asked_s = -RECENT_S
+        self._last: Answer | None = None
+
+    def need(self) -> Answer:
+        """See that it runs, starting it where it does not; one of another version is replaced. Raises BackendError."""
+        ends = time.monotonic() + START_S
+        try:
+            place = ProcessFolder(str(self._folder / "keeper"), make=True)
+        except OSError as error:
+            raise self._failed(f"{error.strerror or error}") from error
+        try:
+            while time.monotonic() < ends:
+                found = _ask(place, self._name)
+                if found is not None and found.version == __version__:
+                    return found
+                if found is not None:
+                    place.end(self._name, signal.SIGTERM)
+                place.start(self._name, self._command(), _environment())
+                time.sleep(0.05)
+        except OSError as error:
+            raise self._failed(f"{error.strerror or error}") from error
+        finally:
+            place.close()
+        raise self._failed(f"no answer in {START_S:g} s")
+
+    def see(self) -> None:
+        """Start it where it does not run, and wait for nothing."""
+        with suppress(OSError):
+            place = ProcessFolder(str(self._folder / "keeper"), make=True)
+            try:
+                if _ask(place, self._name) is None:
+                    place.start(self._name, self._command(), _environment())
+            finally:
+                place.close()
+
+    def look(self) -> Answer | None:
+        """What it tells; None where it does not run or does not answer."""
+        if time.monotonic() - self._asked_s >= RECENT_S:
+            self._last = None
+            with suppress(OSError):
+                place = ProcessFolder(str(self._folder / "keeper"))
+                try:
+                    self._last = _ask(place, self._name)
+                finally:
+                    place.close()
+            self._asked_s = time.monotonic()
+        return self._last
+
+    def _command(self) -> list[str]:
+        words = ["keeper", "docker", self._context, str(self._folder), self._engine]
+        return [sys.executable, "-P", "-m", "sandbox_console", *words]
+
+    @staticmethod
+    def _failed(why: str) -> BackendError:
+        return BackendError(
+            f"the process that keeps sandboxes to their lifetimes cannot be had: {why}",
+            hint='sandbox-console doctor; without limits of time, or with limits = "best-effort", none is needed',
+        )
+
+
+def name_of(engine: str) -> str:
+    """The name of an engine's keeper; an engine chooses its own id, so that it is hashed."""
+    return f"docker-{hashlib.sha256(engine.encode()).hexdigest()[:16]}"
+
+
+async def serve(keeper: Keeper, folder: Path, engine: str) -> None:
+    """Be the process of this name, whose lock was handed over: answer, keep, and leave no gap when nothing is left."""
+    place, name = ProcessFolder(str(folder / "keeper")), name_of(engine)
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(json.dumps({"pid": os.getpid(), "version": __version__, "held": keeper.held}).encode())
+        with suppress(OSError):
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, sock=place.listen(name))
+    try:
+        await keeper.run(engine)
+    finally:
+        server.close()
+        place.leave(name)
+        place.close()
+
+
+def _ask(place: ProcessFolder, name: str) -> Answer | None:
+    connection = place.connect(name, ANSWER_S)
+    if connection is None:
+        return None
+    with connection, suppress(OSError, ValueError, TypeError, KeyError):
+        said = b""
+        while more := connection.recv(4096):
+            said += more
+        told = json.loads(said)
+        return Answer(int(told["pid"]), str(told["version"]), int(told["held"]))
+    return None
+
+
+def _environment() -> dict[str, str]:
+    """What its connection and its log need; a secret of the starter's is none of it."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if (name.startswith(_ENV) or name in _ENV_NAMES) and name != "SANDBOX_CONSOLE_ACTOR" and "TOKEN" not in name
+    }

@@ -1,0 +1,141 @@
+"""``why`` and ``timeline``: the cause of an end, and what happened around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.logs import when
+from sandbox_console.cli.lookup import find, find_all
+from sandbox_console.cli.text import duration, moment, moment_ns, table
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.egress import EgressRecord
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.timeline import Missing, Moment, Timeline
+from sandbox_console.service import DENIED_S, Cause, Span, cause, timeline
+
+
+async def incident(context: Context) -> int:
+    """Either of the two."""
+    return await (_why(context) if context.args.verb == "why" else _timeline(context))
+
+
+async def _why(context: Context) -> int:
+    async with context.open() as console:
+        found = await cause(console, await find(context, console, context.args.name, changing=False))
+    if context.json:
+        context.record(_cause_data(found))
+        return 0
+    context.text(f"{found.sandbox.name}  {found.sandbox.status}")
+    for head, lines in _sections(context, found):
+        if lines:
+            context.text("")
+            context.text(head)
+            for line in lines:
+                context.text(f"  {line}")
+    return 0
+
+
+def _sections(context: Context, found: Cause) -> Iterable[tuple[str, Sequence[str]]]:
+    """Headings and their lines; those without a line are left out."""
+    judged = found.verdict
+    said = f"it is {found.sandbox.status}: nothing has ended" if judged is None else judged.headline
+    yield "Why" + ("" if judged is None or judged.sure else " (not sure)"), [said]
+    yield "It rests on", judged.evidence if judged else ()
+    yield "Its last words", found.last_words
+    yield f"Denied or failed in the {DENIED_S:.0f} s before", [_denial(found.sandbox, one) for one in found.denied]
+    yield (
+        "Changed by",
+        [
+            f"audit row {one.attempt.seq}: {one.attempt.action} by {one.attempt.actor}, "
+            f"{duration(context.now() - one.attempt.at_ns / 1e9)} ago: {one.outcome or 'in flight'}"
+            for one in found.changed
+        ],
+    )
+    yield (
+        f"Unlike {found.beside}, which is well",
+        table(("FIELD", "HERE", "THERE"), found.differs) if found.differs else (),
+    )
+    yield "What could have told more", found.missing
+
+
+def _denial(sandbox: Sandbox, one: EgressRecord) -> str:
+    end = sandbox.finished_at
+    before = f", {max(0.0, end - one.at):.1f} s before" if end else ""
+    return f"{one.host}:{one.port} {one.outcome}: {one.reason}{before}"
+
+
+def _cause_data(found: Cause) -> dict[str, Any]:
+    judged, one = found.verdict, found.sandbox
+    return {
+        "name": one.name, "ref": str(one.ref), "status": str(one.status),
+        "exit": msgspec.to_builtins(one.exit), "ended": one.finished_at,
+        "why": judged.headline if judged else None, "sure": judged.sure if judged else None,
+        "evidence": list(judged.evidence) if judged else [],
+        "last_words": list(found.last_words),
+        "denied": [
+            {"at": each.at, "host": each.host, "port": each.port, "outcome": str(each.outcome), "reason": each.reason}
+            for each in found.denied
+        ],
+        "changed": [
+            {"seq": each.attempt.seq, "at": each.attempt.at_ns / 1e9, "action": each.attempt.action,
+             "actor": each.attempt.actor, "outcome": each.outcome}
+            for each in found.changed
+        ],
+        "beside": found.beside or None,
+        "differs": [{"field": field, "here": here, "there": there} for field, here, there in found.differs],
+        "missing": list(found.missing),
+    }  # fmt: skip
+
+
+async def _timeline(context: Context) -> int:
+    args, now = context.args, context.now()
+    since, until = (None if text is None else when(text, now) for text in (args.since, args.until))
+    async with context.open() as console:
+        sandboxes: list[Sandbox] = []
+        names = list(dict.fromkeys(args.names))
+        for name, found in zip(names, await find_all(context, console, names, changing=False), strict=True):
+            if isinstance(found, ConsoleError):
+                context.fail(found, name if len(names) > 1 else "")
+            else:
+                sandboxes.append(found)
+        told = await timeline(console, sandboxes, Span(since, until))
+    await asyncio.to_thread(_print, context, told, several=len(names) > 1)
+    return context.code
+
+
+def _print(context: Context, told: Timeline, *, several: bool) -> None:
+    for one in told.moments:
+        if context.json:
+            context.record(_moment_data(one))
+        else:
+            context.text(_moment(one, several=several))
+    for gap in told.missing:
+        if context.json:
+            context.record(_missing_data(gap))
+        else:
+            context.say(f"note: {gap.name}: {gap.source}: {gap.why}")
+
+
+def _moment(one: Moment, *, several: bool) -> str:
+    row = f"  [audit row {one.seq}]" if one.seq is not None else ""
+    often = f"  ({one.count} times until {moment(one.last_at)})" if one.count > 1 else ""
+    who = f"{one.name:<16}  " if several else ""
+    return (
+        f"{moment_ns(int(one.at * 1e6) * 1000)}  {who}{one.source:<7}  {one.what:<12}  {one.text}{row}{often}".rstrip()
+    )
+
+
+def _moment_data(one: Moment) -> dict[str, Any]:
+    return {
+        "name": one.name, "ref": str(one.ref), "at": one.at, "source": str(one.source), "what": one.what,
+        "text": one.text, "seq": one.seq, "count": one.count, "last_at": one.last_at,
+    }  # fmt: skip
+
+
+def _missing_data(gap: Missing) -> dict[str, Any]:
+    return {"name": gap.name, "ref": str(gap.ref), "missing": str(gap.source), "why": gap.why}

@@ -1,0 +1,53 @@
+"""What happened to sandboxes, from every source, on one axis of time."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from sandbox_console.model.sandbox import SandboxRef
+
+
+class Source(StrEnum):
+    """Who tells of a moment."""
+
+    BACKEND = "backend"  # its own events
+    STATE = "state"  # the times in its list, where it keeps no events
+    AUDIT = "audit"
+    EGRESS = "egress"
+    LOG = "log"  # lines of level error or worse
+
+
+class Moment(Struct, frozen=True):
+    """One thing that happened. ``at`` is seconds since the epoch, by the clock of whoever tells.
+
+    ``text`` is what the guest or the backend wrote, known secrets masked; whoever shows it cleans it.
+    ``seq`` is the row of the audit log. ``count`` above 1 stands for as many in a row, the last one at ``last_at``.
+    """
+
+    at: float
+    ref: SandboxRef
+    name: str
+    source: Source
+    what: str
+    text: str = ""
+    seq: int | None = None
+    count: int = 1
+    last_at: float | None = None
+
+
+class Missing(Struct, frozen=True):
+    """A source that tells less than all there was, and why."""
+
+    ref: SandboxRef
+    name: str
+    source: Source
+    why: str
+
+
+class Timeline(Struct, frozen=True):
+    """Moments in the order of their times, and what could not be read."""
+
+    moments: tuple[Moment, ...]
+    missing: tuple[Missing, ...] = ()

@@ -1,0 +1,109 @@
+"""Checks an action before it is carried out: its target, what it asks for, and the policy's answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec
+from sandbox_console.model import check, ports
+from sandbox_console.model.action import (
+    Action,
+    ChangeEgress,
+    Create,
+    DenyEgress,
+    Exec,
+    Fork,
+    Forward,
+    Rename,
+    RestoreSnapshot,
+    Update,
+    place_of,
+    ref_of,
+)
+from sandbox_console.model.egress_rules import rule_problems
+from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.policy.decide import decide
+from sandbox_console.policy.rules import Decision, Deny, Rules
+from sandbox_console.service.effects.plan import differing
+from sandbox_console.service.gate.gate import Consent, Request
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.inside import Inside
+from sandbox_console.service.reads.shares import Shares
+
+
+class Admission:
+    """Turns an action into a request that the gate can record, and carry out if it is allowed. Changes nothing."""
+
+    def __init__(self, fleet: Fleet, inside: Inside, vault: Vault, shares: Shares, policy: Rules) -> None:
+        self._fleet, self._inside, self._vault, self._shares, self._policy = fleet, inside, vault, shares, policy
+
+    async def request(self, action: Action, consent: Consent) -> Request:
+        """Find the target and decide. An error on the way is part of the request, so that it is recorded as well."""
+        backend = place_of(action)[0]
+        target: Sandbox | None = None
+        snapshot: Snapshot | None = None
+        try:
+            if (ref := ref_of(action)) is not None:
+                target = await self._fleet.inspect(ref)
+            if isinstance(action, RestoreSnapshot):
+                snapshot = await self._inside.snapshot(action.backend, action.host, action.snapshot)
+            await self._check(action, target)
+            decision = await self.decide(action, target)
+        except ConsoleError as error:
+            return Request(action, backend, target, Deny(error.message, "request"), consent, error)
+        except Exception as error:  # noqa: BLE001 - a bug of a backend's leaves its row like any other failure
+            failure = BackendError(f"{backend} failed unexpectedly: {type(error).__name__}: {error}")
+            return Request(action, backend, target, Deny(failure.message, "request"), consent, failure)
+        return Request(action, backend, target, decision, consent, snapshot=snapshot)
+
+    async def decide(self, action: Action, target: Sandbox | None) -> Decision:
+        """What the policy says to an action. Raises ConsoleError where its host is not known."""
+        capabilities = (await self._fleet.use(*place_of(action))).capabilities()
+        injects = self._vault.injects(capabilities)
+        return decide(action, self._policy, capabilities, target=target, injects=injects)
+
+    async def problems(self, spec: SandboxSpec, backend: str, host: str) -> Mapping[str, str]:
+        """What is wrong with a spec, by field; empty when nothing is."""
+        found = check.problems(spec, allow_ip=self._policy.egress_ip)
+        if unknown := self._vault.undefined(spec.secrets):
+            found["secrets"] = f"{unknown[0]!r} is not defined in the config"
+        asked = await self._fleet.use(backend, host)
+        offered = await asyncio.to_thread(asked.validate, spec)
+        folders = await self._shares.problems(spec)
+        return {**{field: text for field, text in offered.items() if text}, **folders, **found}
+
+    async def _check(self, action: Action, target: Sandbox | None) -> None:
+        """Raise InvalidSpec for what no backend could carry out."""
+        wrong: Mapping[str, str] = {}
+        match action:
+            case Create() | Update():
+                wrong = await self.problems(action.spec, *place_of(action))
+                if target is not None and target.spec is None:  # what another tool chose is not ours to judge
+                    wrong = differing(target, action.spec, wrong)
+            case ChangeEgress() | DenyEgress():
+                wrong = rule_problems(action, allow_ip=self._policy.egress_ip)
+            case Rename() | Fork() | RestoreSnapshot():
+                wrong = {"name": off} if (off := check.name_problem(action.name)) else {}
+            case Exec():
+                wrong = check.command_problems(action.argv, action.env, action.workdir)
+            case Forward():
+                wrong = {"port": off} if (off := await self._forward_problem(action, target)) else {}
+        if wrong:
+            raise InvalidSpec(wrong)
+
+    async def _forward_problem(self, action: Forward, target: Sandbox | None) -> str:
+        try:
+            ports.parse(str(action.published))
+        except ValueError as error:
+            return str(error)
+        if target is None or target.spec is None or not target.spec.egress:
+            return ""
+        asked = await self._fleet.use(target.ref.backend, target.ref.host)
+        spec = structs.replace(target.spec, ports=(str(action.port),))  # the gateway's own is the guest's alone
+        return (await asyncio.to_thread(asked.validate, spec)).get("ports", "")

@@ -1,0 +1,1 @@
+"""What an incident is made of: the cause of an end, and what happened around it. Reads only."""

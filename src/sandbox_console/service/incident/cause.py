@@ -1,0 +1,168 @@
+"""Why a sandbox ended: the verdict, and what stands beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec import Struct, structs
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.audit import AuditEntry, AuditQuery
+from sandbox_console.model.egress import EgressRecord, Outcome
+from sandbox_console.model.inside import Happening
+from sandbox_console.model.log import LogQuery, LogRecord, Stream
+from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.text import clean
+from sandbox_console.model.verdict import Verdict, verdict
+from sandbox_console.service.console import Console
+from sandbox_console.service.reads.egress import TEMPLATE
+
+LAST_LINES = 10
+"""Lines of stderr, else of stdout, that are shown."""
+
+DENIED_S = 60.0
+"""Denials so long before the end, in seconds, are shown."""
+
+_ROWS, _DENIED_MOST, _TAIL = 200, 20, 200
+_CHANGES = ("create", "restore", "fork", "update", "rename", "egress", "egress-deny")
+
+
+class Cause(Struct, frozen=True):
+    """Why a sandbox is as it is. ``verdict`` is None while it runs or never ran.
+
+    ``last_words`` are lines as the guest wrote them, known secrets masked; ``denied`` is what it asked for in vain
+    right before the end; ``changed`` are rows of the audit log that changed it; ``beside`` names a healthy sandbox
+    of the same template or image, ``differs`` how its spec is another; ``missing`` is what could not be read, and so
+    what might have told more.
+    """
+
+    sandbox: Sandbox
+    verdict: Verdict | None = None
+    last_words: tuple[str, ...] = ()
+    denied: tuple[EgressRecord, ...] = ()
+    changed: tuple[AuditEntry, ...] = ()
+    beside: str = ""
+    differs: tuple[tuple[str, str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
+    """The verdict alone, by the audit log, the backend's events and its last words; None while nothing has ended."""
+    if verdict(sandbox, ()) is None:
+        return None
+    missing: list[str] = []
+    rows, happenings, words = await asyncio.gather(
+        _rows(console, sandbox, missing), _happenings(console, sandbox, missing), _last_words(console, sandbox, missing)
+    )
+    return verdict(sandbox, rows, happenings, "\n".join(words))
+
+
+async def cause(console: Console, sandbox: Sandbox) -> Cause:
+    """Judge one sandbox by all that is on record. What cannot be read is told in ``missing``; raises nothing of it."""
+    missing: list[str] = []
+    rows, happenings, words, denied = await asyncio.gather(
+        _rows(console, sandbox, missing),
+        _happenings(console, sandbox, missing),
+        _last_words(console, sandbox, missing),
+        _denied(console, sandbox, missing),
+    )
+    found = verdict(sandbox, rows, happenings, "\n".join(words))
+    if found is not None and not found.sure:
+        missing.append("the kernel's log of the host (dmesg) would tell of an out-of-memory kill")
+    beside = await _healthy(console, sandbox) if found is not None and _failed(sandbox) else None
+    return Cause(
+        sandbox, found, tuple(words), tuple(denied), tuple(row for row in rows if row.attempt.action in _CHANGES),
+        beside.name if beside else "", _differs(sandbox.spec, beside.spec) if beside else (), tuple(missing),
+    )  # fmt: skip
+
+
+def _failed(sandbox: Sandbox) -> bool:
+    return sandbox.status is not Status.EXITED or sandbox.exit is None or sandbox.exit.code != 0
+
+
+async def _rows(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[AuditEntry]:
+    try:
+        return await console.history(AuditQuery(limit=_ROWS, target=str(sandbox.ref)))
+    except ConsoleError as error:
+        missing.append(f"the audit log: {error.message}")
+        return ()
+
+
+async def _happenings(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[Happening]:
+    try:
+        return [one async for one in console.inside.happenings(sandbox.ref)]
+    except ConsoleError as error:
+        missing.append(f"events: {error.message}")
+        return ()
+
+
+async def _last_words(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[str]:
+    """The last lines of stderr; of stdout where stderr has none."""
+    kept: dict[Stream, deque[bytes]] = {stream: deque(maxlen=LAST_LINES) for stream in Stream}
+    try:
+        async for batch in console.logs(sandbox.ref, LogQuery(tail=_TAIL)):
+            for item in batch:
+                if isinstance(item, LogRecord) and item.data.strip():
+                    kept[item.stream].append(item.data)
+    except ConsoleError as error:
+        missing.append(f"logs: {error.message}")
+    lines = kept[Stream.STDERR] or kept[Stream.STDOUT] or kept[Stream.TTY]
+    return [clean(line.decode("utf-8", "replace").rstrip("\r\n"), cap=400) for line in lines]
+
+
+async def _denied(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[EgressRecord]:
+    """What was denied, did not resolve or failed in the minute before the end; of a running one in the last minute."""
+    if sandbox.spec is None or not sandbox.spec.egress:
+        return ()
+    kept: deque[EgressRecord] = deque(maxlen=_DENIED_MOST)
+    end = sandbox.finished_at
+    try:
+        async for record in console.egress.records(sandbox.ref, since=end - DENIED_S if end else None):
+            if record.outcome is not Outcome.ALLOWED and (end is None or record.at <= end + 1):
+                kept.append(record)
+    except ConsoleError as error:
+        missing.append(f"egress: {error.message}")
+    return kept
+
+
+async def _healthy(console: Console, sandbox: Sandbox) -> Sandbox | None:
+    """Another of the same template, else of the same image on the same backend, that runs or finished well."""
+    with suppress(ConsoleError):
+        others = [one for one in (await console.list(sandbox.ref.backend))[0] if _sibling(sandbox, one)]
+        return max(others, key=lambda one: (one.status is Status.RUNNING, one.started_at or 0.0), default=None)
+    return None
+
+
+def _sibling(sandbox: Sandbox, other: Sandbox) -> bool:
+    if other.ref == sandbox.ref or other.spec is None or not (other.status is Status.RUNNING or not _failed(other)):
+        return False
+    mark = sandbox.labels.get(TEMPLATE)
+    if mark is not None:
+        return other.labels.get(TEMPLATE) == mark
+    same = sandbox.spec is not None and other.spec.command == sandbox.spec.command
+    return same and other.image == sandbox.image and other.ref.host == sandbox.ref.host
+
+
+def _differs(mine: SandboxSpec | None, other: SandboxSpec | None) -> tuple[tuple[str, str, str], ...]:
+    """Fields of the spec that differ, but for the names: (field, here, there). Of variables, the names alone."""
+    if mine is None or other is None:
+        return ()
+    here, there = structs.asdict(mine), structs.asdict(other)
+    names = [name for name in {**here["env"], **there["env"]} if here["env"].get(name) != there["env"].get(name)]
+    for one in (here, there):
+        one["env"] = tuple(sorted(name for name in names if name in one["env"]))
+    return tuple(
+        (field, _shown(here[field]), _shown(there[field]))
+        for field in here
+        if field not in ("name", "workspace") and here[field] != there[field]
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        value = " ".join(map(str, value))
+    return "-" if value in (None, "", {}) else str(value)

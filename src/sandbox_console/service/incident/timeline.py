@@ -1,0 +1,168 @@
+"""Collects a timeline: the backend's events, the audit log, egress and the errors in logs, merged by time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+
+from msgspec import Struct, structs
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.logs.level import Level, level_of
+from sandbox_console.model.audit import AuditEntry, AuditQuery
+from sandbox_console.model.egress import EgressRecord, Outcome
+from sandbox_console.model.inside import Happening
+from sandbox_console.model.log import LogGap, LogItem, LogQuery
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.timeline import Missing, Moment, Source, Timeline
+from sandbox_console.service.console import Console
+
+EACH_MOST = 1000
+"""Moments of one source of one sandbox that are kept: the newest."""
+
+_TEXT_MOST = 400
+_ROUNDED_S = 1e-3  # an engine's nanoseconds do not fit into a float: it is asked for a little more
+
+
+class Span(Struct, frozen=True):
+    """From when until when, in seconds since the epoch; None is without an end."""
+
+    since: float | None = None
+    until: float | None = None
+
+    def holds(self, at: float) -> bool:
+        """Whether a time lies in it; ``until`` is exclusive."""
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+async def timeline(console: Console, sandboxes: Sequence[Sandbox], span: Span = Span()) -> Timeline:  # noqa: B008 - frozen
+    """What happened to these sandboxes. A source that cannot be read is named, and does not stop the others."""
+    found = await asyncio.gather(*(_of_one(console, one, span) for one in sandboxes))
+    moments = sorted((moment for one in found for moment in one.moments), key=lambda one: (one.at, one.ref))
+    return Timeline(tuple(_counted(moments)), tuple(gap for one in found for gap in one.missing))
+
+
+async def _of_one(console: Console, sandbox: Sandbox, span: Span) -> Timeline:
+    sources = {
+        Source.BACKEND: _events(console, sandbox, span),
+        Source.AUDIT: _actions(console, sandbox, span),
+        Source.EGRESS: _egress(console, sandbox, span),
+        Source.LOG: _errors(console, sandbox, span),
+    }
+    parts = await asyncio.gather(*(_newest(sandbox, source, told, span) for source, told in sources.items()))
+    moments = [moment for part in parts for moment in part.moments]
+    if not any(moment.source is Source.BACKEND for moment in moments):
+        moments += [moment for moment in _states(sandbox) if span.holds(moment.at)]
+    return Timeline(tuple(moments), tuple(gap for part in parts for gap in part.missing))
+
+
+async def _newest(sandbox: Sandbox, source: Source, told: AsyncIterator[Moment], span: Span) -> Timeline:
+    """The newest moments of a source; memory is bounded whatever a guest writes."""
+    kept: deque[Moment] = deque(maxlen=EACH_MOST)
+    seen, why = 0, ""
+    try:
+        async with aclosing(told) as moments:  # type: ignore[type-var]
+            async for moment in moments:
+                if span.holds(moment.at):
+                    seen += 1
+                    kept.append(moment)
+    except ConsoleError as error:
+        why = error.message
+    if seen > len(kept):
+        why = f"only the last {EACH_MOST} of {seen} are shown"
+    gaps = (Missing(sandbox.ref, sandbox.name, source, why),) if why else ()
+    return Timeline(tuple(kept), gaps)
+
+
+async def _events(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:
+    since = None if span.since is None else span.since - _ROUNDED_S
+    async for one in console.inside.happenings(sandbox.ref, since=since):
+        yield Moment(one.at, sandbox.ref, sandbox.name, Source.BACKEND, one.what, _happened(one))
+
+
+def _happened(one: Happening) -> str:
+    told = [one.detail, *(f"{key}={value}" for key, value in sorted(one.attributes.items()) if value)]
+    return " ".join(filter(None, told))[:_TEXT_MOST]
+
+
+async def _actions(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:
+    """What was done to it, oldest first; its creation too, whose outcome names it."""
+    query = AuditQuery(limit=EACH_MOST, target=str(sandbox.ref), since=span.since, until=span.until)
+    for entry in reversed(await console.history(query)):
+        yield _action(sandbox, entry)
+
+
+def _action(sandbox: Sandbox, entry: AuditEntry) -> Moment:
+    row, end = entry.attempt, entry.end
+    took = f" after {end.dur_us / 1e6:.1f} s" if end and end.dur_us else ""
+    text = f"by {row.actor}: {entry.outcome or 'in flight'}{took}"
+    return Moment(row.at_ns / 1e9, sandbox.ref, sandbox.name, Source.AUDIT, row.action, text, row.seq)
+
+
+async def _egress(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:
+    if sandbox.spec is None or not sandbox.spec.egress:
+        return
+    async for record in console.egress.records(sandbox.ref, since=span.since):
+        if record.outcome is not Outcome.ALLOWED or not record.ended:
+            yield Moment(record.at, sandbox.ref, sandbox.name, Source.EGRESS, record.outcome, _asked(record))
+
+
+def _asked(record: EgressRecord) -> str:
+    return f"{record.host}:{record.port}" + (f" ({record.reason})" if record.reason else "")
+
+
+async def _errors(console: Console, sandbox: Sandbox, span: Span) -> AsyncIterator[Moment]:
+    async for batch in console.logs(sandbox.ref, LogQuery(since=span.since, until=span.until)):
+        for moment in await asyncio.to_thread(_errors_of, sandbox, batch):
+            yield moment
+
+
+def _errors_of(sandbox: Sandbox, batch: Sequence[LogItem]) -> list[Moment]:
+    found = []
+    for item in batch:
+        if isinstance(item, LogGap):
+            lost = "some output" if item.lines is None else f"{item.lines} lines"
+            found.append(_line(sandbox, item.at_ns, "gap", f"{lost} lost: {item.reason}"))
+            continue
+        text = item.data[: _TEXT_MOST * 4].decode("utf-8", "replace").rstrip("\r\n")
+        if (level := level_of(text)) >= Level.ERROR:
+            found.append(_line(sandbox, item.at_ns, level.name.lower(), text[:_TEXT_MOST]))
+    return found
+
+
+def _line(sandbox: Sandbox, at_ns: int, what: str, text: str) -> Moment:
+    return Moment(at_ns / 1e9, sandbox.ref, sandbox.name, Source.LOG, what, text)
+
+
+def _states(sandbox: Sandbox) -> Iterable[Moment]:
+    """The times that a list tells, where the backend keeps no events."""
+    ended = f"exit {sandbox.exit.code}" if sandbox.exit and sandbox.exit.code is not None else ""
+    for at, what, text in (
+        (sandbox.created_at, "created", ""),
+        (sandbox.started_at, "started", ""),
+        (sandbox.finished_at, "ended", ended),
+    ):
+        if at is not None:
+            yield Moment(at, sandbox.ref, sandbox.name, Source.STATE, what, text)
+
+
+def _counted(moments: Iterable[Moment]) -> Iterable[Moment]:
+    """The same thing over and over is one moment with a count."""
+    open_: Moment | None = None
+    for moment in moments:
+        if open_ is not None and _alike(open_, moment):
+            open_ = structs.replace(open_, count=open_.count + 1, last_at=moment.at)
+            continue
+        if open_ is not None:
+            yield open_
+        open_ = moment
+    if open_ is not None:
+        yield open_
+
+
+def _alike(one: Moment, other: Moment) -> bool:
+    return (one.ref, one.source, one.what, one.text, one.seq) == (
+        other.ref, other.source, other.what, other.text, other.seq,
+    )  # fmt: skip

@@ -1,0 +1,220 @@
+"""Carries out an action: checked, recorded by the gate, done by a backend, and undone if nobody would know of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec import structs
+
+from sandbox_console.errors import ConsoleError, InvalidSpec
+from sandbox_console.model.action import (
+    Action,
+    Create,
+    Exec,
+    Fork,
+    OpenShell,
+    Permit,
+    Remove,
+    Restart,
+    RestoreSnapshot,
+    Start,
+    Update,
+    place_of,
+    ref_of,
+)
+from sandbox_console.model.audit import Outcome
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.waiting import to_the_end
+from sandbox_console.policy.rules import Allow, Deny
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.service.admission import Admission
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.dispatch import carry_out
+from sandbox_console.service.gate.gate import Consent, Gate, Request
+from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.gate.redaction import masked
+from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.recall import note_after, note_before
+from sandbox_console.service.reads.recordings import Recordings
+from sandbox_console.service.reads.shares import Shares
+from sandbox_console.service.sessions.shell import ShellSession
+
+NoteEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+class Performer:
+    """Carries actions out, one call an action. Nothing is changed but through its gate."""
+
+    def __init__(
+        self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: Shares,
+        recordings: Recordings,
+    ) -> None:  # fmt: skip
+        self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail
+        self._vault, self._shares, self._recordings = vault, shares, recordings
+
+    async def perform(
+        self, action: Action, consent: Consent, io: ExecIO, operation: Operation, mask: Redactor | None = None
+    ) -> ActionResult:
+        """Carry an action out. Raises what went wrong, after its row was written.
+
+        ``operation`` is told of progress. ``mask`` hides secrets in the output; by default all that are known.
+        """
+        request = await self._admission.request(action, consent)
+        made: list[SandboxRef] = []
+
+        async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ActionResult:
+            result = await self._act(request, permit, secrets, io, operation, mask or self._vault.redactor)
+            if isinstance(action, Create) and result.ref is not None:
+                made.append(result.ref)
+            note_after(self._fleet.names, action)
+            return result
+
+        try:
+            return await self._gate.run(request, effect, _row_end)
+        except asyncio.CancelledError:
+            for ref in made:  # it was there already, and nobody was told
+                await to_the_end(self._take_back(ref))
+            raise
+        finally:
+            if isinstance(action, (Create, Update, Remove)) and _workspace_of(action, request.target):
+                await self._shares.refresh(*place_of(action))
+
+    async def _act(
+        self, request: Request, permit: Permit, secrets: Sequence[ResolvedSecret], io: ExecIO, operation: Operation,
+        mask: Redactor,
+    ) -> ActionResult:  # fmt: skip
+        action = request.action
+        backend = await self._fleet.use(*place_of(action))
+        await self._give_workspace(request)
+        note_before(self._fleet.names, action)
+        injects = self._vault.injects(backend.capabilities())
+        handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
+        call = Call(backend, request.target, handed, operation.report, io, mask, injects)
+        result = await carry_out(action, permit, call)
+        if isinstance(action, Exec):
+            without = _without(_lacking(request.target, secrets))
+            result = structs.replace(result, details={**result.details, **without})
+        return result
+
+    async def refuse(self, action: Action, why: ConsoleError) -> None:
+        """Record an action that a server does not let a caller do; the gate raises ``why`` with the row's id.
+
+        ``why`` is Denied for a row that says denied. Raises AuditUnavailable where there can be no row.
+        """
+        asked = Request(action, place_of(action)[0], None, Deny(why.message, "request"), problem=why)
+        await self._gate.run(asked, _nothing, _row_end)
+
+    async def shell(self, action: OpenShell, consent: Consent) -> ShellSession:
+        """Open a shell. Its end is noted in the audit log when the session is closed."""
+        request = await self._admission.request(action, consent)
+        opened: list[ShellSession] = []
+
+        async def effect(permit: Permit, secrets: list[ResolvedSecret]) -> ShellSession:
+            opened.append(await self._open(request, action, permit, secrets))
+            return opened[0]
+
+        try:
+            return await self._gate.run(request, effect, lambda made: (Outcome.OK, _opened(made), ""))
+        except BaseException:  # nobody got the session, so nobody else would end it
+            for session in opened:
+                await session.close()
+            raise
+
+    async def _open(
+        self, request: Request, action: OpenShell, permit: Permit, secrets: list[ResolvedSecret]
+    ) -> ShellSession:
+        backend = await self._fleet.use(action.ref.backend, action.ref.host)
+        name = request.target.name if request.target else ""
+        recorder = await self._recordings.begin(action, name, permit.audit_id)
+        try:
+            terminal = await backend.shell(permit, action, secrets)
+        except BaseException:
+            if recorder is not None:
+                await to_the_end(recorder.discard())
+            raise
+        note_end = self._note_end(permit, request)
+        session = ShellSession(
+            action, permit.audit_id, terminal, self._vault.redactor, note_end, recorder, self._recordings
+        )
+        session.without = tuple(_lacking(request.target, secrets))
+        return session
+
+    def _note_end(self, permit: Permit, request: Request) -> NoteEnd:
+        async def note(body: Mapping[str, Any]) -> None:
+            journal = await self._trail.journal()
+            told = masked(body, self._vault.redactor.text)
+            await journal.note(permit, request.backend, str(ref_of(request.action)), told)
+
+        return note
+
+    async def _take_back(self, ref: SandboxRef) -> None:
+        """Remove what a create made that was cancelled after its last step; on record as a removal."""
+        action = Remove(ref, force=True)
+        backend = await self._fleet.use(ref.backend, ref.host)
+
+        async def effect(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
+            note_before(self._fleet.names, action)
+            await backend.remove(permit, ref, force=True)
+            note_after(self._fleet.names, action)
+            return ActionResult(permit.audit_id, ref)
+
+        with suppress(ConsoleError):  # the cancellation is what is told
+            await self._gate.run(Request(action, ref.backend, None, Allow()), effect, _row_end)
+
+    async def _give_workspace(self, request: Request) -> None:
+        """Refuse a workspace that no guest may have by now; note one that may, before it is given."""
+        action, spec = request.action, _spec_of(request)
+        if spec is None:
+            return
+        if not isinstance(action, (Create, Update)) and (problems := await self._shares.problems(spec)):
+            raise InvalidSpec(problems)
+        if spec.workspace:
+            await self._shares.remember(*place_of(action), spec.workspace)
+
+
+async def _nothing(permit: Permit, _: list[ResolvedSecret]) -> ActionResult:
+    return ActionResult(permit.audit_id)
+
+
+def _spec_of(request: Request) -> SandboxSpec | None:
+    """What the sandbox will be that a request makes or starts; None where it does neither."""
+    match request.action:
+        case Create(spec=spec) | Update(spec=spec):
+            return spec
+        case Start() | Restart() | Fork():
+            return request.target.spec if request.target else None
+        case RestoreSnapshot(name=name) if request.snapshot:
+            return SandboxSpec(name, workspace=request.snapshot.workspace or None)
+    return None
+
+
+def _workspace_of(action: Create | Update | Remove, target: Sandbox | None) -> str:
+    own = target.spec if target else None
+    spec = own if isinstance(action, Remove) else action.spec
+    return (spec.workspace if spec else None) or (own.workspace if own else None) or ""
+
+
+def _lacking(target: Sandbox | None, secrets: Sequence[ResolvedSecret]) -> list[str]:
+    """The secrets of a sandbox that is entered without them: they cannot be read here."""
+    names = target.spec.secrets if target and target.spec else ()
+    return [name for name in names if name not in {one.name for one in secrets}]
+
+
+def _without(names: Sequence[str]) -> dict[str, list[str]]:
+    return {"without_secrets": list(names)} if names else {}
+
+
+def _opened(session: ShellSession) -> dict[str, Any]:
+    return {"opened": True} | _without(session.without)
+
+
+def _row_end(result: ActionResult) -> tuple[Outcome, Mapping[str, Any], str]:
+    outcome = Outcome.TIMED_OUT if result.timed_out else Outcome.OK
+    return outcome, result.details, str(result.ref) if result.ref else ""
