@@ -1,6 +1,6 @@
 """Writes the table of docs/backends.md from result files: ``python -m tests.conformance.table FILE...``.
 
-Without a file those of tests/conformance/results are taken, which ``make conformance`` stores. A file is what a run with
+Without a file those that the package has are taken, which ``make conformance`` stores. A file is what a run with
 CONFORMANCE_RESULTS=FILE wrote.
 """
 
@@ -10,10 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from sandbox_console.testing.conformance.table import markdown, merged
+from sandbox_console.testing.conformance.table import RESULTS, markdown, merged
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "backends.md"
-RESULTS = Path(__file__).with_name("results")
 BEGIN, END = "<!-- checks: made by python -m tests.conformance.table -->\n", "<!-- end of the checks -->\n"
 
 

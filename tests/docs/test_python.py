@@ -12,6 +12,7 @@ from tests.docs.test_readme import PAGES
 from tests.support.require import requires
 
 import sandbox_console
+from sandbox_console.adapters import a2a, openenv
 
 pytestmark = requires("bubblewrap")
 
@@ -24,6 +25,8 @@ PRINTED = [
     "b'{\"a\": 1}'\nTrue\nb'started\\n'\n[8000]\n5\n15\n",
     "it has: [secret]\n\n",
     "denied policy.read_only\nnot_found\n",
+    "3 ran []\n",
+    "v True\n",
 ]
 
 
@@ -49,4 +52,5 @@ def test_the_page_names_only_what_is_exported() -> None:
         for name in line.split(",")
     }
     assert len(named) > 12
-    assert named - {"TOKEN"} <= set(sandbox_console.__all__) | {"sync"}
+    adapted = {*a2a.__all__, *openenv.__all__}
+    assert named - {"TOKEN"} <= set(sandbox_console.__all__) | {"sync"} | adapted

@@ -19,9 +19,9 @@ from msgspec import structs
 from sandbox_console.backends.abilities import RecordEnd
 from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import PROBE_S
-from sandbox_console.backends.docker.events import lines
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.gates import token_of
+from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.lifetimes import Lifetime, Lifetimes
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.translate import seconds

@@ -1,12 +1,22 @@
-"""The table of a page: what each backend passes, cannot (with its reason), or has as a known gap."""
+"""What each backend passes, cannot (with its reason), or has as a known gap, as a table.
+
+``python -m sandbox_console.testing.conformance.table FILE...`` prints it of files that runs with
+``CONFORMANCE_RESULTS=FILE`` wrote; without a file, of the built-in backends' last runs, which the package has.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 Results = dict[str, dict[str, dict[str, list[str]]]]
 """Label, topic, check: how it ended, and why not."""
+
+RESULTS = Path(__file__).with_name("results")
+"""The built-in backends' last runs, a file for each."""
 
 _WORST = ("FAIL", "known gap", "unsupported", "pass")
 
@@ -50,3 +60,8 @@ def _cell(found: dict[str, list[str]], name: str, notes: dict[str, int]) -> str:
 def _notes(reasons: list[str], notes: dict[str, int]) -> Iterator[str]:
     for reason in reasons:
         yield f"<sup>{notes.setdefault(' '.join(reason.split()), len(notes) + 1)}</sup>"
+
+
+if __name__ == "__main__":
+    wanted = [Path(word) for word in sys.argv[1:]] or sorted(RESULTS.glob("*.json"))
+    sys.stdout.write(markdown(merged(json.loads(file.read_text()) for file in wanted)))

@@ -1,0 +1,195 @@
+"""Sandboxes for agents of a2a_pack: ``ctx.sandbox``, with this console's policy, egress, secrets and audit log.
+
+    async with open_console() as console:
+        await agent.local_invoke("build", sandbox=SandboxClient(console))
+
+The contract is ``a2a_pack.sandbox`` (PyPI a2a-pack 0.1.116). Needs the extra ``a2a``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from sandbox_console.errors import (
+    AuditUnavailable,
+    BackendUnreachable,
+    ConfigError,
+    Denied,
+    InvalidSpec,
+    NotFound,
+    UsageError,
+)
+from sandbox_console.library import Console, ExecResult
+from sandbox_console.library import SandboxHandle as Box
+from sandbox_console.model import spec as ours
+from sandbox_console.model.log import LogRecord
+
+try:
+    from a2a_pack import sandbox as contract
+    from a2a_pack.sandbox import SandboxUnavailable
+except ImportError as error:
+    raise ImportError(
+        f"sandbox_console.adapters.a2a needs a2a-pack ({error}): pip install 'sandbox-console-tui[a2a]'"
+    ) from error
+
+__all__ = ["SandboxClient", "SandboxHandle", "SandboxUnavailable"]
+
+OWNER = "a2a.owner"
+"""The label that tells whose a sandbox is: a client sees and removes its own alone."""
+
+_BUCKET = re.compile(r"user-[0-9]+-files|agent-[A-Za-z0-9_.-]{1,96}")
+_IDLE = ("sleep", "2147483647")
+_NOT_FOUND = 127
+_NO_RUNTIME = (BackendUnreachable, ConfigError, AuditUnavailable)
+
+
+class SandboxHandle(contract.SandboxHandle):  # type: ignore[misc] # a2a_pack has no types
+    """A sandbox of the client that made it."""
+
+    def __init__(self, box: Box, timeout_s: float | None) -> None:
+        self.name = box.name
+        self._box, self._timeout_s = box, timeout_s
+
+    async def exec(
+        self, cmd: str, args: Sequence[str] | None = None, *, timeout: float | None = None
+    ) -> contract.ExecResult:
+        """Run a program; it ends after ``timeout`` seconds with exit code 124 and all that it started.
+
+        Where a sandbox has no ``python``, ``python3`` is run in its place.
+        """
+        words = [cmd, *(args or ())]
+        done = await self._run(words, timeout)
+        if done.exit_code == _NOT_FOUND and cmd == "python":
+            done = await self._run(["python3", *words[1:]], timeout)
+        return _result(done)
+
+    async def shell(self, script: str, *, timeout: float | None = None) -> contract.ExecResult:
+        """Run a script of /bin/sh, with the same limit of time."""
+        return _result(await self._run(script, timeout))
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL after two seconds; nothing where it does not run or is gone."""
+        with suppress(NotFound):
+            await self._box.stop(grace_s=2)
+
+    async def kill(self) -> None:
+        """SIGKILL to all of it; nothing where it does not run or is gone."""
+        with suppress(NotFound):
+            await self._box.stop(grace_s=0)
+
+    async def logs(self, *, tail: int | None = None) -> str:
+        """What its main process wrote, known secrets masked."""
+        found = [one.data async for one in self._box.logs(tail=tail) if isinstance(one, LogRecord)]
+        return b"".join(found).decode("utf-8", "replace")
+
+    async def _run(self, command: str | list[str], timeout: float | None) -> ExecResult:
+        return await self._box.exec(command, timeout_s=timeout or self._timeout_s)
+
+
+class SandboxClient(contract.SandboxClient):  # type: ignore[misc] # a2a_pack has no types
+    """What an agent has as ``ctx.sandbox``: one owner's sandboxes, on a console that is open meanwhile.
+
+    ``backend`` is a name, or name/host. ``images`` maps patterns of the agent's images to the backend's own, the first
+    that fits: ``{"python:*": "host"}``; what fits none is refused. Without it images are taken as they are.
+    ``workspaces`` is a folder with a folder for each of a2a's buckets. ``max_duration_s`` ends what a dead agent left,
+    ``timeout_s`` a command that names no time of its own.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        owner: str = "local",
+        backend: str = "",
+        images: Mapping[str, str] | None = None,
+        workspaces: Path | None = None,
+        max_duration_s: float | None = None,
+        timeout_s: float | None = 1200.0,
+    ) -> None:
+        self._console, self._owner, self._backend = console, owner, backend
+        self._images, self._workspaces = images, workspaces
+        self._max_duration_s, self._timeout_s = max_duration_s, timeout_s
+
+    async def create(self, spec: contract.SandboxSpec) -> SandboxHandle:
+        """Make a sandbox and start it.
+
+        Raises SandboxUnavailable where no backend answers; Denied, InvalidSpec, Conflict and the console's other errors
+        as :meth:`sandbox_console.Console.create`.
+        """
+        try:
+            box = await self._console.create(self._translated(spec), backend=self._backend)
+        except _NO_RUNTIME as error:
+            raise SandboxUnavailable(_words(error)) from error
+        return SandboxHandle(box, self._timeout_s)
+
+    async def get(self, name: str) -> SandboxHandle:
+        """A sandbox of this owner. Raises NotFound, SandboxUnavailable."""
+        return SandboxHandle(await self._found(name), self._timeout_s)
+
+    async def list(self) -> list[str]:
+        """The names of this owner's sandboxes. Raises SandboxUnavailable where a backend does not answer."""
+        rows, health = await self._console.list(self._backend)
+        if silent := [one.reason for one in health if not one.ok and one.state == "unreachable"]:
+            raise SandboxUnavailable(silent[0])
+        return sorted(row.name for row in rows if row.labels.get(OWNER) == self._owner)
+
+    async def remove(self, name: str) -> None:
+        """Remove a sandbox of this owner, running or not; nothing where there is none."""
+        with suppress(NotFound):
+            await (await self._found(name)).remove(force=True)
+
+    async def _found(self, name: str) -> Box:
+        try:
+            rows, _ = await self._console.list(self._backend)
+        except _NO_RUNTIME as error:
+            raise SandboxUnavailable(_words(error)) from error
+        for row in rows:
+            if row.name == name and row.labels.get(OWNER) == self._owner and row.managed:
+                return await self._console.sandbox(row.ref)
+        raise NotFound(f"{self._owner} has no sandbox {name!r}", hint="await client.list()")
+
+    def _translated(self, spec: contract.SandboxSpec) -> ours.SandboxSpec:
+        return ours.SandboxSpec(
+            spec.name,
+            image=self._image(spec.image),
+            command=_IDLE,
+            cpus=float(spec.cpus),
+            memory_mib=spec.memory_mib,
+            workspace=self._workspace(spec.workspace),
+            secrets=tuple(spec.secrets),
+            egress=tuple(spec.egress),
+            labels={**spec.labels, OWNER: self._owner},
+            max_duration_s=self._max_duration_s,
+        )
+
+    def _image(self, asked: str) -> str:
+        if self._images is None:
+            return asked
+        for pattern, image in self._images.items():
+            if fnmatchcase(asked, pattern):
+                return image
+        raise Denied(f"the image {asked!r} is not among those of this client", rule="a2a.images")
+
+    def _workspace(self, bucket: str | None) -> str | None:
+        if bucket is None:
+            return None
+        if self._workspaces is None:
+            raise UsageError(f"there is no place for the workspace {bucket!r}", hint="SandboxClient(workspaces=FOLDER)")
+        if not _BUCKET.fullmatch(bucket) or bucket.endswith(".."):
+            raise InvalidSpec({"workspace": f"{bucket!r} is no bucket: user-NUMBER-files, or agent-NAME"})
+        folder = self._workspaces / bucket
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return str(folder)
+
+
+def _result(done: ExecResult) -> contract.ExecResult:
+    return contract.ExecResult(done.text, done.error_text, done.exit_code or 0, done.truncated)
+
+
+def _words(error: Exception) -> str:
+    hint = getattr(error, "hint", "")
+    return f"{error}; {hint}" if hint else str(error)
