@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from tests.support.require import requires
 
 from sandbox_console.cli import completion, parser
 
@@ -40,6 +44,17 @@ def test_names_and_labels_that_a_shell_would_act_on_are_not_offered(monkeypatch:
     assert completion._names("") == ["web", "work"]
     lines = "team=x,n=1\nteam=x\nbad=$(id)\n"
     assert completion._labels("") == ["n=1", "team=x"]
+
+
+def test_a_tab_in_a_folder_that_a_guest_fills_runs_nothing_of_it(cli, box: str, tmp_path: Path, monkeypatch) -> None:
+    """Python would look for its modules there first."""
+    for name in ("sandbox_console/__init__.py", "msgspec.py", "argcomplete.py", "sitecustomize.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SANDBOX_CONSOLE_HOME", str(cli.home))
+    assert completion._names("b") == [box]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_late_list_leaves_the_names_that_were_seen_last(cli, box: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,3 +95,39 @@ def test_the_manual_has_every_verb_and_no_request_but_its_own(cli) -> None:
     if found := shutil.which("man"):
         done = subprocess.run([found, "--warnings", "-l", "-"], input=page, text=True, capture_output=True, check=True)
         assert done.stderr == ""
+
+
+RC = {
+    "bash": (["setsid", "--ctty", "bash", "--norc", "--noprofile", "-i"], "source {code}"),
+    "zsh": (
+        ["setsid", "--ctty", "zsh", "-f", "-i"],
+        "autoload -Uz compinit; compinit -u -d {home}/dump; source {code}",
+    ),
+    "fish": (["setsid", "--ctty", "fish", "--no-config", "-i"], "source {code}"),
+}
+
+
+@requires("shell-tools")
+@pytest.mark.parametrize("shell", sorted(RC))
+def test_a_shell_completes_a_verb_and_a_name_at_tab(shell: str, cli, box: str, tmp_path: Path) -> None:
+    words, rc = RC[shell]
+    code, told = tmp_path / "code", tmp_path / "told"
+    code.write_bytes(cli.ok("completion", shell))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = os.environ | {"SANDBOX_CONSOLE_HOME": str(cli.home), "PATH": path, "HOME": str(tmp_path), "TERM": "xterm"}
+    main, inner = pty.openpty()
+    process = subprocess.Popen(words, stdin=inner, stdout=inner, stderr=inner, env=env)
+    try:
+        typed = f"{rc.format(code=code, home=tmp_path)}\nsandbox-console insp\t {box[:1]}\t> {told}.new; mv {told}.new {told}\n"
+        os.write(main, typed.encode())
+        seen, until = b"", time.monotonic() + 60
+        while not told.exists() and time.monotonic() < until:
+            if select.select([main], [], [], 0.1)[0]:
+                seen += os.read(main, 65536)
+        assert told.exists(), seen[-2000:]
+        assert box in told.read_text(), seen[-2000:]
+    finally:
+        process.kill()
+        process.wait()
+        os.close(main)
+        os.close(inner)

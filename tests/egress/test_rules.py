@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 
 import pytest
 
 from sandbox_console.egress import policy, records
 from sandbox_console.egress.addresses import is_global
 from sandbox_console.egress.decide import address_verdict, verdict
+from sandbox_console.egress.host import said
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
 
 
@@ -158,3 +160,33 @@ def test_a_record_that_cannot_be_written_is_counted(tmp_path):
     out = records.Recorder(tmp_path / "missing")
     out.write(record(1))
     assert out.lost == 1
+
+
+@pytest.mark.parametrize("at", ["1e400", "-1e400", "NaN", "-1", "1e12", str(10**400)])
+def test_a_time_that_is_none_is_no_record(at):
+    """A gateway that was taken over writes what it likes; a screen that shows a time must not end by it."""
+    assert records.parse_record(b'{"at": 1, "sandbox": "a", "host": "b", "port": 1, "allowed": true}') is not None
+    assert (
+        records.parse_record(b'{"at": %s, "sandbox": "a", "host": "b", "port": 1, "allowed": true}' % at.encode())
+        is None
+    )
+
+
+@pytest.mark.parametrize("what", ["fifo", "folder", "link", "long"])
+def test_what_a_gateway_plants_among_its_records_is_passed_over(tmp_path, what):
+    for name in ("ready", records.path_of(tmp_path, 0).name):
+        path = tmp_path / name
+        if what == "fifo":
+            os.mkfifo(path)
+        elif what == "folder":
+            path.mkdir()
+        elif what == "link":
+            (tmp_path / "theirs").write_text('{"at": 1, "sandbox": "a", "host": "b", "port": 1, "allowed": true}\nheld')
+            path.symlink_to(tmp_path / "theirs")
+        else:
+            with path.open("wb") as file:
+                file.truncate(1 << 40)
+    if what != "long":
+        assert records.Follower(tmp_path).poll() == []
+        assert said(tmp_path) == ()
+    assert len("".join(said(tmp_path))) <= 64

@@ -140,3 +140,46 @@ async def test_a_cancelled_command_has_ended_when_the_cancellation_is_told(box, 
     assert not [one for one in await console._console.inside.processes(box.ref) if "86396" in one.command]
     [row] = [row for row in await console.history(AuditQuery()) if row.attempt.action == "exec"]
     assert row.outcome == "cancelled"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+async def test_an_input_that_is_cut_short_is_never_taken_for_all_of_it(box, how: str):
+    """A program that is ended while it reads must not see the end of its input, and do with a part what is for all."""
+    passed = asyncio.Event()
+
+    async def source():
+        yield b"a part"
+        passed.set()
+        await asyncio.sleep(1000)
+
+    command = "cat > /tmp/got; cat /tmp/got > /tmp/done"
+    running = asyncio.create_task(box.exec(command, stdin=source(), timeout_s=1 if how == "timed out" else None))
+    await passed.wait()
+    while not await box.exists("/tmp/got") or await box.read_file("/tmp/got") != b"a part":
+        await asyncio.sleep(0.02)
+    if how == "cancelled":
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    else:
+        assert (await running).timed_out
+    assert not await box.exists("/tmp/done")
+
+
+async def test_a_result_tells_its_process_and_what_ended_it(box):
+    done = await box.exec("kill -TERM $$")
+    assert (done.exit_code, done.signal) == (143, 15)
+    assert done.pid is not None
+    assert done.pid > 0
+    assert done.audit_id > 0
+
+
+async def test_a_command_out_of_memory_says_so(console, spec):
+    async with console.create(spec(memory_mib=48, limits="best-effort")) as box:
+        facts = {fact.field: fact.enforced for fact in (await box.inspect()).effective}
+        if not facts["memory_mib"]:
+            pytest.skip("no limit of memory here")
+        done = await box.exec("x=$(head -c 200000000 /dev/zero | tr '\\0' a)", timeout_s=60)
+        assert (done.exit_code, done.signal, done.oom, done.reason) == (137, 9, True, "out of memory")
+        done = await box.exec("kill -KILL $$")
+        assert (done.exit_code, done.signal, done.oom, done.reason) == (137, 9, False, "")

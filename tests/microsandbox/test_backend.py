@@ -19,7 +19,7 @@ from tests.support.microimage import IMAGE, archive
 from tests.support.permits import permit
 
 from sandbox_console.backends.base import BackendSettings
-from sandbox_console.backends.microsandbox import MicrosandboxProvider, kvm, lifecycle
+from sandbox_console.backends.microsandbox import MicrosandboxProvider, kvm, lifecycle, sdk
 from sandbox_console.backends.microsandbox.backend import MicrosandboxBackend
 from sandbox_console.errors import BackendError, ConfigError, Conflict, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.action import Exec
@@ -28,6 +28,7 @@ from sandbox_console.model.egress import EgressRule
 from sandbox_console.model.event import Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import HealthState, SandboxRef, Status
+from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 
 __all__ = ["permit"]
@@ -233,6 +234,24 @@ async def test_a_first_start_that_cannot_boot_tells_why_and_shows_it(backend, pe
         await backend.take_snapshot(await permit("snapshot"), ref, "a/b", False)
     await backend.remove(await permit("remove"), ref, force=False)
     assert ref not in [one.ref for one in await backend.list()]
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_nobody_else_reads_where_the_runtime_keeps_secrets(empty, permit, tmp_path, there):
+    """It makes all of it, and the database with a placeholder's value, for every user to read."""
+    if kvm.problem() is None:
+        pytest.skip("KVM works here")
+    if there:
+        sdk.home().mkdir(mode=0o755)
+    secret = ResolvedSecret("TOKEN", CANARY, "placeholder", ("example.com",))
+    spec = SandboxSpec("x", image=local_root(tmp_path), memory_mib=128, secrets=("TOKEN",), egress=("example.com",))
+    ref = await empty.create(await permit("create"), spec, (secret,), lambda _: None)
+    with pytest.raises(BackendError, match="did not boot"):
+        await empty.start(await permit("start"), ref, (secret,))
+    files = [path for path in (sdk.home() / "db").iterdir() if CANARY.encode() in path.read_bytes()]
+    assert files
+    assert any(path.stat().st_mode & 0o004 for path in files), "the runtime closes them by itself now"
+    assert sdk.home().stat().st_mode & 0o077 == 0
 
 
 async def test_what_is_wrong_with_a_spec_is_told_before_anything_is_made(empty, permit):

@@ -20,6 +20,8 @@ from tests.support import msb_home
 from tests.support.engine import busybox_tree
 from tests.support.require import missing
 
+from sandbox_console.backends.microsandbox import lifecycle
+
 IMAGE = "sandbox-console-test/busybox:1"
 LOAD = """
 import asyncio, sys
@@ -88,6 +90,8 @@ def microsandbox_home() -> Iterator[Path]:
     base = "/rw" if Path("/rw/msb").is_dir() else "/var/tmp"  # the first one is the emulated machine's own disk
     folder = Path(tempfile.mkdtemp(prefix="sc-msb-", dir=base))
     _warm()
+    if base == "/rw":
+        lifecycle._AGAIN_S = (0.5, 2.0, *[5.0] * 10)  # emulated, the runtime's answers are late more often
     try:
         with msb_home.at(folder):
             (folder / "image.tar").write_bytes(archive())

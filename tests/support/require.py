@@ -94,7 +94,7 @@ def _postgres() -> str:
 
 
 def _shell_tools() -> str:
-    missing = [program for program in ("sqlite3", "basenc", "openssl") if not shutil.which(program)]
+    missing = [program for program in ("sqlite3", "basenc", "openssl", "zsh", "fish") if not shutil.which(program)]
     return f"not installed: {', '.join(missing)}" if missing else ""
 
 

@@ -45,7 +45,7 @@ class Layout(Struct, frozen=True):
 
     @property
     def head(self) -> Path:
-        """The last row and the newest anchor, told again after each append."""
+        """A copy of the last row and the newest anchor, written after each append."""
         return self.folder / "head.json"
 
     @property

@@ -68,7 +68,7 @@ def _labels(prefix: str, **_: object) -> list[str]:
 def _listed(template: str) -> list[str] | None:
     """A line a sandbox; None in place of a late list. What a name may hold that a shell would act on is left out."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("_ARGCOMPLETE", "COMP_"))}
-    command = [sys.executable, "-m", "sandbox_console", "ls", "--all", "--format", template]
+    command = [sys.executable, "-P", "-m", "sandbox_console", "ls", "--all", "--format", template]
     try:
         done = subprocess.run(
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIST_S, check=False

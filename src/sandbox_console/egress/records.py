@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -17,6 +18,8 @@ FILE = "records.jsonl"
 SIZE = 4 << 20
 KEEP = 4
 _LINE_MOST = 4096
+_TIME_MOST = 1e11  # seconds: later than any date that can be shown
+
 _HEAD = 32  # bytes, with the first record's time in them: a new file may have the inode of one that was removed
 _Identity = tuple[int, bytes]
 _FIELDS = {item.name for item in fields(EgressRecord)}
@@ -108,7 +111,11 @@ class Follower:
                 if number:
                     break
                 continue
-            identity = os.fstat(fd).st_ino, os.pread(fd, _HEAD, 0)
+            what = os.fstat(fd)
+            if not stat.S_ISREG(what.st_mode):  # a gateway that was taken over may plant anything here
+                os.close(fd)
+                continue
+            identity = what.st_ino, os.pread(fd, _HEAD, 0)
             if any(identity == other for _, other in found):  # it was rotated between the two looks
                 os.close(fd)
                 continue
@@ -145,7 +152,7 @@ def parse_record(line: bytes) -> EgressRecord | None:
 
 def _fits(value: object, default: object, name: str) -> bool:
     if name in ("at", "duration_s"):
-        return type(value) in (int, float)
+        return type(value) in (int, float) and 0 <= value < _TIME_MOST  # type: ignore[operator]
     if name in ("sandbox", "host"):
         return type(value) is str
     if name in ("port", "allowed"):

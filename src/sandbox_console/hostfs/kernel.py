@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 _OPENAT2 = 437
-"""The same number on every architecture: it came after their tables were made one (linux/asm-generic/unistd.h)."""
+"""The number of the call. It is the same on every architecture (linux/asm-generic/unistd.h)."""
 
 NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
 _STRICT = _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH

@@ -74,7 +74,7 @@ class Redactor:
         return self._parted(data, self._hits(data), self.held_back)
 
     def split_seen(self, data: bytes, line: views.Line) -> tuple[bytes, bytes]:
-        """The same for bytes that a reader sees otherwise; ``line`` was shown before them."""
+        """Mask values in bytes that look different to a reader; ``line`` was shown before them."""
         if self._automaton is None:
             return data, b""
         spans = self.spans(data, line)
@@ -107,7 +107,7 @@ class Redactor:
         return int(data[-1] in self._lefts)
 
     def _unsure(self, data: bytes, line: views.Line) -> int:
-        """The same as a reader sees it."""
+        """Mask values as a reader sees them."""
         head = data[: len(data) - views.begun(data)]
         hold, begin = [self.held_back(data), len(data) - len(head)], head.rfind(b"\n") + 1
         if size := self._unseen(head):
@@ -189,13 +189,13 @@ class Redactor:
         return self.settled(data)
 
     def text(self, text: str) -> str:
-        """The same for text."""
+        """Mask values in text."""
         if self._automaton is None:
             return text
         return self.apply(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def across(self, parts: list[str]) -> list[str]:
-        """The same for a text in parts, also where a value lies over several of them: the mask stands in the first."""
+        """Mask values in a text in parts. A value may span several of them: the mask is put into the first."""
         if self._automaton is None:
             return parts
         for _ in range(_ROUNDS):

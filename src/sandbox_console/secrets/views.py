@@ -168,7 +168,7 @@ class Line:
         return self
 
     def _write_over(self, data: bytes, offset: int) -> None:
-        """The same for what only goes back to the beginning, as progress bars do: of each time what stays."""
+        """The view of a line that only returns to its beginning, as progress bars do: what stays visible each time."""
         runs, end = [], len(data)
         for text in reversed(data.split(b"\r")):
             runs.append((text, offset + end - len(text)))
@@ -235,7 +235,7 @@ class Line:
             self.column = max(0, self.column - over)
 
     def past(self) -> Line:
-        """The same line, all of it already shown: its places are before the text that comes."""
+        """The line with all of it shown already: its places are before the text to come."""
         made = Line()
         made.cells, made.places, made.column = self.cells.copy(), [-1] * len(self.cells), self.column
         made._kept, made._inserts = self._kept, self._inserts

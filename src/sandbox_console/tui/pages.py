@@ -24,7 +24,9 @@ class PageActions(AppParts):
     """Opens pages; each is imported when it is asked for."""
 
     async def action_help(self) -> None:
-        """The keys that work here, and what does not work on the selected sandbox."""
+        """The keys that work here, and what does not work on the selected sandbox; not of this page itself."""
+        if isinstance(self.screen, TextScreen):
+            return
         selected = self.main.selected if self.screen is self.main else None
         here = await unavailable(self, selected) if selected else ()
         self.push_screen(TextScreen("Keys that work here", help_words(self.screen, here)))
@@ -34,6 +36,7 @@ class PageActions(AppParts):
         from sandbox_console.tui.form.form_screen import FormScreen
 
         fixed: dict[str, str] = {}
+        below = self.screen
         if sandbox is not None and sandbox.spec is None:
             try:
                 sandbox = await self.service.inspect(sandbox.ref)  # the list may lack its limits
@@ -41,7 +44,8 @@ class PageActions(AppParts):
             except ConsoleError as error:
                 self.notify(error.message, title="edit", severity="error")
                 return
-        self.push_screen(FormScreen(self.service, self.work, self.flows.consent, sandbox, fixed))
+        if self.screen is below:  # else a person went on to something else meanwhile
+            self.push_screen(FormScreen(self.service, self.work, self.flows.consent, sandbox, fixed))
 
     def action_messages(self) -> None:
         """Everything that was told, newest first."""

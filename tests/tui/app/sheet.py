@@ -123,9 +123,11 @@ async def _still(app, pilot, size, ready, stored: str | None, *, patient: bool) 
     while True:
         await pilot.pause()
         for line in app.screen.query("Input, TextArea"):
-            line.cursor_blink = False
+            blinked, line.cursor_blink = line.cursor_blink, False
             if line.has_focus:
                 line._cursor_visible = True  # a TextArea stops blinking as it is, seen or not
+                if blinked:
+                    line.refresh()  # and stays on the screen as it was drawn last
         before, rows = rows, draw(app, size)
         if rows == stored:
             return rows

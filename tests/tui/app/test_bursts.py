@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
+from rich.style import Style
 from tests.tui.app.scene import until
 from textual import events
 from textual.command import CommandList, CommandPalette
+from textual.widgets import OptionList
 
+from sandbox_console.model.log import LogRecord, Stream
+from sandbox_console.tui.audit.audit_screen import AuditScreen
+from sandbox_console.tui.base import type_ahead
 from sandbox_console.tui.dialogs.action_menu import MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.text_screen import TextScreen
+from sandbox_console.tui.egress.inbox_screen import EgressScreen
 from sandbox_console.tui.form.form_screen import FormScreen
 from sandbox_console.tui.main.dispatch import menu
+from sandbox_console.tui.widgets.log.log_view import LogView
 
 
 def burst(app, *keys):
@@ -82,6 +91,84 @@ async def test_what_is_typed_ahead_of_a_form_goes_into_it(run_app):
         await until(pilot, lambda: isinstance(app.screen, FormScreen) and app.focused is not None)
         await settled(app, pilot)
         assert "webby" in getattr(app.focused, "value", "")
+
+
+async def test_a_worker_that_another_replaces_before_it_began_holds_no_keys(run_app, monkeypatch):
+    monkeypatch.setattr(type_ahead, "WAIT_S", 600.0)
+
+    async def nothing():
+        await asyncio.sleep(0)
+
+    async with run_app() as (app, pilot):
+        for _ in range(3):
+            app.run_worker(nothing(), group="one", exclusive=True)
+        await settled(app, pilot)
+
+
+async def test_a_page_is_open_once_and_help_tells_nothing_of_itself(run_app):
+    async with run_app() as (app, pilot):
+        for opened in (app.action_egress, app.action_audit, app.action_egress):
+            opened()
+            await settled(app, pilot)
+        assert [type(screen) for screen in app.screen_stack[2:]] == [EgressScreen, AuditScreen]
+        for _ in range(2):
+            await app.action_help()
+            await settled(app, pilot)
+        assert sum(isinstance(screen, TextScreen) for screen in app.screen_stack) == 1
+
+
+async def test_a_form_asks_one_question_at_a_time(run_app):
+    async with run_app() as (app, pilot):
+        burst(app, "e")
+        await until(pilot, lambda: isinstance(app.screen, FormScreen))
+        await settled(app, pilot)
+        form = app.screen
+        burst(app, *["down"] * 3, *"abc", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
+        form.action_submit()  # a click that was on its way
+        await settled(app, pilot)
+        assert [type(screen) for screen in app.screen_stack[2:]] == [FormScreen, ConfirmScreen]
+
+
+async def test_keys_that_a_field_does_not_take_end(run_app, monkeypatch):
+    monkeypatch.setattr(type_ahead, "WAIT_S", 600.0)
+    async with run_app() as (app, pilot):
+        burst(app, "n", *["f5", "ctrl+l", "f9", "ctrl+o"] * 4, *"abc")
+        await until(pilot, lambda: isinstance(app.screen, FormScreen) and app.focused is not None)
+        await settled(app, pilot)
+        assert app.focused.value.endswith("abc")
+
+
+async def test_enter_on_a_line_that_is_no_json_says_so(run_app, fake):
+    for lines in fake._logs.values():
+        lines.append(LogRecord(lines[-1].at_ns + 1, Stream.STDOUT, b"words\n"))
+    async with run_app() as (app, pilot):
+        burst(app, "l")
+        await until(pilot, lambda: isinstance(app.focused, LogView) and app.focused._chosen is not None)
+        await pilot.press("enter")
+        assert "not JSON. Shift+↑ and Shift+↓ choose another." in app.told[-1][2]
+
+
+async def test_a_click_on_an_option_that_is_gone_chooses_nothing(run_app):
+    async with run_app() as (app, pilot):
+        app.push_screen(MenuScreen("Menu", []))
+        await settled(app, pilot)
+        options = app.screen.query_one(OptionList)
+        style = Style.from_meta({"option": options.option_count})
+        options.post_message(events.Click(options, 0, 0, 0, 0, 1, False, False, False, 0, 0, style))
+        await settled(app, pilot)
+        assert app._exception is None
+
+
+async def test_a_palette_that_is_closed_before_it_has_its_list_ends_nothing_else(run_app):
+    async with run_app() as (app, pilot):
+        for _ in range(3):
+            app.action_command_palette()
+            app.screen._gather_commands("a")
+            app.screen.dismiss()
+            await settled(app, pilot)
+        assert app._exception is None
+        assert app.screen is app.main
 
 
 async def test_random_bursts_leave_the_app_running(run_app):

@@ -151,12 +151,12 @@ async def test_a_draft_of_rules_that_changed_meanwhile_is_not_applied(run_app):
         assert not fake.permits
 
 
-async def test_what_cannot_be_read_is_told_and_read_anew_and_news_of_the_record_is_counted(run_app):
+async def test_what_cannot_be_read_is_told_and_read_again_and_news_of_the_record_is_counted(run_app):
     fake = fake_with([], faults={"egress": BackendError("the gateway is away")})
     async with run_app(fake) as (app, pilot):
         app.main.table.move_to(AGENT)
         await pilot.press("ctrl+e")
-        await until(pilot, lambda: "the gateway is away  Ctrl+R reads anew" in screen_text(app))
+        await until(pilot, lambda: "the gateway is away  Ctrl+R reads again" in screen_text(app))
         assert area(app).disabled
         fake.faults.verbs = {}
         await pilot.press("ctrl+r")
@@ -165,6 +165,26 @@ async def test_what_cannot_be_read_is_told_and_read_anew_and_news_of_the_record_
         await until(pilot, lambda: "1 hosts and ports, 1 requests" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.main)
+
+
+async def test_news_comes_from_the_feed_that_the_list_has_too_and_by_no_reader_of_its_own(run_app, monkeypatch):
+    fake = fake_with([])
+    read, following = fake.egress_records, []
+
+    def counted(ref, *, since, follow):
+        following.append(follow)
+        return read(ref, since=since, follow=follow)
+
+    monkeypatch.setattr(fake, "egress_records", counted)
+    async with run_app(fake) as (app, pilot):
+        app.main.table.move_to(AGENT)
+        await pilot.press("ctrl+e")
+        await until(pilot, lambda: "it has not asked for any host yet" in screen_text(app))
+        for host in ("one.example", "two.example"):
+            await fake.record(AGENT, record(50 if host == "one.example" else 60, host))
+            await until(pilot, lambda host=host: host in screen_text(app))
+        assert following
+        assert not any(following)
 
 
 async def test_without_a_gateway_there_is_nothing_to_draft(run_app):

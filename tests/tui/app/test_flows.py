@@ -21,6 +21,7 @@ from sandbox_console.testing.fake import FakeBackend
 from sandbox_console.tui.detail.tab_bar import TabBar
 from sandbox_console.tui.dialogs.action_menu import MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.dialogs.text_screen import TextScreen, TooSmallScreen
 from sandbox_console.tui.form.form_screen import FormScreen
 from sandbox_console.tui.logs.logs_tab import LogsPane
@@ -234,6 +235,8 @@ async def test_ctrl_s_saves_the_raw_log(run_app, tmp_path, monkeypatch):
         pane = app.main.detail.query_one("LogsPane")
         await until(pilot, lambda: pane.view.total == 9)
         await pilot.press("l", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, AskScreen))
+        await pilot.press("enter")
         await until(pilot, lambda: list(tmp_path.glob("agent-aaaaaaaaaaaa-*.log")))
         [file] = tmp_path.glob("*.log")
         await until(pilot, lambda: file.read_bytes().startswith(b"step 0 of 9\nstep 1"))

@@ -7,6 +7,7 @@ import time
 import pytest
 from msgspec import structs
 from tests.tui.app.scene import NOW, NS, ref, sandbox, screen_text, until
+from textual.widgets import Input
 
 from sandbox_console.errors import BackendUnreachable
 from sandbox_console.model.event import Removed
@@ -14,6 +15,7 @@ from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Status
 from sandbox_console.service import Config
 from sandbox_console.service.config import HighlightRule, LogOptions, TuiOptions
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.keys.main_keys import tab_digits
 from sandbox_console.tui.logs import older_lines
 from sandbox_console.tui.logs.logs_tab import LogsPane
@@ -146,12 +148,31 @@ async def test_saving_says_what_is_not_in_it(run_app, fake, tmp_path, monkeypatc
         view = logs_of(app).view
         await until(pilot, lambda: view.total == 5)
         await pilot.press("l", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, AskScreen))
+        await pilot.press("enter")
         await until(pilot, lambda: list(app._notifications))
         [told] = [one.message for one in app._notifications]
         assert told.startswith("5 lines, ")
         assert told.endswith("all: sandbox-console logs agent > FILE")
         [file] = tmp_path.glob("*.log")
         assert file.read_bytes().startswith(b"step 4")
+
+
+async def test_saving_asks_where(run_app, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    async with run_app() as (app, pilot):
+        await until(pilot, lambda: logs_of(app).view.total)
+        for name, last in (("none.log", "escape"), ("elsewhere/one.log", "enter")):
+            await pilot.press("l", "ctrl+s")
+            await until(pilot, lambda: isinstance(app.screen, AskScreen))
+            line = app.screen.query_one(Input)
+            assert line.value.startswith(f"{tmp_path}/agent-")
+            line.value = name
+            await pilot.press(last)
+            await until(pilot, lambda: app.screen is app.main)
+        await until(pilot, (tmp_path / "elsewhere/one.log").exists)
+        assert not list(tmp_path.glob("*.log"))
 
 
 async def test_a_rule_of_the_config_colours_what_it_finds(run_app, fake):

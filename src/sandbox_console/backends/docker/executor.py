@@ -83,8 +83,9 @@ async def _execute(
 async def _opened(engine: Engine, container: str, body: dict[str, Any], reaper: Reaper) -> Execution:
     with about(f"container {container[:12]}"):
         made = await engine.call("POST", container_path(container, "exec"), body=body)
-        channel = Channel(engine, engine.execution(made["Id"], tty=bool(body.get("Tty"))))
-        execution = Execution(engine, made["Id"], channel, reaper)
+        tty = bool(body.get("Tty"))
+        channel = Channel(engine, engine.execution(made["Id"], tty=tty))
+        execution = Execution(engine, made["Id"], channel, reaper, container, tty=tty)
         try:
             await execution.open()
         except asyncio.CancelledError:

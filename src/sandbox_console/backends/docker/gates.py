@@ -27,7 +27,7 @@ from sandbox_console.backends.docker.labels import EGRESS, gateway_name
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
-from sandbox_console.egress.host import APART, FILES, HELD
+from sandbox_console.egress.host import APART, FILES, HELD, said
 from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
@@ -273,8 +273,8 @@ class Gates:
     def _says(self, token: str, word: str) -> bool:
         """Whether a gateway has found what a word of ``egress.host`` says."""
         try:
-            return word in (self.folder(token) / "records" / "ready").read_text().split()
-        except (OSError, NotFound):
+            return word in said(self.folder(token) / "records")
+        except NotFound:
             return False
 
     async def apart(self) -> bool:

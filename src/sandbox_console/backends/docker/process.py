@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,9 @@ HANG_UP_S = 0.3
 LINGER_S = 2.5
 """The engine itself gives the last output 2 s to come after a command has ended."""
 
+_KILLED = 137
+_OOM_LOOKS_S = (0.0, 0.1, 0.4)
+
 Chunk = tuple[int, bytes]
 
 
@@ -34,7 +39,11 @@ class Execution:
     ``refused`` is set when the command could not be run at all: then it never had a process.
     """
 
-    def __init__(self, engine: Engine, id: str, channel: Channel, reaper: Reaper) -> None:
+    def __init__(
+        self, engine: Engine, id: str, channel: Channel, reaper: Reaper, container: str, *, tty: bool = False
+    ) -> None:
+        self._container, self._tty = container, tty
+        self._began = time.time()
         self.channel = channel
         self.id = id
         self.refused: Exit | None = None
@@ -126,16 +135,35 @@ class Execution:
         await self.channel.close()
 
     async def _reap(self) -> None:
-        if self._reading.locked():  # its output is read, so it can be ended before it is told that its input ended
-            await self._reaper.freeze()
-        elif not self._ended.is_set():
-            # Output that nobody reads holds up how the engine ends every other command of the container: 10 s each.
-            await self.channel.close()
-            await self._reaper.hang_up()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(HANG_UP_S):
-                    await self.wait()
-        await self._reaper.kill()
+        if self._ended.is_set():
+            await self._reaper.kill()
+        elif self._tty:
+            await self._hang_up()
+            await self._reaper.kill()
+        else:
+            # Frozen before its input ends, so that it does not take a part for all. Output that nobody reads would hold
+            # up how the engine ends every other command of the container, the freeze among them: 10 s each.
+            dropping = asyncio.ensure_future(self._drop())
+            try:
+                await self._reaper.freeze()
+                await self._reaper.kill()
+            finally:
+                dropping.cancel()
+                await asyncio.wait([dropping])
+
+    async def _hang_up(self) -> None:
+        """Let a shell's programs end by themselves."""
+        await self.channel.close()
+        await self._reaper.hang_up()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HANG_UP_S):
+                await self.wait()
+
+    async def _drop(self) -> None:
+        """Read what comes, for nobody, unless another does."""
+        async with self._reading:
+            while await self._next() is not None:
+                pass
 
     async def _next(self) -> Chunk | None:
         try:
@@ -155,7 +183,26 @@ class Execution:
             await self.read()
         self.pid = found["Pid"] or None
         code = int(found["ExitCode"])
-        return self.refused or Exit(code=code, signal=code - 128 if 128 < code <= 128 + 64 else None)
+        if self.refused is not None:
+            return self.refused
+        oom = await self._out_of_memory() if code == _KILLED and not (self._reaped or self._ending.locked()) else None
+        signal = code - 128 if 128 < code <= 128 + 64 else None
+        return Exit(code=code, signal=signal, oom=oom, reason="out of memory" if oom else "")
+
+    async def _out_of_memory(self) -> bool:
+        """Whether the kernel killed a process of the container for want of memory while the command ran.
+
+        Asked where it was killed and not by us. The engine tells it by an event, which may come after the end.
+        """
+        filters = json.dumps({"container": [self._container], "event": ["oom"]})
+        for pause in _OOM_LOOKS_S:
+            await asyncio.sleep(pause)
+            params = {"since": f"{self._began:.9f}", "until": f"{time.time():.9f}", "filters": filters}
+            async with self._engine.stream("events", params) as chunks:
+                async for chunk in chunks:
+                    if chunk.strip():
+                        return True
+        return False
 
     async def _inspect(self) -> dict[str, Any] | None:
         try:

@@ -80,6 +80,7 @@ async def _run(
     module: Any, name: str, boot_it: Boot, spec: SandboxSpec | None, secrets: Secrets, over_it: Boot | None = None
 ) -> None:
     """Boot it and start its command; where that cannot be run nothing is left running."""
+    await asyncio.to_thread(sdk.close_home)
     machine = await booted(module, name, boot_it, over_it)
     if spec is None:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError
@@ -20,6 +21,25 @@ PAGE = 100
 def home() -> Path:
     """The runtime's home: MSB_HOME, else ~/.microsandbox."""
     return Path(os.environ.get("MSB_HOME") or Path.home() / ".microsandbox")
+
+
+def close_home() -> None:
+    """Let nobody else into the runtime's home. Raises BackendError where that cannot be.
+
+    The runtime (0.7.11) makes it, its database with the values of placeholders, and the logs of commands as the umask
+    has it: mostly for every user to read.
+    """
+    place = home()
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = place.stat()
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            place.chmod(stat.S_IMODE(found.st_mode) & ~0o077)
+    except OSError as error:
+        raise BackendError(
+            f"other users of this machine can read {place}, where microsandbox keeps secrets: {error.strerror}",
+            hint="set MSB_HOME to a folder of your own",
+        ) from error
 
 
 def used() -> bool:

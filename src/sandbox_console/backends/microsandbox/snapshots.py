@@ -113,6 +113,7 @@ async def _restored(
     identity = new_id()
     own = identity, await asyncio.to_thread(looker.installation.made)
     try:
+        await asyncio.to_thread(sdk.close_home)
         machine = await lifecycle.booted(module, new, lambda: module.Sandbox.restore(reference, name=new, **asked))
         handle = await sdk.call(module, f"sandbox {new}", module.Sandbox.get(new))
         await sdk.call(module, f"sandbox {new}", handle.modify(labels=create_options.own_labels(own, spec, secrets)))

@@ -149,7 +149,7 @@ def _states(sandbox: Sandbox) -> Iterable[Moment]:
 
 
 def _counted(moments: Iterable[Moment]) -> Iterable[Moment]:
-    """The same thing over and over is one moment with a count."""
+    """Combine repetitions of a moment into one with a count."""
     open_: Moment | None = None
     for moment in moments:
         if open_ is not None and _alike(open_, moment):

@@ -47,7 +47,7 @@ class Given(Struct, frozen=True):
         return {folder for found in self.folders.values() for folder in found}
 
     def now(self, folders: Mapping[str, Sequence[str]]) -> Given:
-        """The same with these folders instead of its own, looked at anew; what is nobody's any more is forgotten."""
+        """A copy with these folders instead, checked again. Folders that no guest has any more are forgotten."""
         fresh = _sorted(folders)
         seen: dict[str, list[Seen]] = {}
         for folder in {one for found in fresh.values() for one in found}:

@@ -54,7 +54,7 @@ class Lifecycle(Checks):
         await rig.stop(ref)
 
     async def test_stop_lets_it_end_by_itself(self, rig: Rig) -> None:
-        rig.needs_sh(Capability.STOP)
+        rig.needs_sh(Capability.STOP, Capability.LOGS)
         ref = await rig.script("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done")
         await _said(rig, ref, b"up")
         await rig.stop(ref, grace_s=10)
@@ -64,7 +64,7 @@ class Lifecycle(Checks):
         assert b"bye" in await rig.text(ref)
 
     async def test_stop_kills_after_the_grace(self, rig: Rig) -> None:
-        rig.needs_sh(Capability.STOP)
+        rig.needs_sh(Capability.STOP, Capability.LOGS)
         ref = await rig.script("trap '' TERM; echo up; while :; do sleep 0.05; done")
         await _said(rig, ref, b"up")
         await rig.stop(ref, grace_s=0.3)

@@ -84,11 +84,13 @@ class Promises(Checks):
         ref, life_s, begun = await _short_lived(rig)
         process = await rig.exec(ref, "sleep", "1000")
         found = await rig.until(ref, Status.EXITED, more_s=life_s)
+        seen = time.time()
         await process.kill()
         assert found.started_at is not None
         assert found.finished_at is not None
-        since = begun if rig.profile.own_kernel else found.started_at  # a boot is of its life, too
-        assert found.finished_at - since >= 0.9 * life_s, "it is ended before its time"
+        # A boot is of its life, too; what a microVM tells of its end may be by its own clock.
+        lived_s = seen - begun if rig.profile.own_kernel else found.finished_at - found.started_at
+        assert lived_s >= 0.9 * life_s, "it is ended before its time"
 
     async def test_idle_it_is_ended_and_busy_it_is_not(self, rig: Rig) -> None:
         rig.needs_sh(Capability.IDLE_TIMEOUT)

@@ -22,7 +22,7 @@ GAP_CELLS = 6
 
 
 class ChangedCells:
-    """Knows the screen as it was sent last. What is laid out anew is sent whole, so that it mends a terminal, too."""
+    """Knows the screen as it was last sent. After a new layout it is sent whole, which also repairs a terminal."""
 
     def __init__(self) -> None:
         self._there: dict[int, dict[int, Cell]] = {}
@@ -32,7 +32,7 @@ class ChangedCells:
         self._there.clear()
 
     def reduced(self, update: CompositorUpdate) -> CompositorUpdate:
-        """The same update without what is there already."""
+        """The update without the cells that the screen has already."""
         if isinstance(update, LayoutUpdate):
             self.forget()
             strips = [list(line) for line in update.strips]

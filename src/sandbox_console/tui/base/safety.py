@@ -34,8 +34,11 @@ from textual.worker import WorkerFailed
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.text import clean, strip_unsafe
 from sandbox_console.tui.base.changed_cells import ChangedCells
+from sandbox_console.tui.base.mended import mend
 
 Result = TypeVar("Result")
+
+mend()
 
 
 def plain(text: str | bytes, style: str = "") -> Content:
@@ -104,7 +107,7 @@ class SafeApp(App[Result], Generic[Result]):
         self._sent = ChangedCells()
 
     def _display(self, screen: Screen[object], renderable: Any) -> None:
-        """Send a terminal only the cells that change on it; a browser that comes back has it all painted anew."""
+        """Send a terminal only the cells that change on it; a browser that comes back gets all of it."""
         sends = self._running and not self._closed and not self._batch_count and self._driver is not None
         if (
             sends

@@ -8,16 +8,20 @@ and nothing that was meant for a question acts on the list.
 from __future__ import annotations
 
 import asyncio
+from bisect import insort
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 from textual import events
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette
 from textual.dom import DOMNode
+from textual.errors import NoWidget
 from textual.message_pump import MessagePump
 from textual.screen import ModalScreen, Screen
+from textual.widgets import Input
 from textual.worker import Worker
 
 from sandbox_console.tui.base.safety import SafeApp
@@ -26,7 +30,7 @@ Result = TypeVar("Result")
 
 WAIT_S = 3.0
 """Seconds that keys wait for a question of a backend that does not answer; then they are dropped."""
-KEYS_MOST = 256
+KEYS_MOST = 2048
 
 
 class TypeAheadApp(SafeApp[Result], Generic[Result]):
@@ -36,6 +40,7 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         super().__init__()
         self._waits: dict[object, asyncio.TimerHandle] = {}
         self._typed: list[events.Key | events.Paste] = []
+        self._passing: object = None
 
     @property
     def typing_waits(self) -> bool:
@@ -44,15 +49,16 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
 
     async def on_event(self, event: events.Event) -> None:
         """Hold keys back while something opens, and drop clicks: they were aimed at what is about to be covered."""
-        if self._waits and isinstance(event, events.Key | events.Paste):
-            self._typed = sorted([*self._typed, event], key=lambda one: one.time)[:KEYS_MOST]
+        if isinstance(event, events.Key | events.Paste) and self._held(event):
+            insort(self._typed, event, key=lambda one: one.time)
+            del self._typed[KEYS_MOST:]
         elif self._waits and isinstance(event, events.MouseDown | events.MouseUp | events.Click | events.MouseScrollUp):
             event.stop()
-        elif isinstance(event, events.Key) and event.is_forwarded:  # it came up through all widgets: a binding's
+        elif self._may_open(event):
             wait = self._wait()
+            self._passing = None if event.is_forwarded else wait
             await super().on_event(event)
-            below = self.focused or self.screen
-            self._behind([node for node in below.ancestors_with_self if node is not self], lambda: self._go_on(wait))
+            self._behind(self._on_the_way(event), lambda: self._go_on(wait))
         else:
             await super().on_event(event)
 
@@ -64,17 +70,18 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         if not keys_wait:
             return super().run_worker(work, *args, **options)
         wait = self._wait()
-
-        async def watched() -> Any:
-            try:
-                return await (work() if callable(work) else work)
-            finally:
-                self._go_on(wait)
-
-        return super().run_worker(watched(), *args, **options)
+        worker: Worker[Any] = super().run_worker(work, *args, **options)
+        if worker._task is None:  # noqa: SLF001 - it was told to begin later
+            self._go_on(wait)
+        else:  # its task and not its work: an exclusive one may be cancelled before its first step
+            worker._task.add_done_callback(lambda _: self._go_on(wait))  # noqa: SLF001
+        return worker
 
     def push_screen(self, screen: Screen[Any] | str, *args: Any, **options: Any) -> Any:
-        """Show a screen; keys wait until it has its widgets and its focus."""
+        """Show a screen; keys wait until it has its widgets and its focus. A page that is open is not opened twice."""
+        is_page = isinstance(screen, Screen) and not isinstance(screen, ModalScreen)
+        if is_page and any(type(page) is type(screen) for page in self.screen_stack[1:]):
+            return AwaitComplete()
         self._wait()
         if isinstance(screen, Screen):
             screen.dismiss = partial(self._dismiss, screen)  # type: ignore[method-assign]
@@ -98,6 +105,29 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         wait = object()
         self._waits[wait] = asyncio.get_running_loop().call_later(WAIT_S, self._give_up, wait)
         return wait
+
+    def _held(self, event: events.Key | events.Paste) -> bool:
+        """Whether it must wait; what comes up through the widgets does not wait for itself to have come up."""
+        return bool(self._waits.keys() - ({self._passing} if event.is_forwarded else set()))
+
+    def _may_open(self, event: events.Event) -> TypeGuard[events.InputEvent]:
+        """Whether it may open something: a key, unless it is a letter in a line that is typed in, or a click.
+
+        Keys go one after the other: of two on their way up through the widgets, what the first opens had to send the
+        second back to the end of the row, and of a burst all of them, again with each.
+        """
+        if isinstance(event, events.Key):
+            return event.is_forwarded or not (event.is_printable and isinstance(self.focused, Input))
+        return isinstance(event, events.MouseUp) and not event.is_forwarded
+
+    def _on_the_way(self, event: events.Event) -> list[DOMNode | MessagePump]:
+        """What an event, and a message that it causes, goes through on its way up to the app."""
+        below: DOMNode = self.focused or self.screen
+        if isinstance(event, events.MouseUp):
+            with suppress(NoWidget):
+                below, _ = self.get_widget_at(event.x, event.y)
+        nodes = [node for node in below.ancestors_with_self if node is not self]
+        return [nodes[0], *nodes] if nodes else []  # a button tells itself of a click that it was pressed
 
     def _behind(self, nodes: Sequence[DOMNode | MessagePump], then: Callable[[], None]) -> None:
         """Call ``then`` behind every message that is on its way up through these nodes to the app."""

@@ -122,7 +122,7 @@ class EgressDraftScreen(Screen[None]):
         try:
             await draft.load()
         except ConsoleError as error:
-            again = hint(self, "draft-start-over", "reads anew.")
+            again = hint(self, "draft-start-over", "reads again")
             self._say([(f"✕ {clean(error.message, cap=300)}  {again}", PROBLEM)])
             return
         self._loaded = True

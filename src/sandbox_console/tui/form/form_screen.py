@@ -219,7 +219,7 @@ class FormScreen(Screen[None]):
 
     def action_submit(self) -> None:
         """Create or apply."""
-        if not self._doing.going_on:
+        if not self._doing.going_on and self.app.screen is self:  # else a question of it is open
             self._stop_checking()
             # The app's worker: this screen may close while the action goes on.
             self.app.run_worker(self._submit(), group="submit", exclusive=True)

@@ -25,6 +25,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import Config, Console
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put_note
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.logs.log_feed import FOLLOWED, Feed, Stand
 from sandbox_console.tui.logs.look_back import LookBack
@@ -290,12 +291,18 @@ class LogsPane(Vertical):
         if name:
             self.run_worker(self._save(name), group="save", exclusive=True)
 
-    async def _save(self, name: str) -> None:
-        # The name is made of characters that no file system or shell reads anything into.
+    def _suggested(self, name: str) -> Path:
+        """A file here, named by characters that no file system or shell reads anything into."""
         safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in name)[:40]
         ref = self._sandbox.ref.id[:12] if self._sandbox and not self._merged and not self._gone else "logs"
         ref = "".join(char if char.isascii() and char.isalnum() else "-" for char in ref)
-        path = Path.cwd() / f"{safe}-{ref}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
+        return Path.cwd() / f"{safe}-{ref}-{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
+
+    async def _save(self, name: str) -> None:
+        asked = AskScreen("Save the log to (here)", "a file that is not there yet", str(self._suggested(name)))
+        if not (typed := await self.app.push_screen_wait(asked)):
+            return
+        path = Path(typed).expanduser().absolute()
         lines, rest = self.view.shown, self._not_held(name)
         try:
             written = await self.view.save(path, await self._service.ground())

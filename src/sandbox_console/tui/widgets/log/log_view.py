@@ -252,7 +252,7 @@ class LogView(LogCanvas, can_focus=True):
         if line is None:
             return
         if line.number not in self.look.expanded and not is_json(line):
-            keys = [key_of(self, f"logs-select-line-{where}") for where in ("above", "below")]
+            keys = [key_of(self, f"logs-select-{where}") for where in ("up", "down")]
             more = f" {' and '.join(keys)} choose another." if all(keys) else ""
             self.notify(f"This line is not JSON.{more}", severity="warning")
             return
