@@ -110,6 +110,8 @@ def _face(args: argparse.Namespace) -> int:
         return _serve(args)
     if args.verb == "share":
         return _share(args)
+    if args.verb == "mcp":
+        return _mcp(args)
     if args.verb == "completion":
         from sandbox_console.cli.completion import shell_code
 
@@ -181,6 +183,16 @@ def _serve(args: argparse.Namespace) -> int:
     if args.no_page:
         raise UsageError("--no-page leaves nothing to serve", hint="add --api or --mcp")
     return serve(options)
+
+
+def _mcp(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sandbox_console.cli.signals import release
+    from sandbox_console.servers.mcp.stdio import serve_stdio
+
+    release()
+    return serve_stdio(Path(args.config) if args.config else None, args.backend, read_only=args.read_only)
 
 
 def _share(args: argparse.Namespace) -> int:

@@ -300,6 +300,7 @@ def _add_console(verbs: Verbs) -> None:
     serve.add_argument("--mcp", action="store_true", help="MCP over HTTP too, on a port of its own")
     serve.add_argument("--mcp-port", metavar="P", default="0", help="0 takes a free one")
     serve.add_argument("--no-page", action="store_true", help="with --api or --mcp: without the page")
+    _verb(verbs, "mcp", "MCP for an assistant that starts this, on stdin and stdout")
     share = _verb(verbs, "share", "the TUI through a public relay without a login; needs --yes")
     share.add_argument("--read-write", action="store_true", help="let viewers do what the policy allows, not only look")
     share.add_argument("--environment", metavar="E", default="prod", help="the relay: prod, or local for one here")

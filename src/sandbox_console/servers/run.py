@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 
 from msgspec import Struct
 
-from sandbox_console.errors import Unsupported, UsageError
+from sandbox_console.errors import UsageError
+from sandbox_console.servers.mcp.stdio import need_package
 from sandbox_console.service import find_paths, open_console
 from sandbox_console.service.tokens import Tokens
 from sandbox_console.web import ServeOptions
@@ -60,7 +61,7 @@ async def _programs(
     stack: AsyncExitStack, options: ServeOptions, programs: Programs, say: Callable[[str], None]
 ) -> None:
     if programs.mcp:
-        raise Unsupported("this version serves no MCP", hint="serve --api")
+        need_package()
     paths = find_paths(options.config)
     console = await stack.enter_async_context(
         open_console(config_file=options.config, read_only=options.read_only, only_backend=options.backend or "")
@@ -70,3 +71,7 @@ async def _programs(
         from sandbox_console.servers.api.listener import api
 
         await stack.enter_async_context(api(options, programs.api_port, console, tokens, say))
+    if programs.mcp:
+        from sandbox_console.servers.mcp.http import mcp
+
+        await stack.enter_async_context(mcp(options, programs.mcp_port, console, tokens, say))

@@ -30,7 +30,7 @@ from sandbox_console.servers.api.messages import Problem
 OPEN = frozenset({"/healthz", "/openapi.json"})
 """What is answered without a token."""
 
-REFUSAL_S = 0.25
+REFUSAL_S = 1.0
 """How long a refused caller waits for the answer: a client that only tries again costs the others next to nothing."""
 
 _FULL = ("api.max_sandboxes", "api.max_per_bucket")

@@ -1,0 +1,51 @@
+"""Resources: specs, logs and rows of the audit log, of the sandboxes that may be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sandbox_console.model.audit import AuditQuery
+from sandbox_console.servers.mcp.sandboxes import Visible
+from sandbox_console.servers.mcp.text import cleaned, untrusted
+from sandbox_console.servers.mcp.tools import Tools
+
+_ROWS = 50
+_LINES = 200
+
+
+class Resources:
+    """Each is there where the tool that tells the same is allowed."""
+
+    def __init__(self, visible: Visible, tools: Tools) -> None:
+        self._visible, self._tools = visible, tools
+
+    def allowed(self) -> dict[str, Callable[..., Any]]:
+        """The address of each, and what reads it."""
+        every = {
+            "inspect": ("sandbox://{name}/spec", self.spec),
+            "logs": ("sandbox://{name}/logs", self.logs),
+            "why": ("sandbox://{name}/audit", self.audit),
+        }
+        return dict(found for tool, found in every.items() if tool in self._visible.options.allow)
+
+    async def spec(self, name: str) -> str:
+        """What a sandbox was made from, and what of it is enforced."""
+        return untrusted(cleaned(await self._tools.described(await self._visible.find(name))))
+
+    async def logs(self, name: str) -> str:
+        """The end of what a sandbox's main process wrote."""
+        return untrusted({"log": await self._tools.log_of(await self._visible.find(name), _LINES)})
+
+    async def audit(self, name: str) -> str:
+        """What was done with a sandbox, by whom, and how it ended; newest first."""
+        found = await self._visible.find(name)
+        entries = await self._visible.opened.history(AuditQuery(limit=_ROWS, target=str(found.ref)))
+        rows = [
+            {
+                "id": one.attempt.seq, "at": one.attempt.at_ns / 1e9, "actor": one.attempt.actor,
+                "action": one.attempt.action, "outcome": one.outcome,
+            }
+            for one in entries
+        ]  # fmt: skip
+        return untrusted({"rows": cleaned(rows)})

@@ -1,0 +1,84 @@
+"""The sandboxes that MCP shows: those of this console's own that have the labels of ``[mcp]``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from sandbox_console import service
+from sandbox_console.errors import ConfigError, Denied, NotFound, UsageError
+from sandbox_console.library import Console, SandboxHandle
+from sandbox_console.model.action import Action, Create
+from sandbox_console.model.actor import acting
+from sandbox_console.model.check import name_problem
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service.serving import from_template, with_labels
+
+CALLER = "mcp.caller"
+"""The label that says which caller made a sandbox."""
+
+
+class Visible:
+    """Looks names up among what may be seen, so that what may not be seen is not there."""
+
+    def __init__(self, opened: service.Console) -> None:
+        self.opened = opened
+        self.console = Console(opened)
+        self.options = opened.config.mcp
+        self._labels = _labels(self.options.labels)
+
+    async def every(self) -> list[Sandbox]:
+        """All that may be seen."""
+        found, _ = await self.console.list(self.options.backend.partition("/")[0])
+        return [one for one in found if one.managed and self._labels.items() <= one.labels.items()]
+
+    async def find(self, name: str) -> Sandbox:
+        """One by its name or full reference. Raises NotFound also for what may not be seen."""
+        found = [one for one in await self.every() if name in (one.name, str(one.ref))]
+        if len(found) > 1:
+            raise UsageError("several sandboxes have that name", hint="give the ref that list tells")
+        if not found:
+            raise NotFound("no sandbox that may be seen has that name", hint="the tool list tells which there are")
+        return found[0]
+
+    def handle(self, found: Sandbox) -> SandboxHandle:
+        """The sandbox to act on, without any consent: what the policy asks about is refused."""
+        return SandboxHandle(self.opened, found.ref, found.name, service.Consent())
+
+    async def create(self, template: str, name: str) -> SandboxHandle:
+        """Make one from a template that is allowed. Raises Denied (with a row), UsageError."""
+        if template not in self.options.templates:
+            raise UsageError("that template is not allowed", hint=f"allowed: {', '.join(self.options.templates)}")
+        if wrong := name_problem(name):
+            raise UsageError(f"name: {wrong}")
+        labels = {**self._labels, CALLER: acting()}
+        spec = with_labels(from_template(self.opened.config.templates, template, name), labels)
+        own = [one for one in await self.every() if one.labels.get(CALLER) == acting()]
+        if len(own) >= self.options.max_sandboxes:
+            place = await self.opened.place_for(self.options.backend)
+            why = Denied(f"you have made {len(own)} sandboxes, the most allowed", rule="mcp.max_sandboxes")
+            await self.refuse(Create(spec, *place), why)
+        return await self.console.create(spec, backend=self.options.backend)
+
+    async def need_own(self, found: Sandbox, action: Action) -> None:
+        """Raise Denied, with a row, where another than the caller made a sandbox."""
+        if found.labels.get(CALLER) != acting():
+            await self.refuse(action, Denied("another than you made it, and you may not remove it", rule="mcp.own"))
+
+    async def refuse(self, action: Action, why: Denied) -> NoReturn:
+        """Record what is refused, and raise why."""
+        await self.opened.refuse(action, why)
+
+    async def told(self, found: Sandbox) -> Mapping[str, Any]:
+        """A sandbox in short."""
+        return {
+            "name": found.name, "ref": str(found.ref), "status": str(found.status), "image": found.image,
+            "labels": dict(found.labels),
+        }  # fmt: skip
+
+
+def _labels(texts: Sequence[str]) -> dict[str, str]:
+    for text in texts:
+        if not text.partition("=")[0] or "=" not in text:
+            raise ConfigError(f"mcp.labels: {text!r} is not KEY=VALUE", hint='labels = ["team=web"]')
+    return {key: value for key, _, value in (text.partition("=") for text in texts)}

@@ -1,0 +1,163 @@
+"""The tools. Their descriptions are fixed texts: nothing that a sandbox says gets into one."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from sandbox_console.errors import Denied, NotFound, UsageError
+from sandbox_console.model.action import ChangeEgress, Remove
+from sandbox_console.model.actor import acting
+from sandbox_console.model.audit import AuditQuery
+from sandbox_console.model.egress import REASONS, EgressRule
+from sandbox_console.model.log import LogRecord
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.verdict import verdict
+from sandbox_console.servers.mcp.sandboxes import Visible
+from sandbox_console.servers.mcp.text import cleaned, lines, untrusted
+
+Name = Annotated[str, Field(description="a sandbox's name or ref, as list tells it", max_length=256)]
+Path = Annotated[str, Field(description="an absolute path in the sandbox", max_length=4096)]
+
+Command = Annotated[list[str], Field(description="a program and its arguments; no shell", min_length=1)]
+
+_MOST_LINES = 1000
+
+
+class Tools:
+    """Every tool there is, by its name in ``[mcp] allow``."""
+
+    def __init__(self, visible: Visible) -> None:
+        self._visible = visible
+        self._most = visible.options.max_output_kib * 1024
+
+    def allowed(self) -> dict[str, Callable[..., Any]]:
+        """The tools of ``[mcp] allow``."""
+        return {name: getattr(self, name) for name in dict.fromkeys(self._visible.options.allow)}
+
+    async def list(self) -> str:
+        """List the sandboxes that you may see, with their status and image."""
+        found = await self._visible.every()
+        return untrusted({"sandboxes": cleaned([await self._visible.told(one) for one in found])})
+
+    async def inspect(self, name: Name) -> str:
+        """Show one sandbox: the spec it was made from, and what of it is enforced."""
+        return untrusted(cleaned(await self.described(await self._visible.find(name))))
+
+    async def described(self, found: Sandbox) -> dict[str, Any]:
+        """A sandbox with its spec; of variables only the names."""
+        spec = found.spec.to_dict() if found.spec else {}
+        if "env" in spec:
+            spec["env"] = sorted(spec["env"])
+        facts = [{"field": one.field, "value": one.value} for one in found.effective]
+        return {**await self._visible.told(found), "spec": spec, "effective": facts}
+
+    async def logs(
+        self,
+        name: Name,
+        tail: Annotated[int, Field(description="how many of the last lines", ge=1, le=_MOST_LINES)] = 100,
+    ) -> str:
+        """Read the end of what a sandbox's main process wrote."""
+        return untrusted({"log": await self.log_of(await self._visible.find(name), tail)})
+
+    async def log_of(self, found: Sandbox, tail: int) -> str:
+        """The last lines of a log, capped."""
+        kept = bytearray()
+        async with aclosing(self._visible.handle(found).logs(tail=tail)) as items:  # type: ignore[type-var]
+            async for item in items:
+                kept += item.data if isinstance(item, LogRecord) else b"[output was lost here]\n"
+                del kept[: max(0, len(kept) - 4 * self._most)]
+        return lines(bytes(kept), self._most)
+
+    async def why(self, name: Name) -> str:
+        """Tell why a sandbox ended: its exit, signal or limit, and who stopped it."""
+        found = await self._visible.find(name)
+        entries = await self._visible.opened.history(AuditQuery(limit=50, target=str(found.ref)))
+        said = verdict(found, entries)
+        told: dict[str, Any] = {"status": str(found.status), "why": "it has not ended", "evidence": []}
+        if said is not None:
+            told |= {"why": said.headline, "evidence": list(said.evidence), "sure": said.sure}
+        return untrusted(cleaned(told))
+
+    async def denied(
+        self,
+        name: Name,
+        host: Annotated[str, Field(description="a host name", max_length=255)],
+        port: Annotated[int, Field(ge=1, le=65535)] = 443,
+    ) -> str:
+        """Tell whether a sandbox may reach a host, by which rule, and if not why. Nothing is connected."""
+        found = await self._visible.find(name)
+        said, rule = await self._visible.opened.egress.explain(found.ref, host, port)
+        told = {
+            "host": host, "port": port, "allowed": said.allowed, "rule": rule.pattern if rule else "",
+            "why": "" if said.allowed else REASONS.get(said.reason, said.reason), "hint": said.hint,
+        }  # fmt: skip
+        return untrusted(cleaned(told))
+
+    async def create(
+        self,
+        template: Annotated[str, Field(description="one of the allowed templates", max_length=128)],
+        name: Annotated[str, Field(description="what to call it", max_length=63)],
+    ) -> str:
+        """Make a sandbox from a template and start it. The template says all of it; you choose only its name."""
+        made = await self._visible.create(template, name)
+        return untrusted({"name": made.name, "ref": str(made.ref)})
+
+    async def exec(
+        self,
+        name: Name,
+        command: Command,
+        timeout_s: Annotated[float, Field(gt=0, le=86400)] = 60.0,
+    ) -> str:
+        """Run a command in a sandbox to its end. Exit code 124 means that its time ran out."""
+        handle = self._visible.handle(await self._visible.find(name))
+        done = await handle.exec(command, timeout_s=min(timeout_s, self._visible.options.max_timeout_s))
+        told = {"stdout": lines(done.stdout, self._most), "stderr": lines(done.stderr, self._most)}
+        return untrusted({"exit_code": done.exit_code, "timed_out": done.timed_out, **told})
+
+    async def read_file(self, name: Name, path: Path) -> str:
+        """Read a file of a sandbox, as text, or as base64 where it is none."""
+        data = await self._visible.handle(await self._visible.find(name)).read_file(path, max_bytes=self._most)
+        try:
+            return untrusted({"path": cleaned(path), "text": lines(data.decode(), self._most)})
+        except UnicodeDecodeError:
+            return untrusted({"path": cleaned(path), "base64": base64.b64encode(data).decode()})
+
+    async def write_file(
+        self,
+        name: Name,
+        path: Path,
+        content: Annotated[str, Field(description="all of it, as text", max_length=1 << 20)],
+    ) -> str:
+        """Write a text file of a sandbox; what is there is replaced, folders above it are made."""
+        handle = self._visible.handle(await self._visible.find(name))
+        await handle.write_file(path, content)
+        return untrusted({"path": cleaned(path), "bytes": len(content.encode())})
+
+    async def ask_host(
+        self, name: Name, host: Annotated[str, Field(description="a host, host:port or *.suffix", max_length=255)]
+    ) -> str:
+        """Ask the operator to let a sandbox reach a host. Nothing is opened; a person answers, or nobody does."""
+        found = await self._visible.find(name)
+        try:
+            why = Denied(f"asked for by {acting()}: a person has to allow it", rule="mcp.ask")
+            await self._visible.refuse(ChangeEgress(found.ref, add=(EgressRule(host, source="asked"),)), why)
+        except Denied as denied:
+            if denied.rule != "mcp.ask":
+                raise
+            row = denied.audit_id
+        return untrusted({"asked": cleaned(host), "audit_id": row, "answer": "the operator's, if there is one"})
+
+    async def remove(self, name: Name) -> str:
+        """Remove a sandbox that you made, with all that is in it."""
+        found = await self._visible.find(name)
+        await self._visible.need_own(found, Remove(found.ref, force=True))
+        try:
+            await self._visible.handle(found).remove(force=True)
+        except NotFound:
+            raise UsageError("it is gone already") from None
+        return untrusted({"removed": cleaned(found.name)})
