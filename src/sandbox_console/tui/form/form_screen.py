@@ -112,6 +112,11 @@ class FormScreen(Screen[None]):
         else:
             self._check_soon()
 
+    def on_resize(self) -> None:
+        """The plan's lines are broken for the width."""
+        if self._sandbox is not None:
+            self._check_soon()
+
     # --- checking as one types
 
     @on(Input.Changed)
