@@ -1,6 +1,6 @@
 """Benchmarks of this checkout beside another one's, in turn: first paint, the list at 10,000 rows, and start-up.
 
-Run: git worktree add /tmp/before 545d69b && (cd /tmp/before && make setup)
+Run: git worktree add /tmp/before 545d69b && (cd /tmp/before && scripts/setup test)
      python benchmarks/pairs.py /tmp/before [pairs]
 
 Each checkout is run by its own .venv, so that nothing of the other is imported. Which of the two is first changes from
