@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 
 import pytest
 from tests.bubblewrap.conftest import Make, until
 
+from sandbox_console.backends.bubblewrap.logs import read
 from sandbox_console.backends.bubblewrap.supervise import segments
 from sandbox_console.model.log import LogGap, LogQuery, LogRecord, Stream
 
@@ -99,3 +101,13 @@ async def test_a_line_of_50_mb_comes_in_parts(make: Make, backend) -> None:
             most = max([most, *(len(item.data) for item in batch if isinstance(item, LogRecord))])
     assert 60_000 < most <= 200_000
     assert (await box.logs(tail=1))[-1].data.endswith(b"\n")  # which may be all of the last part
+
+
+async def test_the_tail_of_a_log_longer_than_a_batch_is_there(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    many = b"".join(b"line %07d\n" % at for at in range(4096))
+    frames = b"".join(segments.FRAME.pack(at + 1, segments.STDOUT, len(many)) + many for at in range(30))  # 1.5 MB
+    (folder / "00000001.log").write_bytes(segments.HEAD.pack(segments.MAGIC, 0) + frames)
+    found = [item async for batch in read(tmp_path, LogQuery(tail=2), lambda: False) for item in batch]
+    assert [item.data for item in found] == [b"line 0004094\n", b"line 0004095\n"]

@@ -43,10 +43,10 @@ class Reader:
             self._seek_tail(query.tail)
 
     def read(self) -> list[LogItem]:
-        """What there is, up to a batch; empty at the present end."""
+        """What there is, up to a batch; empty only at the present end, however much is skipped before."""
         self._out = []
         size = 0
-        while size < _BATCH and not self.past:
+        while (size < _BATCH or not self._out) and not self.past:
             frame = self._frame()
             if frame is None:
                 break
