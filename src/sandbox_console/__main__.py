@@ -204,7 +204,7 @@ def _share(args: argparse.Namespace) -> int:
     from sandbox_console.web.share import ShareOptions
 
     if args.read_only and args.read_write:
-        raise UsageError("--read-only and --read-write exclude each other", hint="leave both out: it is read-only")
+        raise UsageError("--read-only and --read-write cannot be used together", hint="leave both out: it is read-only")
     options = ShareOptions(
         agreed=args.yes,
         read_write=args.read_write,

@@ -604,7 +604,7 @@ def test_doctor_tells_of_it(home: Path) -> None:
         return found["state"], found["text"]
 
     assert said(SANDBOX_CONSOLE_SERVER="off") == ("ok", "is not used: each command imports what it needs")
-    assert said() == ("ok", "none now: a command starts it")
+    assert said() == ("ok", "not running: the next command starts it")
     console(home, "ls")
     until(lambda: [*(home / "state/run").glob("*.sock")], "no server was started")
     state, text = said()

@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
             meant = _ELSEWHERE.get(word, "")
             hint = f"did you mean {meant}?" if meant in (*known, *_options(self)) else _nearest(word, known, self.prog)
             raise UsageError(f"unknown verb {value!r}", hint=hint)
-        message = f"{'/'.join(action.option_strings)}: {value!r} is none of {', '.join(known)}"
+        message = f"{'/'.join(action.option_strings)}: {value!r} is not one of {', '.join(known)}"
         raise UsageError(message, hint=_nearest(word, known, self.prog))
 
     def format_help(self) -> str:
@@ -113,7 +113,7 @@ def _unrecognised(
     if found.verb in _COMMAND_VERBS and not extras[0].startswith("-"):
         at = own.index(extras[0])
         meant = shlex.join(["sandbox-console", *own[:at], "--", *own[at:]])
-        return UsageError(f"unexpected argument {extras[0]!r}: a command stands behind --", hint=meant)
+        return UsageError(f"unexpected argument {extras[0]!r}: a command goes after --", hint=meant)
     option = next((word.partition("=")[0] for word in extras if word.startswith("-")), "")
     if not option:
         return UsageError(f"unexpected argument {extras[0]!r}", hint=f"{chosen.prog} --help")

@@ -161,7 +161,7 @@ def _exit_code(connection: socket.socket) -> int | None:
         os.kill(os.getpid(), said[1])
         return 128 + said[1]
     raise ConsoleError(
-        "the process that carried this command out was killed, and what it did is not known",
+        "the process that ran this command was killed, and what it did is not known",
         hint="sandbox-console audit ls; without such a process: SANDBOX_CONSOLE_SERVER=off",
     )
 
