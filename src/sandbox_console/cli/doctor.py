@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sandbox_console.cli.context import Context, colours
 from sandbox_console.cli.text import size
-from sandbox_console.command_server import client
+from sandbox_console.command_server import client, served_calls
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import BackendHealth
@@ -108,7 +108,7 @@ def _terminal(context: Context) -> Finding:
 
 
 def _server() -> Finding:
-    if not client.may_serve(["ls"]):
+    if not served_calls.may_serve(["ls"]):
         return Finding("command server", "ok", "is not used: each command imports what it needs")
     process, answers = client.look()
     if answers or not process:

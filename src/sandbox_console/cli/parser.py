@@ -59,8 +59,7 @@ class Parser(argparse.ArgumentParser):
 def build() -> Parser:
     """The parser with every verb. It costs 30 ms, and a command may need it twice."""
     about = "See, watch, enter, create and audit sandboxes. Without a VERB it opens the screen."
-    parser = Parser(prog="sandbox-console", description=about)
-    arguments.add_everywhere(parser)
+    parser = Parser(prog="sandbox-console", description=about, parents=[arguments.everywhere()], add_help=False)
     parser.add_argument("--version", action="store_true", help="print the version")
     arguments.add_verbs(parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser))
     return parser

@@ -21,7 +21,7 @@ CAPTURE_BYTES = 1024 * 1024
 """How much of each stream a result keeps; ``stdout=`` to a file or ``stream()`` give all of it."""
 
 _AHEAD = 16
-"""Chunks of at most 64 KiB that wait for whoever iterates; then the command waits."""
+"""Chunks of at most 256 KiB that wait for whoever iterates; then the command waits."""
 
 Perform = Callable[[Exec, ExecIO], Operation]
 

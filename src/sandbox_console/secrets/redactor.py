@@ -224,7 +224,9 @@ class StreamRedactor:
         data = self._held + data if self._held else data
         torn = data[len(data) - views.torn(data) :]
         data = data[: len(data) - len(torn)]
-        if not self._line.moved and views.plain(data):
+        if not self._redactor.active:  # a line is read only for a value in it: 1 GiB of zeros took 100 s of a processor
+            shown, self._held = data, b""
+        elif not self._line.moved and views.plain(data):
             shown, self._held = self._redactor.split(data)
         else:
             shown, self._held = self._redactor.split_seen(data, self._shown())
@@ -243,7 +245,7 @@ class StreamRedactor:
         return held
 
     def _shown(self) -> views.Line:
-        self._line.write(self._since)
+        self._line.write(views.lasting(self._since))
         self._since = b""
         return self._line
 

@@ -28,6 +28,7 @@ _COLOURS = re.compile(rb"\x1b\[[0-9;:]*[mK]")  # and the rest of a line erased: 
 _LONE = rb"\r(?!\n)"
 _UNSEEN = re.compile(rb"(?:" + _ESC + rb"|[\x00-\x08\x0e-\x1f\x7f]|" + _LONE + rb"|" + _WIDTHLESS + rb")+")
 _CONTROLS = [bytes([one]) for one in (*range(8), 8, *range(14, 27), *range(28, 32), 127)]  # but ESC and CR
+_IDLE = b"".join(one for one in _CONTROLS if one != b"\b") + b"\x0b\x0c"
 _WIDE = re.compile(_WIDTHLESS)
 _LEADS = tuple(bytes([one]) for one in (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF3))
 # How a code may begin that has not all come.
@@ -94,6 +95,11 @@ def moves(data: bytes) -> bool:
     if b"\x1b" in data and _MOVE.search(data):
         return True
     return b"\xc2\x9b" in data and _WIDE_MOVE.search(data) is not None
+
+
+def lasting(data: bytes) -> bytes:
+    """Without controls that leave a :class:`Line` as it is, each of which costs it as much as a word of text."""
+    return data.translate(None, _IDLE) if data.isascii() and b"\x1b" not in data else data  # nothing joins to a code
 
 
 def torn(data: bytes) -> int:
