@@ -2,7 +2,7 @@
 
 A process has a name in a folder that only its user may enter. ``NAME.lock`` is held (flock) for as long as the process
 lives, so that there is one of a name; ``NAME.sock`` is where it listens. After an upgrade a new name is taken: what
-serves the old one ends by itself when nobody asks it any more. Linux only: peers are told by ``SO_PEERCRED``.
+serves the old one ends by itself when nobody asks it any more. Linux only: peers are identified by ``SO_PEERCRED``.
 """
 
 from __future__ import annotations

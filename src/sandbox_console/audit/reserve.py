@@ -1,7 +1,7 @@
 """Space set aside on disk, so that what stops things, and every outcome, is recorded when the disk is full.
 
 The file is filled once, so that overwriting it needs no new block of the disk, even if others fill it. Rows go
-into it as they will stand in the database, and move there when there is room again.
+into it in the form that they have in the database, and move there when there is room again.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Store:
     """One process's writing end of the log; every method runs on one thread and raises AuditUnavailable.
 
     Where the disk is full, what is urgent (`Draft.urgent`) goes into the reserve and from there into the
-    database as soon as there is room; nothing else is taken until then.
+    database as soon as there is room; nothing else is accepted until then.
     """
 
     def __init__(

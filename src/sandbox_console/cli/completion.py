@@ -27,7 +27,7 @@ def shell_code(shell: str) -> str:
 
 
 def complete() -> None:
-    """Answer a shell's question, which stands in the environment, and end. Nothing is changed and nothing recorded."""
+    """Answer a shell's question, which is in the environment, and exit. Nothing is changed and nothing recorded."""
     import argcomplete
 
     root = parser.build()

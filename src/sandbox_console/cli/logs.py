@@ -33,7 +33,7 @@ _JOINED_MOST = 1 << 20
 
 
 async def logs(context: Context) -> int:
-    """Print output, stdout and stderr both on our stdout: they are the data. A gap in it is told on stderr.
+    """Print output, stdout and stderr both on our stdout: they are the data. A gap in it is reported on stderr.
 
     With ``--json`` each line and each gap is an object, the stream named.
     """

@@ -10,7 +10,7 @@ from sandbox_console.service import find_paths
 
 
 def add_next_step(error: ConsoleError, args: argparse.Namespace) -> None:
-    """Give an error a hint where it has none, and a rule of the configuration the file that it stands in."""
+    """Give an error a hint where it has none, and a rule of the configuration the file that it is in."""
     if isinstance(error, Denied) and error.rule.startswith("policy."):
         flag = error.rule == "policy.read_only" and args.read_only
         if not error.hint or (error.rule == "policy.read_only" and not flag):

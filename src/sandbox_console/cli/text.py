@@ -31,7 +31,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 class Columns:
-    """A table that goes on: rows that come later stand below the first, whose columns they keep where they fit."""
+    """A table that goes on: later rows are below the first, whose columns they keep where they fit."""
 
     def __init__(self, head: Sequence[str], *, header: bool = True) -> None:
         self._head: list[list[str]] = [list(head)] if header else []

@@ -43,7 +43,7 @@ def folder() -> str:
 def carry_out(words: list[str], caught: Callable[[], int]) -> int | None:
     """The exit code of what a server did; None where it did nothing. Raises ConsoleError where its end is not known.
 
-    ``caught`` tells the signal that came and was held before the server's child could be told of any; 0 for none.
+    ``caught`` gives the signal that came and was held before the server's child could get any; 0 for none.
     """
     try:
         asked = identity.key()

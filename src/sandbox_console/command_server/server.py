@@ -113,7 +113,7 @@ class _Server:
 
 
 def _began_ns() -> int:
-    """When this process began, as files' times are told. The kernel counts it in ticks since the boot."""
+    """When this process began, on the clock of files' times. The kernel counts it in ticks since the boot."""
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
         ticks = int(file.read().rpartition(b")")[2].split()[19])
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - (ticks - 1) / os.sysconf("SC_CLK_TCK")

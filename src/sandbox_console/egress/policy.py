@@ -21,7 +21,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a gateway is told. ``hosts`` are fixed addresses of names, as in /etc/hosts: they are asked first."""
+    """The settings of a gateway. ``hosts`` are fixed addresses of names, as in /etc/hosts, which are used first."""
 
     sandbox: str
     rules: tuple[EgressRule, ...] = ()

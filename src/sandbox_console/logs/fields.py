@@ -1,4 +1,4 @@
-"""JSON lines told in short: time, level, message, then the other fields; or spread over rows."""
+"""JSON lines in short form: time, level, message, then the other fields; or spread over rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a log was told, so that a later reading goes on there: nothing twice, nothing left out.
+"""How far a log was read, so that a later reading goes on there: nothing twice, nothing left out.
 
 A time alone does not say it: one read of a pipe, or one millisecond, holds many lines of one time, and a reading may
 end between two of them.
@@ -34,7 +34,7 @@ class _Place(Struct):
 
 
 class Places:
-    """How far each stream of one log was told, in whole lines: a line without its end is read again from its beginning.
+    """How far each stream of one log was read, in whole lines: a line without its end is read again from its beginning.
 
     Several readings may share them, as two views of one sandbox do.
     """
@@ -62,7 +62,7 @@ class Reading:
         self._met: dict[Stream | None, _Place] = defaultdict(_Place)
 
     def new(self, items: Sequence[LogItem], *, over: bool = False) -> list[LogItem]:
-        """Those that were not told before. ``over``: a line that has no end here never gets one."""
+        """The records that were not read before. ``over``: a line that has no end here never gets one."""
         return [item for item in items if self._is_new(item, over)]
 
     def _is_new(self, item: LogItem, over: bool) -> bool:

@@ -13,7 +13,7 @@ Publish = Literal["none", "loopback", "any"]
 class Rules(Struct, frozen=True, kw_only=True):
     """What may be done. The defaults let a developer work and ask before touching what others made.
 
-    A sandbox that asks for no egress gets none, whatever stands here; ``egress`` is the ceiling of
+    A sandbox that asks for no egress gets none, whatever is set here; ``egress`` is the ceiling of
     what one may ask for (None: any host). Caps hold for what is asked; None is no cap.
     ``images`` are shell patterns (``python:*``). ``publish`` is at which addresses of a host the ports of a sandbox may
     be published: none, those that only the host itself reaches, or any. ``seccomp_off``, ``ptrace`` and
@@ -21,7 +21,7 @@ class Rules(Struct, frozen=True, kw_only=True):
     namespaces in the sandbox. ``enter_without_secrets`` is whether a sandbox
     may be entered by a console that cannot read a secret of it: it goes without, and cannot mask the value.
     ``home_workspace`` lets a home folder be a workspace. While a keyring's or a program's secret was not read, words of
-    ``hash_words_from`` bytes and more stand in the audit log as keyed hashes: for ``"any"`` secret of the
+    ``hash_words_from`` bytes and more are in the audit log as keyed hashes: for ``"any"`` secret of the
     configuration, or for the sandbox's ``"own"``.
     """
 

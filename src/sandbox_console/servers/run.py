@@ -34,7 +34,7 @@ class Programs(Struct, frozen=True):
 def serve(options: ServeOptions, programs: Programs) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit code. Addresses go to standard error.
 
-    Raises UsageError for options that do not hold, ConfigError, Conflict where a port is taken, Unsupported where an
+    Raises UsageError for invalid options, ConfigError, Conflict where a port is taken, Unsupported where an
     extra of this package is missing.
     """
     options.check()

@@ -54,7 +54,7 @@ class _File(Struct, forbid_unknown_fields=True):
 
 
 class Tokens:
-    """The file of tokens, read again when it has changed: a token that is taken away is refused from then on."""
+    """The file of tokens, read again when it has changed: a token that is removed is refused from then on."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = path

@@ -130,12 +130,12 @@ class FakeCore:
         await self._wake()
 
     async def die(self, reason: str) -> None:
-        """Stop answering; watchers are told."""
+        """Stop answering, and notify watchers."""
         self.faults.dead, self.faults.reason = True, reason
         await self.tell(HealthChanged(await self.health()))
 
     async def revive(self) -> None:
-        """Answer again; watchers are told, with the whole list."""
+        """Answer again, and send watchers the whole list."""
         self.faults.dead = False
         await self.tell(HealthChanged(await self.health()))
         await self.tell(self._listed())

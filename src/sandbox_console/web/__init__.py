@@ -16,7 +16,7 @@ __all__ = ["ServeOptions", "serve", "share"]
 def serve(options: ServeOptions) -> int:
     """Serve the console to browsers until SIGINT or SIGTERM; returns the exit code.
 
-    The address and its login token go to standard error. Raises UsageError for options that do not hold,
+    The address and its login token go to standard error. Raises UsageError for invalid options,
     ConfigError for a token or a configuration that cannot be used, Conflict where the port is taken.
     """
     options.check()

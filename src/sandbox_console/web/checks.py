@@ -27,7 +27,7 @@ OWN_PAGES = frozenset({"same-origin", "none"})
 
 
 class Checks:
-    """Exact ``Host`` and ``Origin``, for the addresses that this server was told to answer to."""
+    """Exact ``Host`` and ``Origin``, for the addresses that this server answers to."""
 
     def __init__(self, scheme: str, authorities: Collection[str]) -> None:
         self._scheme = scheme

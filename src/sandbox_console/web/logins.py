@@ -109,7 +109,7 @@ class Logins:
 def given_token(
     file: Path | None, environment: MutableMapping[str, str] = os.environ, ground: Ground = NOBODYS
 ) -> str | None:
-    """The operator's token from a file, else from the environment, out of which it is taken.
+    """The operator's token from a file, else from the environment, from which it is removed.
 
     ``ground`` is what guests can change. Raises ConfigError, Conflict.
     """

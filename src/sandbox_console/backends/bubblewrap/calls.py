@@ -1,4 +1,4 @@
-"""A sandbox's system call filter, as the supervisor is told of it and as people read it."""
+"""A sandbox's system call filter, in the supervisor's form and in words."""
 
 from __future__ import annotations
 

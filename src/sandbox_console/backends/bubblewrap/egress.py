@@ -24,7 +24,7 @@ _PROGRAM = Path(egress.__file__).with_name("__main__.py")
 
 
 def variables(spec: SandboxSpec) -> dict[str, str]:
-    """What every command is told of the gateway; nothing where there is no network at all."""
+    """The variables that tell every command of the gateway; none without a network."""
     return policy.variables(f"http://127.0.0.1:{PORT}") if spec.egress else {}
 
 
@@ -34,7 +34,7 @@ def folder(record: Record) -> Path:
 
 
 def prepare(record: Record, options: Options) -> dict[str, Any] | None:
-    """What the supervisor is told of the gateway; None where there is none. Makes the folder where it is missing."""
+    """The gateway's settings for the supervisor; None if there is none. Creates a missing folder."""
     if not record.spec.egress:
         return None
     gateway_rules.prepare(folder(record), record.spec.name, record.spec.egress, options.egress_hosts)

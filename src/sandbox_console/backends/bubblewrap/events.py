@@ -34,7 +34,7 @@ async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGener
 
 
 def _lines(folder: Path) -> list[str]:
-    """All whole lines, the older file's first. A line is told from another by its time."""
+    """All whole lines, the older file's first. Lines are distinguished by their times."""
     found: list[str] = []
     for name in (OLD, NEW):
         try:

@@ -24,7 +24,7 @@ _MIB = 1 << 20
 def order(
     record: state.Record, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, limiter: Limiter, options: Options
 ) -> dict[str, Any]:
-    """All that a supervisor is told."""
+    """The settings for a supervisor."""
     spec = record.spec
     return {
         "id": record.id,

@@ -16,7 +16,7 @@ _TOP = "."
 
 
 async def changes(store: Store, look: Callable[[], list[Sandbox]]) -> AsyncIterator[BackendEvent]:
-    """Listed first, then each sandbox that differs from what was told.
+    """Listed first, then each sandbox that differs from what was reported.
 
     A supervisor's death is a change too: the kernel closes the lock it held.
     """

@@ -65,7 +65,7 @@ class Attached:
         self._pump = asyncio.create_task(self._take())
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Chunks as they come, until the process ends or is let go of; a loss is told on stderr."""
+        """Chunks as they come, until the process ends or is detached; a loss is reported on stderr."""
         while True:
             while self._kept or self._dropped:
                 if self._dropped:

@@ -104,7 +104,7 @@ class Engine:
             raise
 
     def speaks(self, version: str) -> None:
-        """Take the version of its API that the engine told: aiodocker would ask for it again."""
+        """Use the API version that the engine reported: aiodocker would ask for it again."""
         if version:
             self.docker.api_version = f"v{version}"
 

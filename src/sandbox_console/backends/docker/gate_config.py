@@ -156,7 +156,7 @@ def joined(container: str, gate: Gate) -> dict[str, Any]:
 
 
 def dress(body: dict[str, Any], gate: Gate, *, out: bool) -> None:
-    """Put a sandbox's body for containers/create behind its gate; with ``out`` it is told of the way out."""
+    """Change a sandbox's body for containers/create to use its gate; with ``out`` it gets the proxy's variables."""
     body["Labels"][EGRESS] = gate.token
     own = {entry.partition("=")[0] for entry in body["Env"]}
     told = variables(f"http://{gate.address}:{PORT}") if out else {}

@@ -42,7 +42,7 @@ class Place(Struct, frozen=True):
 
 
 def made_up(path: str) -> bool:
-    """Whether the kernel makes it as it is read: such a file's size is told as 0, and a tar of it is empty."""
+    """Whether the kernel makes it as it is read: such a file's size is reported as 0, and a tar of it is empty."""
     return _below(path, frozenset({"/proc", "/sys"}))
 
 
@@ -74,7 +74,7 @@ async def locate(engine: Engine, id: str, path: str, *, last: bool = True) -> Pl
 
 
 async def seen(engine: Engine, id: str, path: str) -> FileInfo | None:
-    """A path as the engine's archive sees it, a last link not followed but told; None where it is not there."""
+    """A path as the engine's archive sees it, a last link not followed but reported; None if it does not exist."""
     try:
         headers = await engine.head(container_path(id, "archive"), {"path": path})
     except Refused as error:

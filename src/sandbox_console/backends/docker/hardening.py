@@ -102,7 +102,7 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any], 
 
 
 def tmpfs(tmp_mib: int) -> dict[str, str]:
-    """What is in memory. The engine mounts it noexec unless told: builds and test runners execute from /tmp."""
+    """What is in memory. The engine mounts it noexec by default, but builds and test runners execute from /tmp."""
     return {"/tmp": f"rw,exec,nosuid,nodev,size={tmp_mib}m,nr_inodes=64k,mode=1777", **_TMPFS}  # noqa: S108 - a path of the sandbox
 
 
@@ -152,7 +152,7 @@ def _owner(folder: str) -> str:
 
 
 def workspace_note(folder: str, user: str) -> str:
-    """Whether a user given by number can write the folder, in words; empty where that cannot be told."""
+    """Whether a user given by number can write the folder, in words; empty if that is not known."""
     uid, _, gid = user.partition(":")
     try:
         found = Path(folder).stat()

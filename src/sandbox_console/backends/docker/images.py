@@ -126,7 +126,7 @@ async def save(engine: Engine, name: str) -> AsyncGenerator[bytes, None]:
 
 
 def raise_error(said: Mapping[str, Any], what: str) -> None:
-    """Raise BackendError for a failure told in the middle of an answer that began with success."""
+    """Raise BackendError for a failure reported in the middle of an answer that began with success."""
     if "error" in said or "errorDetail" in said:
         text = str((said.get("errorDetail") or {}).get("message") or said.get("error"))
         told = refused(text, 500)

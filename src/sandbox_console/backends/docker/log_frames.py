@@ -2,7 +2,7 @@
 
 Head: stream (1 stdout, 2 stderr), three zero bytes, big-endian length (Docker Engine API, "Attach", stream format).
 A line above 16 KiB comes as several payloads, only the last with a newline. A container with a terminal has no
-frames: there the timestamps stand in the text itself.
+frames: there the timestamps are in the text itself.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ RECENT_NS = 10 * 10**9
 class _Mark(Struct):
     """Where a stream is: the time of its last record, and what it wrote at that time, in order.
 
-    The parts of a long line share one time and may be equal, so equal records are told apart by their number.
+    The parts of a long line share one time and may be equal, so equal records are distinguished by their number.
     """
 
     at_ns: int = 0
@@ -26,10 +26,10 @@ class _Mark(Struct):
 
 
 class Seen:
-    """Times within one stream never go back, so what is older than the last was told already.
+    """Times within one stream never go back, so what is older than the last was reported already.
 
     ``last_ns`` is the newest of all streams, 0 before the first record; ``overlap`` whether the replay has met
-    a record that was told before, so that nothing is missing between.
+    a record that was reported before, so that nothing is missing in between.
     """
 
     def __init__(self) -> None:
@@ -45,11 +45,11 @@ class Seen:
             mark.again = 0
 
     def live(self) -> None:
-        """The replay has passed what was told: an older time is now told too, unless it is a repeat."""
+        """The replay has passed what was reported: an older time is now reported too, unless it is a repeat."""
         self._replaying = False
 
     def new(self, records: list[LogRecord]) -> list[LogRecord]:
-        """Those not told before."""
+        """The records that were not reported before."""
         return [record for record in records if self._is_new(record)]
 
     def _is_new(self, record: LogRecord) -> bool:

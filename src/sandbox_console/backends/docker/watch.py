@@ -87,7 +87,7 @@ async def _event(ref: SandboxRef, gone: bool, inspect: Inspect) -> BackendEvent 
 
 
 async def _changed(connection: Connection, chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, bool], None]:
-    """Ids in the order of their last event, and whether they are gone; a burst is told once."""
+    """Ids in the order of their last event, and whether they are gone; a burst is reported once."""
     rest = b""
     waiting: asyncio.Task[bytes] | None = None
     try:

@@ -136,7 +136,7 @@ class Last:
         self._kept: deque[LogItem] = deque(maxlen=count)
 
     def keep(self, items: list[LogItem]) -> list[LogItem]:
-        """What may be told at once."""
+        """The records that can be passed on at once."""
         if self._count is None:
             return items
         self._kept.extend(items)

@@ -36,7 +36,7 @@ class PendingStore:
         self.folder = folder
 
     def add(self, id: str, spec: SandboxSpec) -> Pending:
-        """Keep one. Raises Conflict where the name is taken by another."""
+        """Store one. Raises Conflict if another has the name."""
         one = Pending(id, spec, time.time())
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ class PendingStore:
         return next((one for one in self.all() if one.id == id), None)
 
     def change(self, one: Pending, spec: SandboxSpec) -> None:
-        """Give it another spec, and name. Raises Conflict where the name is taken."""
+        """Give it another spec and name. Raises Conflict if the name is taken."""
         changed = replace(one, spec=spec)
         if spec.name != one.spec.name:
             self._write(changed)

@@ -72,7 +72,7 @@ def _refusal(name: str, one: PublishedPort, error: OSError) -> Conflict | Invali
 
 
 def taken(name: str, one: PublishedPort) -> Conflict:
-    """What is told where something else listens."""
+    """The message if something else listens."""
     return place_taken(name, one.place, "", "end what listens there, or publish it at another port")
 
 
@@ -98,7 +98,7 @@ def of_config(network: Mapping[str, Any]) -> Ports:
 def facts(ports: Ports, listening: frozenset[str] | None) -> Iterator[Fact]:
     """Where each port is; ``listening`` are the places at which the microVM's process is found, None where it is not.
 
-    Places are told as noted where processes cannot be looked into.
+    Addresses are reported as noted if processes cannot be inspected.
     """
     by_port: dict[int, list[PublishedPort]] = {}
     for one in ports:

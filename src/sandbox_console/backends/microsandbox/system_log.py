@@ -90,7 +90,7 @@ async def _again(module: Any, handle: Any) -> Any | None:
 
 
 async def happenings(module: Any, handle: Any, since: float | None, *, follow: bool) -> AsyncGenerator[Happening, None]:
-    """The entries as events. Of a machine that was killed the log tells no end: it is told here."""
+    """The entries as events. The log of a machine that was killed has no end: it is added here."""
     runs = False
     async with aclosing(entries(module, handle, since, follow=follow)) as found:
         async for entry in found:

@@ -39,7 +39,7 @@ class Caller(Struct, frozen=True):
 
 
 class Callers:
-    """Knows callers by their headers. ``audience`` are the agents whose grants are taken; empty takes all."""
+    """Knows callers by their headers. ``audience`` are the agents whose grants are accepted; empty accepts all."""
 
     def __init__(self, tokens: Tokens, *, grants_required: bool, audience: Sequence[str] = ()) -> None:
         self._tokens = tokens

@@ -36,7 +36,7 @@ class How(StrEnum):
 
 
 class Change(Struct, frozen=True):
-    """One field that differs, before and after as they stand in the spec."""
+    """One field that differs, before and after as in the spec."""
 
     field: str
     before: Any

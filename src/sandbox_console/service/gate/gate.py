@@ -238,7 +238,7 @@ class Gate:
 
 
 def _decided(decision: Decision) -> dict[str, str]:
-    """The decision as it is recorded; whether a question was agreed to is told by the row's end."""
+    """The decision as it is recorded; whether a question was agreed to is in the row's end."""
     match decision:
         case Allow():
             return {"decision": "allow"}

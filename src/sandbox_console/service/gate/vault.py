@@ -92,7 +92,7 @@ class Vault:
         return found
 
     def host(self, name: str) -> str:
-        """A host name that a guest chose, masked: names are told in small letters, whatever was asked for."""
+        """A host name that a guest chose, masked: names are reported in small letters, whatever was requested."""
         masked = self.redactor.text(name)
         return masked if masked != name else self._in_hosts.text(name)
 

@@ -62,7 +62,7 @@ async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:
 
 
 async def cause(console: Console, sandbox: Sandbox) -> Cause:
-    """Judge one sandbox by all that is on record. What cannot be read is told in ``missing``; raises nothing of it."""
+    """Judge one sandbox by all records. What cannot be read is listed in ``missing``; nothing is raised."""
     missing: list[str] = []
     rows, happenings, words, denied = await asyncio.gather(
         _rows(console, sandbox, missing),

@@ -35,7 +35,7 @@ class Freezer:
             self._stopped = None
 
     def release(self) -> None:
-        """Resume what is to end; a failure that comes again no longer stands in the way."""
+        """Resume what is to end; a failure that comes again is ignored."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None:
             self._let_go(stopped)

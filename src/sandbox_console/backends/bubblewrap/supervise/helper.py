@@ -41,7 +41,7 @@ class Helper:
         self.pid = 0
 
     def start(self) -> None:
-        """Start the process; its end is told by :meth:`ended`."""
+        """Start the process; :meth:`ended` reports its end."""
         if self._stopped:
             return
         self.line, theirs = socket.socketpair()  # it ends when the other end is closed: with this process too

@@ -65,7 +65,7 @@ class Jail:
         self.init = self._read_init()
 
     def _args(self) -> int:
-        """Everything bwrap is told, in memory: its command line shows nothing but a descriptor's number."""
+        """All arguments of bwrap, in memory: its command line shows only a descriptor's number."""
         words = ["--json-status-fd", str(self._told[0]), "--block-fd", str(self._told[1]), "--clearenv"]
         for name, value in self._order["env"].items():
             words += ["--setenv", name, value]

@@ -297,7 +297,7 @@ class Supervisor:
         self.touch()
 
     def stop(self, conn: socket.socket, grace: float) -> None:
-        """SIGTERM, and SIGKILL after ``grace`` seconds; the connection is told the end."""
+        """SIGTERM, and SIGKILL after ``grace`` seconds; reports the end on the connection."""
         self._waiting.append(conn)
         events.note(".", "stop")
         self._write_status(status="stopping")

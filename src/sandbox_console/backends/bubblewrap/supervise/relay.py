@@ -167,7 +167,7 @@ class Relay:
             self._drop(end)
 
     def _carry(self, end: End, event: int) -> None:
-        """Errors and hang-ups are told with either: reading or writing then says which."""
+        """Errors and hang-ups are reported with either: reading or writing then says which."""
         looks = end.looks
         if looks & _OUT and event & ~_IN:
             self._send(end)
@@ -204,7 +204,7 @@ class Relay:
             self._look(one, one.wants)
 
     def _look(self, end: End, wants: int) -> None:
-        """An end that waits for nothing is not in the poll: its hang-up would be told again and again."""
+        """An end that waits for nothing is not in the poll: its hang-up would be reported again and again."""
         if wants == end.looks:
             return
         if not end.looks:
@@ -221,7 +221,7 @@ class Relay:
         self._gone.append(end.sock)
 
     def _drop(self, end: End) -> None:
-        """An end failed, or was never reached: the other is told by a reset, as it would be without us between."""
+        """One end failed or was never reached: reset the other, as would happen without a relay."""
         for one in {end, end.other}:
             one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._forget(one)
