@@ -69,7 +69,7 @@ class Resume(Struct, frozen=True):
 
 
 class Remove(Struct, frozen=True):
-    """Remove a sandbox and what the backend keeps of it; ``force`` also where it runs."""
+    """Remove a sandbox and what the backend stores for it; ``force`` even if it is running."""
 
     verb: ClassVar[str] = "remove"
     ref: SandboxRef
@@ -77,7 +77,7 @@ class Remove(Struct, frozen=True):
 
 
 class Update(Struct, frozen=True):
-    """Bring a sandbox to another spec: live where every change can be, else by recreating it."""
+    """Change a sandbox's spec: live if every change can be made live, else by recreating it."""
 
     verb: ClassVar[str] = "update"
     ref: SandboxRef
@@ -126,7 +126,7 @@ class Upload(Struct, frozen=True):
 
 
 class Download(Struct, frozen=True):
-    """Give the guest's ``path`` as a tar, which goes to the action's output."""
+    """Write the guest's ``path`` as a tar to the action's output."""
 
     verb: ClassVar[str] = "download"
     ref: SandboxRef
@@ -134,14 +134,14 @@ class Download(Struct, frozen=True):
 
 
 class Attach(Struct, frozen=True):
-    """Watch and feed the main process from now on; ending it leaves the process alone."""
+    """Attach to the main process's input and output; detaching leaves the process alone."""
 
     verb: ClassVar[str] = "attach"
     ref: SandboxRef
 
 
 class Forward(Struct, frozen=True):
-    """Answer at ``address`` and ``host_port`` of this machine (0: a free one) for a port of a running sandbox.
+    """Publish a port of a running sandbox at ``address`` and ``host_port`` (0: a free one) of this machine.
 
     Each connection is carried by a command inside, so the sandbox needs no network; it lasts as long as it is held.
     """
@@ -154,7 +154,7 @@ class Forward(Struct, frozen=True):
 
     @property
     def published(self) -> PublishedPort:
-        """What is forwarded, in the form of a spec's published port."""
+        """The forwarded port, in the form of a spec's published port."""
         return PublishedPort(self.address, self.host_port, self.port)
 
 
@@ -167,7 +167,7 @@ class Commit(Struct, frozen=True):
 
 
 class PullImage(Struct, frozen=True):
-    """Get an image from its registry."""
+    """Pull an image from its registry."""
 
     verb: ClassVar[str] = "pull"
     backend: str
@@ -176,7 +176,7 @@ class PullImage(Struct, frozen=True):
 
 
 class RemoveImage(Struct, frozen=True):
-    """Remove an image, or a name of it."""
+    """Remove an image, or one of its names."""
 
     verb: ClassVar[str] = "remove-image"
     backend: str
@@ -195,7 +195,7 @@ class PruneImages(Struct, frozen=True):
 
 
 class LoadImage(Struct, frozen=True):
-    """Take an image from an archive, which comes as the action's input."""
+    """Load an image from an archive, which is the action's input."""
 
     verb: ClassVar[str] = "load-image"
     backend: str
@@ -203,7 +203,7 @@ class LoadImage(Struct, frozen=True):
 
 
 class SaveImage(Struct, frozen=True):
-    """Give an image as an archive, which goes to the action's output."""
+    """Write an image as an archive to the action's output."""
 
     verb: ClassVar[str] = "save-image"
     backend: str
@@ -248,9 +248,9 @@ class Fork(Struct, frozen=True):
 
 
 class ChangeEgress(Struct, frozen=True):
-    """Change a sandbox's egress while it runs: take the rules of some patterns away, then add others.
+    """Change a sandbox's egress while it runs: remove the rules of some patterns, then add others.
 
-    A rule that is added takes the place of those of the same pattern; beside a denial the allow stays.
+    An added rule replaces those of the same pattern; a denial leaves the allow in place.
     """
 
     verb: ClassVar[str] = "egress"
@@ -287,7 +287,7 @@ VERBS: tuple[str, ...] = tuple(kind.verb for kind in Action.__args__)
 
 
 def ref_of(action: Action) -> SandboxRef | None:
-    """The sandbox that an action is about; None where it makes one or is about a host."""
+    """The sandbox that an action is about; None if it makes one or is about a host."""
     if isinstance(action, Create) or isinstance(action, HostAction):  # noqa: SIM101 - as mypy narrows it
         return None
     return action.ref

@@ -1,4 +1,4 @@
-"""What the audit log tells: rows, what to ask for, and the verdict of a verification."""
+"""The data of the audit log: rows, queries, and the result of a verification."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ class AuditQuery(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """What a walk over the whole log found. ``first_bad`` is the first row that does not hold.
+    """The result of checking the whole log. ``first_bad`` is the first row that is not valid.
 
-    ``limits`` is what the walk could not know; ``anchored_at`` is when the newest anchor was signed.
+    ``limits`` is what the check could not find out; ``anchored_at`` is when the newest anchor was signed.
     """
 
     ok: bool

@@ -1,4 +1,4 @@
-"""What a backend can do on this machine, and the reason where it cannot."""
+"""What a backend can do on this machine, and the reason if it cannot."""
 
 from __future__ import annotations
 

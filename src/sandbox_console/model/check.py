@@ -1,4 +1,4 @@
-"""What the values of a spec may be, whatever the backend: one problem a field, in a person's words."""
+"""Checks the values of a spec, for every backend: one problem for each field, in plain words."""
 
 from __future__ import annotations
 

@@ -53,12 +53,12 @@ class EgressRecord:
 
     @property
     def outcome(self) -> Outcome:
-        """What came of it: a rule or the form of a request refuses, a name resolves to nothing, a network fails."""
+        """The outcome: a rule or the form of a request refuses, a name does not resolve, a network fails."""
         return outcome_of(self.reason, allowed=self.allowed)
 
 
 class Outcome(StrEnum):
-    """What came of a connection that was asked for."""
+    """The outcome of a requested connection."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
@@ -77,7 +77,7 @@ def outcome_of(reason: str, *, allowed: bool) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class EgressState:
-    """The egress of one sandbox as it is enforced now. ``gateway`` is empty while it answers, else why it does not."""
+    """The egress of one sandbox as it is enforced now. ``gateway`` is empty while it answers, else the reason."""
 
     rules: tuple[EgressRule, ...] = ()
     gateway: str = ""

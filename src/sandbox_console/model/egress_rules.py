@@ -1,4 +1,4 @@
-"""Rules of egress as an action changes them: what is added, replaced and taken away, and what more gets out."""
+"""Egress rules as an action changes them: what is added, replaced and removed, and what more gets out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIVE = "live"
 
 
 def changed(rules: Sequence[EgressRule], action: EgressAction) -> tuple[EgressRule, ...]:
-    """The rules after an action. Raises UsageError for a pattern to take away that has no rule."""
+    """The rules after an action. Raises UsageError for a pattern to remove that has no rule."""
     if isinstance(action, DenyEgress):
         added = [EgressRule(pattern, Effect.DENY, action.until, LIVE) for pattern in action.patterns]
         # An allow of the same pattern stays: it holds again when a denial for a time is over.
@@ -52,7 +52,7 @@ def opened(before: Sequence[EgressRule], after: Sequence[EgressRule]) -> tuple[s
 
 
 def _both(one: str, other: str) -> str:
-    """The narrower of two patterns where one lies within the other, else nothing; ports are left aside."""
+    """The narrower of two patterns if one is within the other, else nothing; ports are ignored."""
     try:
         first, second = (replace(hosts.parse(text, allow_ip=True), ports=hosts.DEFAULT_PORTS) for text in (one, other))
     except ValueError:

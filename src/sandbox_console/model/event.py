@@ -41,9 +41,9 @@ class Sampled(Struct, frozen=True, gc=False):
 
 
 class Denied(Struct, frozen=True, gc=False):
-    """What a sandbox asked for in vain so far: how often it was refused, and last which ``host``, ``at`` Unix seconds.
+    """What a sandbox was refused so far: how often, and the last ``host``, ``at`` Unix seconds.
 
-    ``unresolved`` names and ``failed`` connections are no refusals.
+    ``unresolved`` names and ``failed`` connections are not refusals.
     """
 
     ref: SandboxRef
@@ -55,7 +55,7 @@ class Denied(Struct, frozen=True, gc=False):
 
 
 class Acted(Struct, frozen=True):
-    """An action has ended: its row in the audit log, for whoever shows it."""
+    """An action has ended: its row in the audit log, for views that show it."""
 
     audit_id: int
     verb: str
@@ -71,7 +71,7 @@ class AuditChanged(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True):
-    """``count`` events were dropped for this viewer, which was slow."""
+    """``count`` events were dropped for this viewer, because it was slow."""
 
     count: int
 

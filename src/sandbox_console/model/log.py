@@ -24,7 +24,7 @@ class LogRecord(Struct, frozen=True):
 
 
 class LogGap(Struct, frozen=True):
-    """Output that was lost or dropped here; ``lines`` is None where the number cannot be known."""
+    """Output that was lost or dropped here; ``lines`` is None if the number is not known."""
 
     at_ns: int
     reason: str

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word with the fewest slips from this one, the first of several; empty where none is near.
+    """The known word with the fewest slips from this one, the first of several; empty if none is near.
 
     A slip is a letter too many, too few, wrong, or two that changed places (the optimal string alignment distance).
     One letter in three may be wrong. Where none is near, the first that begins so.

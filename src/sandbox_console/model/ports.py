@@ -19,7 +19,7 @@ _WRITE = "write 8080:80, 80 for a free port of this host, or 0.0.0.0:8080:80"
 
 
 class PublishedPort(Struct, frozen=True):
-    """``port`` of the sandbox is answered for at ``address`` and ``host_port`` of this host; 0 is a free one."""
+    """``port`` of the sandbox is published at ``address`` and ``host_port`` of this host; 0 is a free one."""
 
     address: str
     host_port: int
@@ -56,7 +56,7 @@ def parse(text: str) -> PublishedPort:
 
 
 def parse_all(texts: Sequence[str]) -> tuple[PublishedPort, ...]:
-    """Read all of a spec. Raises ValueError also where two want one place of this host."""
+    """Read all ports of a spec. Raises ValueError also if two want the same address of this host."""
     found = tuple(map(parse, texts))
     taken: set[str] = set()
     for one in found:

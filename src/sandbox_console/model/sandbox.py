@@ -55,7 +55,7 @@ class Exit(Struct, frozen=True, gc=False):
 
 
 class Fact(Struct, frozen=True):
-    """One line of the effective spec: what really holds for a field, and how or why not."""
+    """One line of the effective spec: what is in effect for a field, and how or why not."""
 
     field: str
     value: str
@@ -121,7 +121,7 @@ class HealthState(StrEnum):
 class BackendHealth(Struct, frozen=True):
     """One backend on one host: does it answer, and if not, why and what to do.
 
-    ``silent``: something is there and does not answer as it should, so it may well hold sandboxes.
+    ``silent``: something is there but does not answer as it should, so it may well have sandboxes.
     """
 
     backend: str
@@ -158,7 +158,7 @@ class Stats(Struct, frozen=True, gc=False):
 
 
 class Diagnosis(Struct, frozen=True):
-    """One thing looked at: ``what`` in a word or two, how it stands, and the next step where it is not well."""
+    """One checked thing: ``what`` in a word or two, its state, and the next step if something is wrong."""
 
     what: str
     state: Literal["ok", "warning", "problem"]

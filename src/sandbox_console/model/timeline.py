@@ -10,7 +10,7 @@ from sandbox_console.model.sandbox import SandboxRef
 
 
 class Source(StrEnum):
-    """Who tells of a moment."""
+    """The source of a moment."""
 
     BACKEND = "backend"  # its own events
     STATE = "state"  # the times in its list, where it keeps no events
@@ -38,7 +38,7 @@ class Moment(Struct, frozen=True):
 
 
 class Missing(Struct, frozen=True):
-    """A source that tells less than all there was, and why."""
+    """A source that is incomplete, and why."""
 
     ref: SandboxRef
     name: str

@@ -21,7 +21,7 @@ _FAILED = "its command failed"
 
 
 class Verdict(Struct, frozen=True):
-    """One line first, then what it rests on. ``sure`` is off where the evidence does not settle it."""
+    """One line first, then the evidence. ``sure`` is off if the evidence is not conclusive."""
 
     headline: str
     evidence: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ _HINTS = (
 
 
 def _hinted(found: Verdict, sandbox: Sandbox, last_words: str) -> Verdict:
-    """What the last words suggest, where the command failed by itself."""
+    """What the last lines suggest, if the command failed by itself."""
     if sandbox.exit is None or sandbox.exit.code in (None, 0) or not found.headline.startswith(_FAILED):
         return found
     for pattern, meaning in _HINTS:

@@ -30,7 +30,7 @@ async def to_the_end(work: Awaitable[T]) -> T:
 
 
 async def joined(work: asyncio.Future[T]) -> T:
-    """Wait for work that is another's too: a cancelled wait leaves it be, and is passed on at once."""
+    """Wait for shared work: a cancelled wait does not cancel the work, and is passed on at once."""
     return await asyncio.shield(work)
 
 
