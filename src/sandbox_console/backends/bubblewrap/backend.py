@@ -111,11 +111,14 @@ class BubblewrapBackend(Deeper):
         return await asyncio.to_thread(self._store.workspaces)
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
+        return await asyncio.to_thread(self._inspect, ref)
+
+    def _inspect(self, ref: SandboxRef) -> Sandbox:
         try:
-            record = await self._record(ref)
+            record = self._store.get(ref.id)
         except Damaged as error:  # what is left of it can be looked at, and removed
             record = error.record
-        return await asyncio.to_thread(translate.sandbox, record, self._limiter, self._options)
+        return translate.sandbox(record, self._limiter, self._options)
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
         yield HealthChanged(await self.health())

@@ -78,8 +78,8 @@ class Connection:
                 async with asyncio.timeout(PROBE_S):
                     await self.refresh()
         except TimeoutError:
-            reason = f"no answer in {PROBE_S:g} s"
-            return self._down(HealthState.UNREACHABLE, reason, "see that the engine is not stuck", silent=True)
+            reason = f"no answer within {PROBE_S:g} s"
+            return self._down(HealthState.UNREACHABLE, reason, "check that the engine is not stuck", silent=True)
         except ConsoleError as error:
             return self.down(error)
         if self.version.get("Os") not in (None, "linux"):

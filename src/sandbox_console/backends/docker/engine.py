@@ -119,7 +119,9 @@ class Engine:
                 await stream.__aenter__()
             except aiodocker.DockerError as error:
                 if error.status == 900:
-                    raise Lost(engine_prefix(self.context) + error.message, hint="see that the engine runs") from error
+                    raise Lost(
+                        engine_prefix(self.context) + error.message, hint="check that the engine is running"
+                    ) from error
                 raise refused(error.message, error.status) from error
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
@@ -163,7 +165,7 @@ class Engine:
         if isinstance(error, aiohttp.ClientConnectorError) and inner is not None:
             return no_answer(self.context, self.endpoint.socket or self.endpoint.url, inner.errno, str(inner))
         why = "it did not answer in time" if isinstance(error, asyncio.TimeoutError) else "the connection was lost"
-        return Lost(engine_prefix(self.context) + why, hint="see that the engine runs")
+        return Lost(engine_prefix(self.context) + why, hint="check that the engine is running")
 
 
 class _Translated:
