@@ -51,7 +51,7 @@ from sandbox_console.service.gate.operation import ActionResult
 
 
 async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:  # noqa: C901, PLR0912 - a case a verb
-    """Do it. Raises one of ``sandbox_console.errors`` where it cannot be done."""
+    """Carry out an action. Raises one of ``sandbox_console.errors`` if it fails."""
     backend, ref = call.backend, call.target.ref if call.target else None
     match action:
         case Create():

@@ -26,7 +26,7 @@ _LOOKS_S = (0.0, 0.05, 0.2)
 
 
 class Ran(Struct):
-    """What a command left."""
+    """The result of a command."""
 
     exit: Exit = field(default_factory=Exit)
     pid: int | None = None
@@ -39,7 +39,7 @@ class Ran(Struct):
 async def run_to_end(process: Process, io: ExecIO, redactor: Redactor, timeout_s: float | None) -> Ran:
     """Wait for the command; past ``timeout_s`` or when cancelled, its process tree is killed first.
 
-    Raises InputFailed where the input raised: a command that got a part of it must not look as if it had all.
+    Raises InputFailed if the input raised: a command that got only a part must not look complete.
     """
     ran = Ran()
     feed = _Feed(process, io)
@@ -116,7 +116,7 @@ async def _give(stream: Stream, data: bytes, io: ExecIO, ran: Ran) -> None:
 
 
 async def refuse_ended(call: Call, end: Exit) -> None:
-    """Raise SandboxEnded where a command was killed because its sandbox ended: 137 would say that it was the command.
+    """Raise SandboxEnded if a command was killed because its sandbox ended: 137 would blame the command.
 
     Costs nothing unless the command was killed.
     """

@@ -1,4 +1,4 @@
-"""Replaces a sandbox by one with another spec. If that fails, the old one is there unchanged."""
+"""Replaces a sandbox by one with another spec. If that fails, the old one is unchanged."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _GRACE_S = 10.0
 async def recreate(
     backend: Backend, permit: Permit, old: Sandbox, spec: SandboxSpec, secrets: Secrets, progress: Progress
 ) -> SandboxRef:
-    """Make the new one beside the old, swap them, remove the old. Gives the new ref.
+    """Create the new one next to the old one, swap them, remove the old one. Returns the new ref.
 
-    The old one runs until the new one is made, and is started again when the new one does not start.
+    The old one runs until the new one is created, and is started again if the new one does not start.
     """
     own = [secret for secret in secrets if secret.name in spec.secrets]
     temporary = f"{spec.name[:50]}-new-{random.token_hex(3)}"

@@ -88,7 +88,7 @@ class RecordReader:
         self._task = asyncio.create_task(self._run())
 
     def add(self, ref: SandboxRef) -> None:
-        """Read a sandbox's records from now on. One that is read already, and may be another by now, is no error."""
+        """Read a sandbox's records from now on. Adding one again, which may have been replaced, is not an error."""
         source = self._sources.get(ref)
         if source is None:
             self._sources[ref] = _Source(ref)
@@ -96,7 +96,7 @@ class RecordReader:
             self._ready(ref)
 
     def drop(self, ref: SandboxRef) -> None:
-        """Read it no longer."""
+        """Stop reading it."""
         source = self._sources.pop(ref, None)
         self._due.pop(ref, None)
         self._first.pop(ref, None)
@@ -124,7 +124,7 @@ class RecordReader:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def _ready(self, ref: SandboxRef) -> None:
-        """It is its turn, as soon as those before it were read."""
+        """Mark a source as due once those before it were read."""
         if ref in self._sources and ref not in self._due:
             (self._first if ref in self._shown else self._due)[ref] = None
         self._news.set()
@@ -165,7 +165,7 @@ class RecordReader:
         return self._sources[queue.popitem(last=False)[0]]
 
     async def _wait(self) -> None:
-        """Until a sandbox is due, or a file has changed."""
+        """Wait until a sandbox is due, or a file has changed."""
         if self._folders is None:
             self._news.clear()
             await self._news.wait()
