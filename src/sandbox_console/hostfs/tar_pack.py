@@ -13,7 +13,7 @@ from sandbox_console.errors import Conflict, ConsoleError, NotFound
 from sandbox_console.hostfs.files import another_owners
 from sandbox_console.hostfs.places import Ground
 from sandbox_console.hostfs.walk import Folder, Found
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 
 _CHUNK = 256 * 1024
 _DEEPEST = 256
@@ -42,7 +42,7 @@ async def packed(source: Found, name: str, order: Order) -> AsyncGenerator[bytes
         while (chunk := await asyncio.to_thread(next, parts, None)) is not None:
             yield chunk
     finally:
-        await to_the_end(asyncio.to_thread(packer.close))
+        await run_to_completion(asyncio.to_thread(packer.close))
 
 
 def _chunked(parts: Iterator[bytes]) -> Iterator[bytes]:

@@ -39,9 +39,9 @@ from sandbox_console.model.action import (
     Update,
     Upload,
 )
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service.effects.abilities import inner, on_host
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.plan import How, Plan, plan_for, within_bounds
@@ -107,7 +107,7 @@ async def _create(action: Create, permit: Permit, call: Call) -> SandboxRef:
     except BaseException:
         # A create that cannot start leaves nothing; one that ran and failed is there to be looked at.
         with suppress(Exception):  # what went wrong first is what is told
-            await to_the_end(_discard(call.backend, permit, ref))
+            await run_to_completion(_discard(call.backend, permit, ref))
         raise
     return ref
 

@@ -10,9 +10,9 @@ import struct
 from msgspec import Struct
 
 from sandbox_console.backends.base import Process
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import to_the_end
 
 _CHUNK = 64 * 1024
 LINGER_S = 10.0
@@ -61,7 +61,7 @@ class Connection:
                 task.cancel()
             await asyncio.gather(up, down, gone, return_exceptions=True)
             if ended is None:
-                await to_the_end(self._process.kill())
+                await run_to_completion(self._process.kill())
         self._close_client(ended)
 
     async def _up(self) -> None:

@@ -19,10 +19,10 @@ from msgspec import structs
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.action import Exec, Forward, Permit
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.text import clean
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.forward_connection import Connection, Tally, reset
 from sandbox_console.service.effects.forward_programs import way_in
@@ -107,7 +107,7 @@ class _Answering:
                 accepting.result()
             return watching.result() if watching in done else ""
         finally:
-            await to_the_end(self._end(own))
+            await run_to_completion(self._end(own))
 
     async def _end(self, own: set[asyncio.Future[Any]]) -> None:
         await _cancelled(own)

@@ -13,9 +13,9 @@ from sandbox_console.backends.abilities import Brief
 from sandbox_console.backends.base import Backend
 from sandbox_console.backends.common.permit import permitted
 from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
-from sandbox_console.model.waiting import joined
 from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
 from sandbox_console.service.reads.names import Key, Names
 
@@ -57,7 +57,7 @@ class Fleet:
         opening = self._opened.get((name, host))
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
             self._opened[name, host] = asyncio.create_task(backend.open())
-        await joined(self._opened[name, host])
+        await shielded(self._opened[name, host])
         return backend
 
     def capabilities(self, name: str, host: str) -> Capabilities:
