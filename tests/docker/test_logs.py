@@ -110,6 +110,21 @@ async def test_a_follow_ends_with_the_sandbox_and_has_every_line(backend, make):
 
 
 @pytestmark_engine
+async def test_the_end_and_the_whole_of_a_log_of_2_mb_are_there(backend, make):
+    line = "printf 'line %06d of a long log, and some more words of it\\n' $i"
+    ref = await make("sh", "-c", f"i=1; while [ $i -le 40000 ]; do {line}; i=$((i+1)); done")  # 2.1 MB
+    async with asyncio.timeout(120):
+        while (await backend.inspect(ref)).status.live:
+            await asyncio.sleep(0.1)
+    for count in (1, 2, 500, 20_000):
+        found = await read(backend, ref, tail=count)
+        assert [int(item.data.split()[1]) for item in found] == list(range(40_001 - count, 40_001))
+    assert sum(len(item.data) for item in await read(backend, ref)) > 2_000_000
+    last = (await read(backend, ref, tail=1))[0].at_ns / 1e9
+    assert (await read(backend, ref, since=last - 0.0001))[-1].data.startswith(b"line 040000 ")
+
+
+@pytestmark_engine
 async def test_a_long_line_comes_in_parts_that_join_to_it(backend, make):
     ref = await make("sh", "-c", "head -c 50000 /dev/zero | tr '\\0' z; echo; echo end")
     items = await read(backend, ref, follow=True)

@@ -193,3 +193,22 @@ async def test_a_search_of_a_log_agrees_with_logs(shown, engine, unique, monkeyp
         await until(pilot, lambda: "100000" in screen_text(app))
     finally:
         engine.docker("rm", "-f", id_)
+
+
+async def test_the_log_view_has_the_end_of_a_log_of_2_mb_and_its_beginning(engine, shown, unique):
+    app, pilot = shown
+    name = unique()
+    line = "printf 'line %06d of a long log, and some more words of it\\n' $i"
+    words = f"i=1; while [ $i -le 40000 ]; do {line}; i=$((i+1)); done; sleep 1000"
+    id_ = engine.docker("run", "-d", "--network", "none", "--name", name, IMAGE, "sh", "-c", words)
+    try:
+        await select(app, pilot, id_)
+        view = app.main.query_one("#logs", LogsPane).view
+        await pilot.press("l")
+        await until(pilot, lambda: "line 040000 of" in screen_text(app) and view.total >= 10_000)
+        await pilot.press("slash", *"000777", "enter")
+        await until(pilot, lambda: "match 1/1: 000777" in screen_text(app))
+        await pilot.press("escape", "g")
+        await until(pilot, lambda: "line 000001 of" in screen_text(app) and view.total == 40_000)
+    finally:
+        engine.docker("rm", "-f", id_)

@@ -139,6 +139,28 @@ async def test_keys_that_a_field_does_not_take_end(run_app, monkeypatch):
         assert app.focused.value.endswith("abc")
 
 
+async def test_keys_that_are_dropped_are_told_once(run_app, monkeypatch):
+    monkeypatch.setattr(type_ahead, "KEYS_MOST", 5)
+    monkeypatch.setattr(type_ahead, "DROPPED_TOLD_S", 0.2)
+    async with run_app() as (app, pilot):
+        wait = app._wait()
+        burst(app, *["down"] * 30)
+        await until(pilot, lambda: app.told)
+        assert [words for _, _, words in app.told] == ["25 keys were dropped: they came faster than what they ask for."]
+        app._go_on(wait)
+        await settled(app, pilot)
+
+
+async def test_keys_that_wait_for_a_backend_that_does_not_answer_are_told(run_app, monkeypatch):
+    monkeypatch.setattr(type_ahead, "WAIT_S", 0.5)
+    monkeypatch.setattr(type_ahead, "DROPPED_TOLD_S", 0.1)
+    async with run_app() as (app, pilot):
+        app._wait()
+        burst(app, *["down"] * 3)
+        await until(pilot, lambda: app.told)
+        assert "3 keys were dropped" in app.told[-1][2]
+
+
 async def test_enter_on_a_line_that_is_no_json_says_so(run_app, fake):
     for lines in fake._logs.values():
         lines.append(LogRecord(lines[-1].at_ns + 1, Stream.STDOUT, b"words\n"))

@@ -299,6 +299,16 @@ async def test_a_shell_stays_open_while_others_are_looked_at(run_app):
         assert app.main.detail.shells.open_count == 1
 
 
+async def test_a_shell_says_which_secret_it_is_without(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("j")
+        await until(pilot, lambda: app.main.selected.name == "builder")
+        await pilot.press("s")
+        await until(pilot, lambda: "shell open, without TOKEN" in screen_text(app))
+        words = "TOKEN cannot be read here: it is not handed over, and not masked where shown."
+        await until(pilot, lambda: any(words in told for _, _, told in app.told))
+
+
 async def test_the_end_of_a_shell_is_told_with_its_code(run_app):
     async with run_app() as (app, pilot):
         await pilot.press("s")

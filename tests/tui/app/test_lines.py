@@ -14,7 +14,7 @@ from sandbox_console.model.audit import AuditEntry, AuditRow
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.effects.plan import make_plan
+from sandbox_console.service.effects.plan import Change, How, Plan, make_plan
 from sandbox_console.tui.detail.audit_tab import entry_words
 from sandbox_console.tui.detail.spec_tab import spec_words
 from sandbox_console.tui.dialogs.action_menu import Choice, choice_line
@@ -23,6 +23,17 @@ from sandbox_console.tui.text.form_values import BREAK, parse, texts_of
 
 SCRIPT = "while :; do\n  date\ndone"
 SPEC = SandboxSpec("loop", image="host", command=("sh", "-c", SCRIPT), env={"PEM": "a\nb", "SIGN": BREAK})
+
+
+def test_a_name_as_long_as_its_column_does_not_run_into_what_follows():
+    spec = SandboxSpec("one", image="host", read_only_root=True, max_duration_s=3600)
+    told = spec_words(sandbox("1", "one", spec=spec), None, 80).plain
+    assert re.search(r"^max_duration_s +3600", told, re.MULTILINE)
+    assert re.search(r"^read_only_root +True", told, re.MULTILINE)
+    change = Change("max_duration_s", 60, 3600, How.LIVE)
+    assert re.search(r"max_duration_s +60 → 3600", plan_words(Plan((change,)), 80).plain)
+    change = Change("capabilities", "none", "CHOWN", How.LIVE)
+    assert re.search(r"capabilities +none → CHOWN", plan_words(Plan((change,)), 80).plain)
 
 
 def test_the_spec_shows_the_lines_of_a_command_and_none_under_what_holds():

@@ -1,8 +1,9 @@
 """Ends a command and everything that it started. Closing its socket would end nothing.
 
 Every process of the command carries a mark in its environment. A second command finds the mark in
-``/proc/*/environ``, adds the descendants of those it finds, and signals them all. It runs as the same user and
-with no more rights than the first. What cleared its environment *and* left its parents is not found.
+``/proc/*/environ``, adds the descendants of those it finds, and signals them all. Where it finds none it looks a
+second time: a process that becomes another program has no environment for a moment. It runs as the same user and with
+no more rights than the first. What cleared its environment *and* left its parents is not found.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PATIENCE_S = 10.0
 
 # Builtins only, so it needs /bin/sh and nothing else. $1 the mark, $2 the signal, $3 how many rounds at most.
 _SCRIPT = r"""
-round=0
+round=0 none=0
 while [ $round -lt $3 ]; do
   round=$((round + 1)); pairs=; found=' '
   for d in /proc/[0-9]*; do
@@ -37,8 +38,11 @@ while [ $round -lt $3 ]; do
       case $e in *"$1"*) found="$found$p "; break ;; esac
     done 2>/dev/null <"$d/environ"
   done
-  [ "$found" = ' ' ] && exit 0
-  again=1
+  if [ "$found" = ' ' ]; then
+    [ $none = 1 ] && exit 0
+    none=1; continue
+  fi
+  none=0 again=1
   while [ $again = 1 ]; do
     again=0
     for x in $pairs; do

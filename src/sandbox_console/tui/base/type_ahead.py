@@ -21,6 +21,7 @@ from textual.dom import DOMNode
 from textual.errors import NoWidget
 from textual.message_pump import MessagePump
 from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
 from textual.widgets import Input
 from textual.worker import Worker
 
@@ -31,6 +32,9 @@ Result = TypeVar("Result")
 WAIT_S = 3.0
 """Seconds that keys wait for a question of a backend that does not answer; then they are dropped."""
 KEYS_MOST = 2048
+"""Keys that wait; those behind them are dropped, with a word."""
+DROPPED_TOLD_S = 1.0
+"""How long dropped keys are counted before the word is said: a flood is told of once."""
 
 
 class TypeAheadApp(SafeApp[Result], Generic[Result]):
@@ -41,6 +45,8 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         self._waits: dict[object, asyncio.TimerHandle] = {}
         self._typed: list[events.Key | events.Paste] = []
         self._passing: object = None
+        self._dropped = 0
+        self._telling: Timer | None = None
 
     @property
     def typing_waits(self) -> bool:
@@ -51,7 +57,7 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         """Hold keys back while something opens, and drop clicks: they were aimed at what is about to be covered."""
         if isinstance(event, events.Key | events.Paste) and self._held(event):
             insort(self._typed, event, key=lambda one: one.time)
-            del self._typed[KEYS_MOST:]
+            self._drop(self._typed[KEYS_MOST:])
         elif self._waits and isinstance(event, events.MouseDown | events.MouseUp | events.Click | events.MouseScrollUp):
             event.stop()
         elif self._may_open(event):
@@ -142,8 +148,23 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
             self._go_on(wait)
 
     def _give_up(self, wait: object) -> None:
-        self._typed.clear()
+        self._drop([*self._typed])
         self._go_on(wait)
+
+    def _drop(self, keys: Sequence[events.Key | events.Paste]) -> None:
+        """Leave keys out, and say so once while it goes on."""
+        if not keys:
+            return
+        del self._typed[-len(keys) :]
+        self._dropped += len(keys)
+        if self._telling is None:
+            self._telling = self.set_timer(DROPPED_TOLD_S, self._tell_dropped)
+
+    def _tell_dropped(self) -> None:
+        self.notify(
+            f"{self._dropped:,} keys were dropped: they came faster than what they ask for.", severity="warning"
+        )
+        self._dropped, self._telling = 0, None
 
     def _go_on(self, wait: object) -> None:
         if (timer := self._waits.pop(wait, None)) is not None:

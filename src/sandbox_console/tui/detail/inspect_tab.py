@@ -152,7 +152,7 @@ class InspectPane(Vertical):
         return [node for node in nodes(self._tree.root) if wanted and node.data and wanted in node.data.text.casefold()]
 
     def on_key(self, event: Key) -> None:
-        if event.key == "escape" and self.query_one(Input).has_focus:
+        if event.key == "escape" and self.query_one(Input).has_class("-asking"):
             event.stop()
             self._close()
 

@@ -155,10 +155,10 @@ def _asked(spec: SandboxSpec) -> dict[str, str]:
 
 def _field(name: str, asked: str, fact: Fact | None, width: int) -> Iterator[Part]:
     """What does not fit beside what holds has lines of its own, and so has a name longer than its column."""
-    room = _LABEL if asked else _TOLD - 2
+    room = max(_LABEL, cell_len(name) + 1) if asked else _TOLD - 2
     label = fit_cell(clean(name), room, "left"), "$dim"
     told = [*_told(fact), ("\n", "")] if fact is not None else [("\n", "")]
-    if cell_len(asked) <= _ASKED and "\n" not in asked:
+    if cell_len(asked) <= min(_ASKED, _TOLD - room) and "\n" not in asked:
         yield from hanging([label, (fit_cell(clean(asked), _TOLD - room, "left"), ""), *told], width, _TOLD)
         return
     yield from hanging([label, (f"{set_in(asked, _LABEL)}\n", "")], width, _LABEL)

@@ -110,7 +110,7 @@ class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
         for name, _, value in _SERIES:
             values: Samples = [value(one) for one in samples]
             for graph in self.query(f"#graph-{name}").results(Graph):
-                graph.show(values, limits.get(name))
+                graph.show(values, limits.get(name), INTERVAL_S)
 
 
 _LIMITS = {"cpus": ("cpu", 100.0), "memory_mib": ("memory", float(1 << 20)), "pids": ("pids", 1.0)}

@@ -222,7 +222,7 @@ class FilesPane(Vertical):
     def on_key(self, event: Key) -> None:
         if event.key != "escape":
             return
-        if self.query_one(Input).has_focus:
+        if self.query_one(Input).has_class("-asking"):
             event.stop()
             self._close()
         elif self._transfer is not None and not self._transfer.is_finished:

@@ -16,7 +16,7 @@ _HOW = {How.LIVE: ("● live", "$text-success"), How.RECREATE: ("↻ recreate", 
         How.UNSUPPORTED: ("✕ unsupported", "$text-error")}  # fmt: skip
 
 
-_INSET = 4
+_HOW_CELLS, _FIELD, _INSET = 15, 16, 4
 _BESIDE = 60
 """Characters of a value up to which it stands in the line of its change."""
 
@@ -42,8 +42,8 @@ def _change(change: Change) -> Iterator[Part]:
     word, style = _HOW[change.how]
     before, after = (shown_value(change.field, value) for value in (change.before, change.after))
     reason = clean(change.reason, cap=200)
-    yield fit_cell(word, 15, "left"), style
-    yield fit_cell(change.field, 12, "left"), "bold"
+    yield fit_cell(word, _HOW_CELLS, "left"), style
+    yield fit_cell(change.field, _FIELD, "left"), "bold"
     if "\n" not in before + after and max(len(before), len(after)) <= _BESIDE:
         yield f"{clean(before)} → ", "$dim"
         yield clean(after), ""

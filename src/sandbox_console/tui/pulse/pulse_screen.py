@@ -88,6 +88,7 @@ class PulseScreen(Screen[None]):
     def _draw(self) -> None:
         state, now, denials = self._state(), self._clock(), self._service.denials
         totals = list(self._history.totals)
+        every_s = self._service.config.tui.stats_interval_s
         latest = totals[-1] if totals else pulse.total(state)
         put(self, "#pulse-title", _title(latest, state.missed))
         put(self, "#pulse-states", pulse.state_words(state, self.size.width // 2 - 2, key_of(self, "create")))
@@ -96,9 +97,9 @@ class PulseScreen(Screen[None]):
         chain = chain_words(state.audit_problem, self._verified, verifying=self._verified is None)
         put(self, "#pulse-audit", Content.assemble(f"{'Audit log':<18}", chain))
         for graph in self.query("#pulse-cpu").results(Graph):
-            graph.show([one.cpu_percent for one in totals], None)
+            graph.show([one.cpu_percent for one in totals], None, every_s)
         for graph in self.query("#pulse-memory").results(Graph):
-            graph.show([one.memory_bytes for one in totals], None)
+            graph.show([one.memory_bytes for one in totals], None, every_s)
 
 
 def _title(latest: pulse.Total, missed: int) -> Content:

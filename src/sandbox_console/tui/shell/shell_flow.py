@@ -7,6 +7,7 @@ from textual.app import App
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Attach, OpenShell
 from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.text import clean
 from sandbox_console.service import Console, attach
 from sandbox_console.tui.actions.action_flow import Flows
 from sandbox_console.tui.shell.shell_tab import ShellPane
@@ -37,6 +38,11 @@ class ShellFlow:
             self._app.notify(error.message, title=f"shell in {shown_name(sandbox)}", severity="error")
             return
         await pane.opened(sandbox, session)
+        if session.without:
+            names = ", ".join(map(clean, session.without))
+            each = "it is" if len(session.without) == 1 else "they are"
+            words = f"{names} cannot be read here: {each} not handed over, and not masked where shown."
+            self._app.notify(words, title=f"shell in {shown_name(sandbox)}", severity="warning", timeout=10)
 
     async def attach(self, sandbox: Sandbox) -> None:
         """Put the main process's streams on the screen."""

@@ -215,7 +215,9 @@ class ShellPane(Vertical):
             end = clean(self._ends.get(self._sandbox.ref, ""), cap=200)
             again = hint(self, "shell", "opens a new one")
             return Content.assemble((f"■ ended: {end}", "$text-warning"), (f"   {again}{more}", ""))
+        without = f", without {clean(', '.join(link.session.without), cap=80)}" if link.session.without else ""
         return Content.assemble(
             ("● shell open", "$text-success"), (", recorded" if link.session.recorded else "", "$text-success"),
+            (without, "$text-warning"),
             ("   Ctrl+] leaves it open   Shift+PgUp scrolls", ""), (more, ""),
         )  # fmt: skip

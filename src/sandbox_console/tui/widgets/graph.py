@@ -1,17 +1,20 @@
-"""One figure over time, with its limit."""
+"""One figure over time, with its limit and its axes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 
-from sandbox_console.tui.text.formatting import DASH
+from sandbox_console.tui.text.formatting import DASH, span
 from sandbox_console.tui.widgets.braille import chart, limit_row, scale
 
 Samples = Sequence[float | None]
+_LEAST_WITH_TIMES = 3
+"""Rows under the title from which one tells the time."""
 
 
 class Series(Struct, frozen=True):
@@ -24,7 +27,7 @@ class Series(Struct, frozen=True):
 
 
 class Graph(Widget):
-    """A title with the value now, the highest and the limit; under it the chart."""
+    """A title with the value now, the highest and the limit; under it the chart, with what its top and sides mean."""
 
     DEFAULT_CSS = "Graph { height: 7; padding: 0 1; }"
 
@@ -33,10 +36,11 @@ class Graph(Widget):
         self.series = series
         self._values: Samples = ()
         self._limit: float | None = None
+        self._interval_s = 1.0
 
-    def show(self, values: Samples, limit: float | None) -> None:
-        """Show samples, oldest first."""
-        self._values, self._limit = values, limit
+    def show(self, values: Samples, limit: float | None, interval_s: float = 1.0) -> None:
+        """Show samples, oldest first, each so many seconds after the one before."""
+        self._values, self._limit, self._interval_s = values, limit, interval_s
         self.refresh()
 
     def render(self) -> Content:
@@ -45,21 +49,38 @@ class Graph(Widget):
         if not known:
             why = self.series.unknown if self._values else "no sample yet"
             return Content.assemble((self.series.title, "bold"), (f"\n{why}", "$dim"))
-        top = scale(self._values[-width * 2 :], self._limit, self.series.floor)
-        rows = chart(self._values, width, max(1, height), top)
-        line = limit_row(self._limit, max(1, height), top) if self._limit is not None else None
-        parts = self._heading(known, line)
-        for at, row in enumerate(rows):
-            parts += [("\n", ""), *(_crossed(row) if at == line else [(row, "$primary")])]
+        has_times = height >= _LEAST_WITH_TIMES
+        height = max(1, height - has_times)
+        top = scale(self._values[-max(1, width) * 2 :], self._limit, self.series.floor)
+        tops = [self.series.words(top), *[""] * (height - 1)]
+        if height > 1:
+            tops[-1] = "0"
+        side = max(map(cell_len, tops))
+        inside = max(1, width - side - 1)
+        line = limit_row(self._limit, height, top) if self._limit is not None else None
+        parts = self._heading(known, drawn=line is not None)
+        for at, row in enumerate(chart(self._values, inside, height, top)):
+            parts += [(f"\n{tops[at]:>{side}} ", "$dim"), *(_crossed(row) if at == line else [(row, "$primary")])]
+        if has_times:
+            parts.append((f"\n{' ' * side} {self._times(inside)}", "$dim"))
         return Content.assemble(*parts)
 
-    def _heading(self, known: Sequence[float], line: int | None) -> list[tuple[str, str]]:
+    def _times(self, width: int) -> str:
+        """How far back the oldest sample of the chart is, at its place, and now."""
+        shown = min(len(self._values), width * 2)
+        at = width - (shown + 1) // 2
+        ago = f"{span((shown - 1) * self._interval_s)} ago"
+        if at + len(ago) + len(" now") > width:
+            at = max(0, width - len(ago) - len(" now"))
+        return f"{' ' * at}{ago}"[: max(0, width - 3)].ljust(width - 3) + "now"
+
+    def _heading(self, known: Sequence[float], *, drawn: bool) -> list[tuple[str, str]]:
         words = self.series.words
         now = words(self._values[-1]) if self._values else DASH
         parts = [(f"{self.series.title} ", "bold"), (now, "$text-success"), (f"  most {words(max(known))}", "$dim")]
         if self._limit is not None:
-            place = "┄ limit" if line is not None else "limit, far above"
-            parts.append((f"  {place} {words(self._limit)}", "$text-warning"))
+            sign = "┄ " if drawn else ""
+            parts.append((f"  {sign}limit {words(self._limit)}", "$text-warning"))
         return parts
 
 

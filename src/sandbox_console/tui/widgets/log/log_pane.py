@@ -68,7 +68,7 @@ class LogPane(Vertical):
         self._close()
 
     def on_key(self, event: Key) -> None:
-        if event.key == "escape" and self.query_one(Input).has_focus:
+        if event.key == "escape" and self.query_one(Input).has_class("-asking"):
             event.stop()
             self._close()
 
