@@ -27,7 +27,7 @@ def ended(end, status=Status.EXITED, **fields):
         (Exit(137), "killed by SIGKILL, unknown by whom; whether out of memory cannot be known here", False),
         (Exit(139, 11), "crashed: SIGSEGV", True),
         (Exit(143, 15), "ended by SIGTERM, unknown by whom", False),
-        (Exit(None), "unknown: the backend tells no exit code", False),
+        (Exit(None), "unknown: the backend reports no exit code", False),
         (None, "unknown", False),
         (Exit(137, 9, reason="it ran longer than its max_duration_s"), "it ran longer than its limit of 5 s", True),
         (Exit(137, 9, reason="idle"), "idle for longer than its limit", True),

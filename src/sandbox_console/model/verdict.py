@@ -76,7 +76,7 @@ def _judged(
     if number is not None:
         return _by_signal(number, end, evidence)
     if end.code is None:
-        return Verdict("unknown: the backend tells no exit code", evidence, sure=False)
+        return Verdict("unknown: the backend reports no exit code", evidence, sure=False)
     if end.code == 0:
         return Verdict("it finished: exit 0", evidence)
     if oom := next((one for one in reversed(happenings) if one.what == "oom" and _this_run(sandbox, one.at)), None):

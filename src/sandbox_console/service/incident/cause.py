@@ -72,7 +72,7 @@ async def cause(console: Console, sandbox: Sandbox) -> Cause:
     )
     found = verdict(sandbox, rows, happenings, "\n".join(words))
     if found is not None and not found.sure:
-        missing.append("the kernel's log of the host (dmesg) would tell of an out-of-memory kill")
+        missing.append("the host's kernel log (dmesg) would show an out-of-memory kill")
     beside = await _healthy(console, sandbox) if found is not None and _failed(sandbox) else None
     return Cause(
         sandbox, found, tuple(words), tuple(denied), tuple(row for row in rows if row.attempt.action in _CHANGES),
