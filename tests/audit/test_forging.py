@@ -452,3 +452,58 @@ async def test_a_note_that_would_fill_the_memory_is_not_read(segmented):
     os.truncate(Layout(segmented).manifest(1), 1 << 40)
     with pytest.raises(AuditUnavailable, match="bytes, and a note of ours never"):
         await verify.verify(segmented)
+
+
+_ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+
+
+def changed(path, *statements):
+    """Run statements on a copy whose triggers were taken out."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA legacy_alter_table = ON")
+        for [name] in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+            db.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            db.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        *(pytest.param([f"ALTER TABLE {name} RENAME TO was",
+                        f"CREATE VIEW {name} AS {_ENDLESS} SELECT was.* FROM was, n"], id=f"{name} is an endless view")
+          for name in ("record", "meta", "carried")),
+        pytest.param(["ALTER TABLE record ADD COLUMN more TEXT AS (hex(zeroblob(30000000)))"], id="a computed column"),
+    ],
+)  # fmt: skip
+async def test_a_copy_whose_tables_are_programs_is_not_read(log, statements):
+    """Another machine that verified such a copy was held for ever."""
+    changed(log.first, *statements)
+    with pytest.raises(AuditUnavailable, match="is no plain table"):
+        async with asyncio.timeout(60):
+            await verify.verify(log.first)
+
+
+async def test_a_value_that_is_larger_than_any_of_ours_is_told_and_not_loaded(log):
+    changed(log.first, "UPDATE record SET body = hex(zeroblob(40000000)) WHERE seq = 2")
+    assert "too big" in await problem(log)
+
+
+@pytest.mark.parametrize("name", ["anchors.jsonl", "reserve", "head.json"])
+async def test_a_file_of_a_copy_that_would_fill_the_memory_is_not_read(log, name):
+    os.truncate(log.folder / name, 8 << 30)  # a hole: it takes no disk
+    with pytest.raises(AuditUnavailable, match=f"{name} has 8589934592 bytes, and (a note|one) of ours never"):
+        await verify.verify(log.first)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000])
+async def test_json_that_is_too_deep_is_told(log, text):
+    for name in ("anchors.jsonl", "head.json"):
+        held = (log.folder / name).read_bytes()
+        (log.folder / name).write_text(text + "\n")
+        assert await problem(log)
+        (log.folder / name).write_bytes(held)
+    changed(log.first, "DELETE FROM record WHERE seq > 2")
+    how = "UPDATE record SET kind = 'checkpoint', action = 'retention', ref = NULL, body = '{}' WHERE seq = 2"
+    changed(log.first, how.format(text))
+    assert await problem(log)

@@ -211,6 +211,37 @@ async def test_cargo_builds(make: Make, workspace: Path) -> None:
     assert await _runs(await make(workspace=str(workspace)), script) == "42\n"
 
 
+@pytest.mark.slow
+@has("cargo", "rustc")
+async def test_debians_cargo_builds_and_tests(make: Make) -> None:
+    """The toolchain that every user has, so that this runs as an ordinary one too."""
+    script = """
+    export CARGO_HOME=/tmp/cargo CARGO_TARGET_DIR=/tmp/target; mkdir /tmp/new; cd /tmp/new
+    cargo init -q --vcs none --name small one; cd one
+    echo 'fn main(){let t=std::thread::spawn(||40+2);println!("{}",t.join().unwrap());}
+    #[test] fn it() { std::process::Command::new("true").status().unwrap(); }' >src/main.rs
+    cargo test -q --offline >/tmp/tested 2>&1 || { cat /tmp/tested; exit 1; }; cargo run -q --offline
+    """
+    assert await _runs(await make(), script) == "42\n"
+
+
+@pytest.mark.slow
+@has("go")
+async def test_go_builds_and_tests(make: Make) -> None:
+    """Its compiler, its race of goroutines with signals that preempt them, and what it made."""
+    script = r"""
+    export HOME=/tmp/go-home GOCACHE=/tmp/go-cache GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=0
+    mkdir -p /tmp/small; cd /tmp/small; printf 'module small\ngo 1.19\n' >go.mod
+    printf 'package main\nimport ("fmt"; "net"; "os/exec"; "sync")\nfunc main() {\n  var w sync.WaitGroup; n := make([]int, 8)
+      for i := range n { w.Add(1); go func(i int) { defer w.Done(); for j := 0; j < 1e7; j++ { n[i] ^= j }; n[i] = 1 }(i) }
+      l, e := net.Listen("tcp", "127.0.0.1:0"); if e != nil { panic(e) }; defer l.Close(); w.Wait()
+      o, e := exec.Command("echo", "child").Output(); fmt.Print(len(n), " ", string(o))\n}\n' >main.go
+    printf 'package main\nimport "testing"\nfunc TestIt(t *testing.T) { main() }\n' >main_test.go
+    go test ./... >/tmp/tested 2>&1 || { cat /tmp/tested; exit 1; }; go build -o small .; GOMAXPROCS=8 ./small
+    """
+    assert await _runs(await make(), script) == "8 child\n"
+
+
 def _linked(source: str, target: str) -> None:
     try:
         os.link(source, target, follow_symlinks=False)

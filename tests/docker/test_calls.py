@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.docker.conftest import collect
-from tests.support.engine import IMAGE
+from tests.support import microimage
+from tests.support.engine import IMAGE, busybox_tree
 from tests.support.permits import MakePermit
 from tests.support.syscalls import ENOSYS, EPERM, X32, Call, answers, listed, numbers, program
 
@@ -63,6 +64,25 @@ async def test_the_engines_own_default_lets_one_through(backend, permit, make, e
     assert {got["AF_VSOCK"], got["AF_VSOCK, upper half set"]} != {EPERM}, got
     fact = next(one for one in (await backend.inspect(ref)).effective if one.field == "seccomp")
     assert fact.value == "the engine's default"
+
+
+async def test_a_386_images_container_keeps_the_engines_profile_and_says_so(backend, permit, make) -> None:
+    """Its programs have no call for a socket but socketcall(2), which the console's profile refuses."""
+
+    async def image():
+        yield microimage.archive("sandbox-console-test/old:1", busybox_tree(), "386")
+
+    name = await backend.load_image(await permit("load-image"), image())
+    ref = await make(image=name)
+    try:
+        fact = next(one for one in (await backend.inspect(ref)).effective if one.field == "seccomp")
+        assert fact.value == "the engine's default"
+        assert "AF_VSOCK" in fact.note
+        got = await _answers(backend, permit, ref, {"i386 socketcall": Call(102, (1, 0), old=True)})
+        assert got["i386 socketcall"] != ENOSYS, "a 32-bit program has no socket"
+    finally:
+        await backend.remove(await permit("remove"), ref, True)
+        await backend.remove_image(await permit("remove-image"), name, True)
 
 
 async def test_a_container_does_what_it_did(backend, permit, make) -> None:

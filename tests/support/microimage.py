@@ -23,6 +23,7 @@ from tests.support.require import missing
 from sandbox_console.backends.microsandbox import lifecycle
 
 IMAGE = "sandbox-console-test/busybox:1"
+MACHINE = "amd64" if os.uname().machine == "x86_64" else "arm64"
 LOAD = """
 import asyncio, sys
 import microsandbox
@@ -34,12 +35,12 @@ asyncio.run(load())
 """
 
 
-def archive(tag: str = IMAGE, layer: bytes | None = None) -> bytes:
+def archive(tag: str = IMAGE, layer: bytes | None = None, architecture: str = MACHINE) -> bytes:
     """One layer, one name."""
     layer = layer if layer is not None else busybox_tree()
     digest = hashlib.sha256(layer).hexdigest()
     config = {
-        "architecture": "amd64" if os.uname().machine == "x86_64" else "arm64",
+        "architecture": architecture,
         "os": "linux",
         "config": {"Env": ["PATH=/bin:/sbin:/usr/bin"], "Cmd": ["/bin/sh"], "WorkingDir": "/"},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
@@ -113,7 +114,7 @@ def _warm() -> None:
 def load(path: Path) -> None:
     """Load an image, in a process of its own: on a loaded machine the SDK (0.7.11) may abort as it ends."""
     for turn in range(3):
-        done = subprocess.run([sys.executable, "-c", LOAD, str(path)], check=False, timeout=120)
+        done = subprocess.run([sys.executable, "-c", LOAD, str(path)], check=False, timeout=300)
         if done.returncode == 0:
             return
         sys.stderr.write(f"loading {path.name}, turn {turn}: exit {done.returncode}\n")

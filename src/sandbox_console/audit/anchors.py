@@ -199,5 +199,5 @@ def _end_of_lines(fd: int) -> int:
 def _parsed(line: bytes) -> Anchor | None:
     try:
         return msgspec.json.decode(line, type=Anchor, strict=True)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -11,6 +11,9 @@ from msgspec import Struct
 _NOTE_MOST = 1 << 20
 """Bytes of a manifest or another note at most; ours have some hundred."""
 
+_MOST = {"reserve": 64 << 20, "anchors.jsonl": 256 << 20}
+"""Bytes of what else is read whole: the reserve has 8 MiB, an anchor some 300 bytes."""
+
 
 class Layout(Struct, frozen=True):
     """The log whose first segment is ``first``; the segment with the highest index is the one being written."""
@@ -86,8 +89,10 @@ class Layout(Struct, frozen=True):
                 continue
             if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
                 return f"{path.name} is not a file"
-            if path.suffix == ".json" and found.st_size > _NOTE_MOST:
-                return f"{path.name} has {found.st_size} bytes, and a note of ours never {_NOTE_MOST}"
+            most = _MOST.get(path.name, _NOTE_MOST if path.suffix == ".json" else found.st_size)
+            if found.st_size > most:
+                what = "a note" if path.suffix == ".json" else "one"
+                return f"{path.name} has {found.st_size} bytes, and {what} of ours never {most}"
         return ""
 
     def indices(self) -> list[int]:

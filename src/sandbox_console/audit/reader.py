@@ -18,13 +18,20 @@ from sandbox_console.audit.thread import connect, unit
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.cancellation import run_to_completion
 
+MOST_BYTES = 64 << 20
+"""Of one value of a row that is read: 500 times what the kernel takes as one argument of a command."""
+
+_READ = ("meta", "record", "carried")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @asynccontextmanager
 async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
-    """A read-only connection to one segment; None if it does not exist or is empty. Raises AuditUnavailable."""
+    """A read-only connection to one segment; None if it does not exist or is empty. Raises AuditUnavailable.
+
+    The file may be anybody's, such as a copy that another machine verifies: none of its own SQL is run.
+    """
     try:
         if not path.exists() or path.stat().st_size == 0:
             yield None
@@ -32,13 +39,29 @@ async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
         db = await _connect(path)
         hurry = True
         try:
-            await unit(db, lambda: schema.refuse_newer(db._conn))  # noqa: SLF001
+            await unit(db, lambda: _taken_for_data(db._conn, path))  # noqa: SLF001
             yield db
             hurry = False
         finally:
             await run_to_completion(_close(db, hurry=hurry))
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may have damaged texts
         raise unavailable(error, path) from error
+
+
+def _taken_for_data(db: sqlite3.Connection, path: Path) -> None:
+    """Refuse what runs the file's own SQL when it is read: an endless view in place of a table, computed columns."""
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+    db.execute("PRAGMA trusted_schema = OFF")
+    for name in _READ:
+        made = db.execute("SELECT type, sql FROM sqlite_schema WHERE name = ?", (name,)).fetchall()
+        kinds = {(kind, (sql or "").split()[:2] == ["CREATE", "TABLE"]) for kind, sql in made}
+        computed = [one for [one] in db.execute("SELECT name FROM pragma_table_xinfo(?) WHERE hidden", (name,))]
+        if kinds - {("table", True)} or computed:
+            raise AuditUnavailable(
+                f"the audit log {path} is not read: its {name} is no plain table, and no console made it so",
+                hint="do not trust this copy; ask for another one",
+            )
+    schema.refuse_newer(db)
 
 
 async def ask(

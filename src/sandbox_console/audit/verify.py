@@ -259,7 +259,7 @@ def _retired(db: sqlite3.Connection, known: int) -> set[int]:
     """The segments that retention removed, according to rows up to ``known``."""
     sql = "SELECT body FROM record WHERE action = 'retention' AND kind = 'checkpoint' AND seq <= ?"
     rows = db.execute(sql, (known,)).fetchall()
-    with suppress(ValueError, TypeError, KeyError):
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
         return {told["segment"] for [body] in rows for told in json.loads(body)["removed"]}
     return set()
 

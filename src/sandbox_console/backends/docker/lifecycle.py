@@ -133,6 +133,7 @@ async def remove_quietly(engine: Engine, id: str) -> None:
 
 
 async def _image(engine: Engine, spec: SandboxSpec) -> dict[str, Any]:
+    """The image's configuration for containers, and its architecture. Raises InvalidSpec."""
     # The engine accepts an empty image, and makes a container that can never run.
     if not spec.image.strip():
         raise InvalidSpec({"image": "an image is needed, for example alpine:3"}, hint="sandbox-console images ls")
@@ -146,8 +147,7 @@ async def _image(engine: Engine, spec: SandboxSpec) -> dict[str, Any]:
         if error.status != 404:
             raise
         raise InvalidSpec({"image": f"{spec.image!r} is not on this engine"}, hint=_pull(engine, spec)) from error
-    config: dict[str, Any] = found.get("Config") or {}
-    return config
+    return {**(found.get("Config") or {}), "Architecture": found.get("Architecture")}
 
 
 def _pull(engine: Engine, spec: SandboxSpec) -> str:
