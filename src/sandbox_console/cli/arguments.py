@@ -268,6 +268,10 @@ def _add_egress(verbs: Verbs) -> None:
 
 def _add_console(verbs: Verbs) -> None:
     _verb(verbs, "doctor", "tell what works here, what does not, and what to do about it")
+    _verb(verbs, "backends", "each backend, whether it answers, and with --json all that it can do or why not")
+    new = _verb(verbs, "new-backend", "write a backend that works, with its package and a test by the suite")
+    new.add_argument("name", metavar="NAME", help="its name in the configuration, as my_cloud")
+    new.add_argument("folder", metavar="FOLDER", nargs="?", default="", help="where to; by default one of that name")
     completion = _verb(verbs, "completion", "print what a shell reads to complete verbs, options, names and labels")
     completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
     _verb(verbs, "man", "print the manual page: sandbox-console man | man -l -")

@@ -120,6 +120,13 @@ class DenialFeed:
         finally:
             self._followers.remove(follower)
 
+    async def ask(self, ref: SandboxRef, record: EgressRecord) -> bool:
+        """Take what somebody asks for; False while the sandbox is not followed."""
+        if ref not in self._followed:
+            return False
+        await self._take(ref, [record])
+        return True
+
     # What the hub tells
 
     def _hear(self, event: Event) -> None:
@@ -208,6 +215,8 @@ class DenialFeed:
 
 def _in_vain(record: EgressRecord) -> bool:
     """Whether it was not let through, or came to nothing; the end of one that was taken back is no denial."""
+    if record.outcome is Outcome.ASKED:
+        return False
     return record.outcome in (Outcome.UNRESOLVED, Outcome.FAILED) or not record.allowed
 
 
