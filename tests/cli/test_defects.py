@@ -77,12 +77,23 @@ def test_a_specs_file_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             spec_options.read_file("-")
 
 
-@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, '{"a": ' + "[" * 100_000])
+DEEP = ("a = " + "[" * 100_000, '{"a": ' + "[" * 100_000, "a." * 100_000 + "b = 1", f"[{'a . ' * 100_000}b]")
+
+
+@pytest.mark.parametrize("text", [*DEEP, '"a\\"#".' * 100_000 + "b = 1"], ids=range(5))
 def test_a_specs_file_that_is_nested_deep_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "spec"
     file.write_text(text)
     with pytest.raises(UsageError, match=r"nested too deep|neither TOML nor JSON"):
         spec_options.read_file(str(file))
+
+
+def test_dots_in_strings_and_comments_are_no_depth(tmp_path: Path) -> None:
+    file = tmp_path / "spec"
+    dots = "." * 300
+    kept = {"a": dots, "b": f'"{dots}', "c": f"{dots}\n{dots}"}
+    file.write_text(f'a = "{dots}" # {dots}\nb = \'"{dots}\'\nc = """{dots}\n{dots}"""\n')
+    assert spec_options.read_file(str(file)) == kept
 
 
 @pytest.mark.parametrize("text", ['image = "host"', '{"image": "host"}'])

@@ -6,6 +6,7 @@ import argparse
 import errno
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -59,6 +60,11 @@ _READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
 _FIELDS = SandboxSpec.__struct_fields__
 _LONGEST = 1 << 20
 """Bytes of a spec or a draft: more is no text of a person's, such as /dev/zero."""
+
+_DEEPEST = 100
+"""Dots of a line of TOML outside its strings: tomllib takes minutes for a dotted key of 100,000 parts."""
+
+_STRINGS = re.compile(r"""\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*""", re.DOTALL)
 
 
 def from_args(
@@ -129,7 +135,7 @@ def read_text(name: str, ground: Ground) -> str:
     except (OSError, UnicodeDecodeError) as error:
         if getattr(error, "errno", 0) == errno.EFBIG:
             raise UsageError(
-                f"{name} is over {_LONGEST >> 20} MiB: no spec is so long", hint="name a file in TOML or JSON"
+                f"{name} is over {_LONGEST >> 20} MiB: too long for a spec", hint="name a file in TOML or JSON"
             ) from None
         cause = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"{name} cannot be read: {cause}", hint="name a file of UTF-8 text") from None
@@ -146,10 +152,17 @@ def read_file(name: str, ground: Ground = NOBODYS) -> dict[str, Any]:
     """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError, Conflict."""
     text = read_text(name, ground)
     try:
-        values = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        values = json.loads(text) if text.lstrip().startswith("{") else _toml(text)
     except RecursionError:
         raise UsageError(f"{name} is nested too deep for a spec", hint="show --toml prints an example") from None
     except ValueError as error:  # both decoders' errors are ValueErrors
         raise UsageError(f"{name} is neither TOML nor JSON: {error}", hint="show --toml prints an example") from None
     fields: dict[str, Any] = values
     return fields
+
+
+def _toml(text: str) -> dict[str, Any]:
+    """A table of TOML. Raises ValueError; RecursionError also for keys of very many parts."""
+    if any(line.count(".") > _DEEPEST for line in _STRINGS.sub("", text).splitlines()):
+        raise RecursionError
+    return tomllib.loads(text)

@@ -71,7 +71,7 @@ class Unpacker:
             try:
                 self._unpack_all(_Tail(pipe))
             except tarfile.TarError as error:
-                raise BackendError(f"the copy is not whole: {error}") from error
+                raise BackendError(f"the copy is incomplete: {error}") from error
             except OSError as error:
                 raise ConsoleError(f"{error.filename or 'the copy'} cannot be written: {error.strerror}") from error
 
@@ -90,7 +90,7 @@ class Unpacker:
 
     def _single(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Found) -> None:
         if not first.isreg() or first.issparse():
-            self._skipped(f"{first.name!r} is a link out of the copy, or no file")
+            self._skipped(f"{first.name!r} is a link out of the copy, or not a file")
             return
         with Tree(target.folder, self._ground, fresh=False) as tree:
             tree.file(tar, first, target.name)
@@ -105,7 +105,9 @@ class Unpacker:
                 pipe.need_end()
             return
         if target.what is not None:
-            raise Conflict(f"{target.path} is no folder, and a folder was to be put there", hint="name another place")
+            raise Conflict(
+                f"{target.path} is not a folder, and a folder was to be put there", hint="name another place"
+            )
         with Tree.new(target.folder, self._ground) as tree:
             self._members(tar, tree)
             pipe.need_end()
@@ -199,7 +201,7 @@ class _Tail:
         while self.read(1 << 20):
             pass
         if self._last != bytes(_END):
-            raise BackendError("the copy is not whole: its end is missing")
+            raise BackendError("the copy is incomplete: its end is missing")
 
 
 _PLACES = {

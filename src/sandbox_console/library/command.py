@@ -65,7 +65,7 @@ def words(command: str | Sequence[str]) -> tuple[str, ...]:
     """What to run: a list as it is, text as a script of ``/bin/sh``. Raises UsageError where there is nothing."""
     found = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
     if not found or not found[-1] or not all(isinstance(one, str) for one in found):
-        raise UsageError(f"{command!r} is no command", hint='a list of texts, or one text for /bin/sh: "ls -l /tmp"')
+        raise UsageError(f"{command!r} is not a command", hint='a list of texts, or one text for /bin/sh: "ls -l /tmp"')
     return found
 
 

@@ -196,11 +196,11 @@ def _failure(said: str, path: str) -> ConsoleError:
         word, text = str(told["word"]), str(told["text"])
     except (ValueError, LookupError, TypeError):
         last = said.strip().splitlines()
-        return BackendError(f"{path} could not be carried: {last[-1] if last else 'the carrier was ended'}")
+        return BackendError(f"{path} could not be copied: {last[-1] if last else 'the carrier was ended'}")
     if word == "missing":
         return NotFound(f"there is no {path} in the sandbox", hint="list its folder to see what there is")
     if word in ("bad_member", "bad_archive"):
         return UsageError(text)
     if word in _CONFLICTS:
         return Conflict(f"{path}: {text}", hint=_CONFLICTS[word])
-    return BackendError(f"{path} could not be carried: {text}")
+    return BackendError(f"{path} could not be copied: {text}")

@@ -56,7 +56,7 @@ def no_answer(context: str, address: str, number: int | None, text: str) -> Back
         case errno.ECONNREFUSED:
             why, hint = f"nothing listens on {address} (connection refused)", "start the engine"
         case _:
-            why, hint = text or "it does not answer", "see that the engine runs and that its address is right"
+            why, hint = text or "it does not answer", "check that the engine is running and that its address is right"
     return BackendUnreachable(engine_prefix(context) + why, hint=hint)
 
 

@@ -78,7 +78,7 @@ async def _listens(engine: Engine, token: str, name: str, ready: Path, hint: str
         state = (await inspected(engine, token))["State"]
         if time.monotonic() > deadline or state.get("Status") == "exited" or state.get("Restarting"):
             said = await _last_words(engine, token)
-            raise BackendError(f"the egress gateway of {name} does not come up: {said}", hint=hint)
+            raise BackendError(f"the egress gateway of {name} does not start: {said}", hint=hint)
         await asyncio.sleep(0.02)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _BRIDGED = (
     Fact(
         "egress.bridge", "not enforced", enforced=False,
-        note="the engine gave its bridge an address: who listens there is reached past the gateway",
+        note="the engine gave its bridge an address: servers there can be reached without the gateway",
     ),
 )  # fmt: skip
 _GONE = "its gateway's container was removed"
@@ -87,7 +87,7 @@ class Gates:
     def __init__(self, connection: Connection, folder: Path | None, options: Options) -> None:
         self._connection, self._options = connection, options
         self._folder = folder / "egress" if folder is not None else None
-        self.problem = "the egress gateway was not looked for yet"
+        self.problem = "the egress gateway was not checked yet"
 
     @property
     def image(self) -> str:
@@ -263,7 +263,7 @@ class Gates:
         if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
             why = "the engine's machine does not tell its addresses; recreate a sandbox made before this was known"
         elif await asyncio.to_thread(self._says, token, APART):
-            why = "the engine has a network of its own (rootless, in a container): its machine's are refused, not its"
+            why = "the engine has a network of its own (rootless, in a container): only its machine's are refused"
         held = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
         if why:
             return (*held, Fact("egress.host", "not enforced", note=why, enforced=False))

@@ -191,7 +191,7 @@ async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets)
         await sdk.result(machine.exec_detached(spec.command[0], list(spec.command[1:]), **asked))
     except module.MicrosandboxError as error:
         raise BackendError(
-            f"the command of {spec.name} cannot be run: {error}", hint="see that its image has the program"
+            f"the command of {spec.name} cannot be run: {error}", hint="check that its image has the program"
         ) from error
 
 

@@ -143,7 +143,7 @@ class MicrosandboxTerminal:
 
 def _exit(code: int | None) -> Exit:
     if code is None:
-        raise BackendError("the runtime told an end without a code")
+        raise BackendError("the runtime reported an end without an exit code")
     if code < 0:
-        return Exit(128, reason="ended by a signal; the runtime does not tell which")
+        return Exit(128, reason="ended by a signal; the runtime does not say which")
     return Exit(code & 255)

@@ -136,7 +136,7 @@ async def read(request: web.Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"the body does not hold: {error}"[:300], hint="GET /openapi.json") from None
+        raise UsageError(f"the body is not valid: {error}"[:300], hint="GET /openapi.json") from None
 
 
 def answer(value: Struct | Mapping[str, str] | list[str], status: int = 200) -> web.Response:

@@ -24,7 +24,7 @@ _LIVE = {
 }
 _FOREIGN_LIVE = ("name", "cpus", "memory_mib", "pids")
 _FOREIGN = "another tool made it: its name and its limits can be changed, the rest only by that tool"
-_LIFTED = "a limit cannot be lifted while it lives, and what another tool made is not replaced"
+_LIFTED = "a limit cannot be removed while it runs, and a sandbox of another tool is not recreated"
 
 
 class How(StrEnum):

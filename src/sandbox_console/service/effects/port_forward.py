@@ -202,11 +202,11 @@ def _bound(asked: PublishedPort) -> socket.socket:
 
 def _no_place(asked: PublishedPort, error: OSError) -> ConsoleError:
     if error.errno == errno.EADDRINUSE:
-        hint = f"take another one, or leave it out for a free one: {asked.port}"
+        hint = f"choose another one, or leave it out for a free one: {asked.port}"
         return Conflict(f"port {asked.host_port} of this host is taken at {asked.address}", hint=hint)
     if error.errno in (errno.EACCES, errno.EPERM):
-        hint = "take one from 1024 on, or leave it out for a free one"
+        hint = "choose one from 1024 on, or leave it out for a free one"
         return UsageError(f"{asked.place}: you may not listen at port {asked.host_port} of this host", hint=hint)
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-        return UsageError(f"{asked.address} is no address of this host", hint="leave it out for 127.0.0.1")
+        return UsageError(f"{asked.address} is not an address of this host", hint="leave it out for 127.0.0.1")
     return Conflict(f"{asked.place} cannot be listened at: {error.strerror}")

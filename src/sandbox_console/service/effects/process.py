@@ -128,7 +128,7 @@ async def refuse_ended(call: Call, end: Exit) -> None:
         try:
             now = await call.backend.inspect(before.ref)
         except NotFound:
-            raise SandboxEnded(f"{before.name} was removed while the command ran", hint="make it anew") from None
+            raise SandboxEnded(f"{before.name} was removed while the command ran", hint="create it again") from None
         if _another_run(before, now):
             why = f": {now.exit.reason}" if now.exit and now.exit.reason else ""
             raise SandboxEnded(f"{before.name} ended while the command ran{why}", hint="start it, then run it again")

@@ -115,7 +115,8 @@ class Trail:
             return await verify.verify(path, public, archive)
         except ValueError as error:
             raise UsageError(
-                f"this is no public key of an audit log: {error}", hint="sandbox-console audit public-key prints it"
+                f"this is not the public key of an audit log: {error}",
+                hint="sandbox-console audit public-key prints it",
             ) from None
 
     def public_key(self) -> bytes:

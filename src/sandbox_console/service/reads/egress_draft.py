@@ -71,7 +71,7 @@ def read_draft(text: str, now: float, *, known: Sequence[EgressRule] = (), allow
 def _rule(words: Sequence[str], now: float, written: Mapping[str, EgressRule], *, allow_ip: bool) -> EgressRule:
     if (rule := written.get(" ".join(words))) is not None:
         if rule.until is not None and rule.until <= now:
-            raise ValueError(f"{words[-1]} is over already")
+            raise ValueError(f"{words[-1]} is in the past")
         return rule
     effect = _EFFECTS.get(words[0].lower())
     rest = list(words if effect is None else words[1:])
@@ -114,7 +114,7 @@ def _then(text: str, now: float) -> float:
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"{text!r} is not a time; write 14:30 or 2031-01-31T14:30") from None
     if until <= now:
-        raise ValueError(f"{text} is over already")
+        raise ValueError(f"{text} is in the past")
     return until
 
 

@@ -136,7 +136,7 @@ class LeakScan:
             yield NotLooked(f"environment of {sandbox.name}", error.message)
             return
         if _BEGIN not in got:
-            yield NotLooked(f"environment of {sandbox.name}", "it has no sh, cat or /proc to look with")
+            yield NotLooked(f"environment of {sandbox.name}", "it has no sh, cat or /proc to search with")
             return
         injects = self._vault.injects(self._fleet.capabilities(sandbox.ref.backend, sandbox.ref.host))
         own = {name for name in (sandbox.spec.secrets if sandbox.spec else ()) if injects.get(name) == "env"}

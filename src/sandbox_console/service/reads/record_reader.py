@@ -206,7 +206,7 @@ class RecordReader:
             async with asyncio.timeout(_ANSWER_S), aclosing(records) as every:  # type: ignore[type-var]
                 found = [one async for one in every if source.last is None or one.at > source.last]
         except TimeoutError:
-            raise BackendError(f"its records did not come in {_ANSWER_S:.0f} s") from None
+            raise BackendError(f"its records did not arrive within {_ANSWER_S:.0f} s") from None
         source.last = max((one.at for one in found), default=source.last)
         if self._sources.get(source.ref) is source:
             self._later(source, ROUND_S)

@@ -22,7 +22,7 @@ from sandbox_console.service.reads.given import Given
 
 ASKED_S = 1.0
 """How long a backend may take to name its guests' folders before what it last said has to do."""
-_APART = "a sandbox could change what the console does, and what it has on record"
+_APART = "a sandbox could change what the console does, and what it has recorded"
 
 
 class Own(Struct, frozen=True):
@@ -123,17 +123,17 @@ def workspace_problem(folder: str, own: Own) -> str:
     theirs = list(mounts.spots(folder, known))
     for what, place in own.places:
         if mounts.overlap(theirs, mounts.spots(str(place), known)):
-            return f"{folder} is, holds or lies in {place}, {what}: {_APART}"
+            return f"{folder} is, contains or is inside {place}, {what}: {_APART}"
     if not own.home:
         for home in _homes():
             if _holds(theirs, mounts.spots(home, known)):
                 return (
-                    f"{folder} is or holds the home folder {home}, with keys and programs of yours: name a folder "
+                    f"{folder} is or contains the home folder {home}, with keys and programs of yours: name a folder "
                     "in it, or set policy.home_workspace = true"
                 )
     for what, place in own.used:
         if mounts.overlap(theirs, mounts.spots(str(place), known)):
-            return f"{folder} is, holds or lies in {place}, {what}: {_APART}"
+            return f"{folder} is, contains or is inside {place}, {what}: {_APART}"
     return ""
 
 
