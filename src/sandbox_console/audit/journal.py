@@ -25,7 +25,7 @@ from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.actor import acting
 from sandbox_console.model.audit import Kind, Outcome
-from sandbox_console.model.waiting import joined, to_the_end
+from sandbox_console.model.cancellation import run_to_completion, shielded
 
 T = TypeVar("T")
 
@@ -70,11 +70,11 @@ class Journal:
             layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             session = Session(layout.sessions)
             name = session.id
-            await to_the_end(worker.run(lambda: made.append(Store(layout, keep, actor, name, waits))))
-            await to_the_end(worker.run(made[0].close_dead_sessions))
+            await run_to_completion(worker.run(lambda: made.append(Store(layout, keep, actor, name, waits))))
+            await run_to_completion(worker.run(made[0].close_dead_sessions))
         except BaseException as error:
             for store in made:
-                await to_the_end(worker.run(store.close))
+                await run_to_completion(worker.run(store.close))
             if session is not None:
                 session.close()
             worker.end()
@@ -88,7 +88,7 @@ class Journal:
         self._anchoring.cancel()
         self._summing.cancel()
         try:
-            await to_the_end(self._finish())
+            await run_to_completion(self._finish())
         finally:
             self._session.close(clean=not self._attempts)
             self._worker.end()
@@ -105,10 +105,10 @@ class Journal:
         draft = self._draft(Kind.ATTEMPT, action, backend, target, body)
         task = asyncio.ensure_future(self._run(self._store.append, draft))
         try:
-            [seq] = await joined(task)
+            [seq] = await shielded(task)
         except asyncio.CancelledError:
             with suppress(AuditUnavailable):  # nothing was permitted: the cancellation is what the caller must see
-                await to_the_end(self._abandon(task, draft))
+                await run_to_completion(self._abandon(task, draft))
             raise
         self._attempts[seq] = draft
         return Permit(audit_id=seq, verb=action)
@@ -120,7 +120,7 @@ class Journal:
         attempt = self._draft(Kind.ATTEMPT, action, backend, target, body)
         end = Draft(Kind.OUTCOME, attempt.actor, attempt.session, action, backend, target, None, attempt.request_id,
                     outcome, 0, why)  # fmt: skip
-        seqs = await to_the_end(self._run(self._store.append, attempt, end))
+        seqs = await run_to_completion(self._run(self._store.append, attempt, end))
         return seqs[0]
 
     async def finish(
@@ -138,7 +138,7 @@ class Journal:
     async def note(self, permit: Permit, backend: str, target: str, body: Mapping[str, Any]) -> None:
         """Add what became known after the outcome, such as how a shell ended."""
         draft = self._draft(Kind.NOTE, permit.verb, backend, target, body, ref=permit.audit_id)
-        await to_the_end(self._run(self._store.append, draft))
+        await run_to_completion(self._run(self._store.append, draft))
 
     async def _abandon(self, append: asyncio.Future[list[int]], draft: Draft) -> None:
         [seq] = await append
@@ -149,7 +149,7 @@ class Journal:
     ) -> None:
         draft = Draft(Kind.OUTCOME, attempt.actor, attempt.session, attempt.action, attempt.backend, attempt.target,
                       seq, attempt.request_id, outcome, dur_us, body)  # fmt: skip
-        await to_the_end(self._run(self._store.append, draft))
+        await run_to_completion(self._run(self._store.append, draft))
 
     def _draft(
         self, kind: Kind, action: str, backend: str, target: str, body: Mapping[str, Any], ref: int | None = None
@@ -170,7 +170,7 @@ class Journal:
         while True:
             with suppress(AuditUnavailable, OSError, sqlite3.Error):
                 await self._run(self._store.settle)
-            await to_the_end(asyncio.to_thread(self._summarise_all, done))
+            await run_to_completion(asyncio.to_thread(self._summarise_all, done))
             await asyncio.sleep(ANCHOR_S)
 
     def _summarise_all(self, done: set[int]) -> None:

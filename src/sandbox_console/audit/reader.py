@@ -16,7 +16,7 @@ from sandbox_console.audit import schema
 from sandbox_console.audit.open_segment import unavailable
 from sandbox_console.audit.thread import connect, unit
 from sandbox_console.errors import AuditUnavailable
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,7 +36,7 @@ async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
             yield db
             hurry = False
         finally:
-            await to_the_end(_close(db, hurry=hurry))
+            await run_to_completion(_close(db, hurry=hurry))
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may have damaged texts
         raise unavailable(error, path) from error
 

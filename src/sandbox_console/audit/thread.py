@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ async def connect(database: str | Path, *, uri: bool = False) -> aiosqlite.Conne
     try:
         return await db
     except Exception:
-        await to_the_end(asyncio.to_thread(db._thread.join))  # noqa: SLF001
+        await run_to_completion(asyncio.to_thread(db._thread.join))  # noqa: SLF001
         raise
 
 

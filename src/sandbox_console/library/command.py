@@ -12,9 +12,9 @@ from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.library.input import Input, Source
 from sandbox_console.library.output import Files
 from sandbox_console.model.action import Exec
+from sandbox_console.model.cancellation import shielded, wait_until_done
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import joined, settled
 from sandbox_console.service import ActionResult, ExecIO, Operation
 
 CAPTURE_BYTES = 1024 * 1024
@@ -92,10 +92,10 @@ async def ended(operation: Operation) -> ActionResult:
     """An action's result; whoever stops waiting for it ends it, and waits for that."""
     waiting = asyncio.ensure_future(operation.result())
     try:
-        return await joined(waiting)
+        return await shielded(waiting)
     except asyncio.CancelledError:
         operation.cancel()
-        await settled(waiting)
+        await wait_until_done(waiting)
         raise
 
 
@@ -154,7 +154,7 @@ class RunningCommand:
     async def __aexit__(self, *_: object) -> None:
         if self._operation is not None and self._waiting is not None:
             self._operation.cancel()
-            await settled(self._waiting)
+            await wait_until_done(self._waiting)
 
     def __aiter__(self) -> AsyncIterator[tuple[Stream, bytes]]:
         return self._each()

@@ -16,8 +16,8 @@ from msgspec import Struct
 from sandbox_console.errors import Conflict, SecretError
 from sandbox_console.hostfs.places import AROUND, Ground
 from sandbox_console.hostfs.walk import find
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.text import clean
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.secrets.local import MAX_BYTES, text_of
 from sandbox_console.secrets.redactor import Redactor
 
@@ -127,7 +127,7 @@ async def run(
         hint = "it has no terminal to ask on; unlock it first, or raise timeout_s"
         raise SecretError(f"{who} did not end within {timeout_s:g} s", hint=hint) from None
     finally:
-        await to_the_end(_end(process))
+        await run_to_completion(_end(process))
 
 
 async def _drained(process: asyncio.subprocess.Process, who: str) -> Printed:

@@ -9,9 +9,9 @@ from typing import Any
 
 from sandbox_console.backends.microsandbox.sdk import result
 from sandbox_console.errors import BackendError, ConsoleError
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import joined
 
 CHUNK = 256 * 1024
 _QUEUED = 16  # events that wait for a reader; then the guest is held back
@@ -60,7 +60,7 @@ class MicrosandboxProcess:
                 await result(stdin.close())
 
     async def wait(self) -> Exit:
-        return await joined(self._end)
+        return await shielded(self._end)
 
     async def kill(self) -> None:
         if self._killed:

@@ -23,11 +23,11 @@ from sandbox_console.backends.microsandbox import create_options, labels, lifecy
 from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model import ports as published
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.inside import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import to_the_end
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 """What the runtime takes, and some room for what is put before it."""
@@ -121,7 +121,7 @@ async def _restored(
         await lifecycle.launch(module, machine, structs.replace(spec, command=()) if full else spec, secrets)
     except BaseException as error:
         if not (isinstance(error, Conflict) and lifecycle.taken(error)):
-            await to_the_end(_dropped(module, new))
+            await run_to_completion(_dropped(module, new))
         raise
     return SandboxRef("microsandbox", "local", identity)
 
