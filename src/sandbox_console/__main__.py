@@ -115,6 +115,10 @@ def _face(args: argparse.Namespace) -> int:
         return _share(args)
     if args.verb == "mcp":
         return _mcp(args)
+    if args.verb == "new-backend":
+        from sandbox_console.testing.new_backend import tell
+
+        return _printed([], tell(args.name, args.folder, as_json=args.json))
     if args.verb == "completion":
         from sandbox_console.cli.completion import shell_code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -112,6 +113,19 @@ def test_what_a_backend_lacks_is_named() -> None:
     both(golden, "create x --image host --cpus 1")
     both(golden, "create x --image host --cpus 1 --dry-run")
     golden.check("lacking")
+
+
+def test_backends_tells_every_ability_or_why_not() -> None:
+    able_but = Capabilities(frozenset(Capability) - {Capability.PAUSE}, {Capability.PAUSE: "it cannot freeze"})
+    backend = FakeBackend(capabilities=able_but)
+    golden = Golden([backend, FakeBackend(name="gone", dead=True, reason="connection refused")])
+    both(golden, "backends")
+    assert "connection refused" in golden.transcript
+    able, silent = (json.loads(line) for line in golden.transcript.splitlines() if line.startswith("{"))
+    assert set(able["capabilities"]) == {str(one) for one in Capability}
+    assert able["capabilities"]["exec"] == {"supported": True, "reason": ""}
+    assert able["capabilities"]["pause"] == {"supported": False, "reason": "it cannot freeze"}
+    assert (silent["state"], silent["capabilities"]) == ("unreachable", {})
 
 
 def test_publish() -> None:

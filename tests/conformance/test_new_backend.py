@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 
+from sandbox_console.__main__ import main
 from sandbox_console.errors import UsageError
 from sandbox_console.testing import new_backend
 
 
 @pytest.mark.slow
 def test_what_is_written_passes_the_suite(tmp_path) -> None:
-    words = [sys.executable, "-m", "sandbox_console.testing.new_backend", "my_cloud", str(tmp_path)]
+    words = [sys.executable, "-m", "sandbox_console", "new-backend", "my_cloud", str(tmp_path)]
     told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert [line.rpartition("/")[2] for line in told.splitlines()] == [
         "my_cloud.py",
@@ -35,7 +37,9 @@ def test_what_is_written_passes_the_suite(tmp_path) -> None:
 
 
 def test_nothing_is_written_over_and_no_odd_name_is_taken(tmp_path, capsys) -> None:
-    assert new_backend.main(["mine", str(tmp_path)]) == 0
+    assert main(["new-backend", "mine", str(tmp_path), "--json"]) == 0
+    made = [json.loads(line)["path"] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(made) == sorted(map(str, tmp_path.iterdir()))
     compile((tmp_path / "mine.py").read_text(), "mine.py", "exec")
     assert "class MineProvider" in (tmp_path / "mine.py").read_text()
     assert "my_backend" not in "".join(file.read_text() for file in tmp_path.iterdir())
@@ -45,5 +49,7 @@ def test_nothing_is_written_over_and_no_odd_name_is_taken(tmp_path, capsys) -> N
         with pytest.raises(UsageError, match="no name"):
             new_backend.write(name, tmp_path / "other")
     assert not (tmp_path / "other").exists()
-    assert new_backend.main([]) != 0
+    assert main(["new-backend"]) == 2
+    assert main(["new-backend", "mine", str(tmp_path)]) == 2
+    assert main(["new-backend", "mine", str(tmp_path / "mine.py" / "below")]) == 1
     assert "NAME" in capsys.readouterr().err

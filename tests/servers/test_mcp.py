@@ -34,6 +34,7 @@ image = "host"
 command = ["sh", "-c", "echo hello; exec sleep 1000"]
 limits = "best-effort"
 secrets = ["KEY"]
+egress = ["acme.example"]
 env = { PLAIN = "canary-env" }
 [templates.other]
 image = "host"
@@ -233,3 +234,32 @@ def processes() -> list[tuple[int, str, int]]:
         except OSError:
             continue
     return found
+
+
+async def test_who_asks_for_a_host_is_in_the_inbox_until_egress_allow_answers(home):
+    async with inside(home) as client, open_console() as console:
+        await call(client, "create", template="job", name="one")
+        watching = console.watch()
+        await call(client, "ask_host", name="one", host="pypi.org:8443")
+        assert "host" in await refused(client, "ask_host", name="one", host="not a host")
+        inbox = console.denials.everything
+        async with asyncio.timeout(30):
+            while not (inbox := console.denials.everything.hosts(denied_only=True)):
+                await asyncio.sleep(0.05)
+        watching.close()
+        assert [(seen.host, seen.port, seen.asker, seen.denied) for seen in inbox] == [
+            ("pypi.org", 8443, "mcp:tester", 0)
+        ]
+        assert [*inbox[0].refs.values()] == ["one"]
+        assert "asked for by mcp:tester" in home.run("egress", "ls").stdout
+        assert (await call(client, "denied", name="one", host="pypi.org", port=8443))["allowed"] is False
+        home.run("egress", "allow", "one", "pypi.org:8443", "--yes")
+        assert "pypi.org" not in home.run("egress", "ls").stdout
+        assert (await call(client, "denied", name="one", host="pypi.org", port=8443))["allowed"] is True
+
+
+async def test_nobody_asks_for_what_cannot_be_opened(home):
+    home.configure(ALL.replace('egress = ["acme.example"]', ""))
+    async with inside(home) as client:
+        await call(client, "create", template="job", name="one")
+        assert "without egress" in await refused(client, "ask_host", name="one", host="pypi.org")

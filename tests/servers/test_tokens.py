@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import threading
 from pathlib import Path
 
 import pytest
+from tests.browser.serving import client
+from tests.browser.serving import serving as page_serving
 from tests.servers.serving import Home
 
 from sandbox_console.errors import ConfigError, Conflict, NotFound, UsageError
 from sandbox_console.service.tokens import Tokens
+from sandbox_console.web.logins import Logins
 
 
 @pytest.fixture
@@ -102,3 +106,33 @@ def test_the_command_shows_a_token_once(tmp_path):
     assert home.run("tokens", "rm", "agents").returncode == 0
     assert home.run("tokens", "rm", "agents").returncode == 3
     assert home.run("tokens", "add", "x", "--scope", "root").returncode == 2
+
+
+async def test_a_token_for_the_page_logs_in_until_it_is_taken_away(tmp_path):
+    home = Home(tmp_path / "home")
+    home.configure("")
+    texts = {name: home.token(name, *scopes) for name, scopes in (("ann", ["page"]), ("bot", ["api", "mcp"]))}
+    argv = [sys.executable, "-m", "sandbox_console", "serve", "--read-only"]
+    with page_serving(argv, home.environment) as server:
+        async with client(server) as it:
+            assert await it.log_in(texts["bot"]) == 403
+            assert await it.log_in(texts["ann"]) == 200
+            await it.ticket()
+            assert server.said("logged in: browser:ann.")
+            home.run("tokens", "rm", "ann")
+            assert (await it.post("/ticket", {"columns": 80, "rows": 24, "view": None})).status == 401
+            assert await it.log_in(texts["ann"]) == 403
+
+
+def test_a_file_of_tokens_that_is_damaged_keeps_no_login(tmp_path):
+    tokens = Tokens(tmp_path / "tokens.json")
+    text = tokens.add("ann", ["page"])[1]
+    logins = Logins("an operator's own token", tokens=tokens)
+    login = logins.exchange(text, "peer")
+    assert login.actor.startswith("browser:ann.")
+    assert logins.find(login.cookie) is login
+    (tmp_path / "tokens.json").write_text("{}")
+    assert logins.find(login.cookie) is None
+    with pytest.raises(ConfigError):
+        logins.exchange(text, "peer")
+    assert logins.exchange("an operator's own token", "peer").token is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.resources import files
 
 import sandbox_console
 from sandbox_console import sync
@@ -150,3 +151,7 @@ def test_a_name_costs_nothing_before_it_is_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['sandbox_console.version']\nTrue False\n"
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert files(sandbox_console).joinpath("py.typed").is_file()

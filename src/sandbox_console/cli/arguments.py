@@ -291,6 +291,10 @@ def _add_egress(verbs: Verbs) -> None:
 
 def _add_console(verbs: Verbs) -> None:
     _verb(verbs, "doctor", "say what works on this machine, what does not, and what to do about it")
+    _verb(verbs, "backends", "list the backends; with --json, all that each one can do, or why it cannot")
+    new = _verb(verbs, "new-backend", "write a working backend, with its package and a test that runs the suite")
+    new.add_argument("name", metavar="NAME", help="its name in the configuration, such as my_cloud")
+    new.add_argument("folder", metavar="FOLDER", nargs="?", default="", help="where to write it; by default NAME")
     completion = _verb(verbs, "completion", "print a script for a shell to complete verbs, options, names and labels")
     completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
     _verb(verbs, "man", "print the manual page: sandbox-console man | man -l -")

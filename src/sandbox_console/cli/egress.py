@@ -19,7 +19,7 @@ from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRu
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console, Feed, HostSeen, has_gateway
 
-_SAID = {one: str(one) for one in Outcome} | {Outcome.UNRESOLVED: "not resolved"}
+_SAID = {one: str(one) for one in Outcome} | {Outcome.UNRESOLVED: "not resolved", Outcome.ASKED: "asked for"}
 _HOSTS_HEAD = ("HOST", "PORTS", "DENIED", "ALLOWED", "FIRST", "LAST", "SANDBOXES", "LAST DECISION")
 
 
@@ -135,7 +135,9 @@ def _print_hosts(context: Context, found: Sequence[HostSeen], *, blank: bool = F
 def _host_cells(seen: HostSeen) -> tuple[str, ...]:
     ports = ",".join(map(str, sorted(seen.ports)))
     last = f"{_SAID[seen.outcome]}: {REASONS.get(seen.reason, seen.reason)}"
-    if not seen.reason:
+    if seen.asker:
+        last = f"asked for by {seen.asker}"
+    elif not seen.reason:
         last = f"allowed by {seen.rule or '-'}"
     names = " ".join(sorted(set(seen.refs.values())))
     return seen.host, ports, str(seen.denied), str(seen.allowed), moment(seen.first), moment(seen.last), names, last
@@ -156,6 +158,7 @@ def host_data(seen: HostSeen) -> dict[str, Any]:
         "last": seen.last,
         "reason": seen.reason,
         "rule": seen.rule,
+        "asker": seen.asker,
         "sent_bytes": seen.sent_bytes,
         "received_bytes": seen.received_bytes,
         "sandboxes": sorted(map(str, seen.refs)),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from sandbox_console.model.egress import EgressRecord
+from sandbox_console.model.egress import ASKED, EgressRecord
 
 FILE = "records.jsonl"
 SIZE = 4 << 20
@@ -144,7 +144,7 @@ def parse_record(line: bytes) -> EgressRecord | None:
     try:
         data = json.loads(line)
         known = {key: value for key, value in data.items() if key in _FIELDS}
-        ok = all(_fits(known[key], _DEFAULTS[key], key) for key in known)
+        ok = all(_fits(known[key], _DEFAULTS[key], key) for key in known) and known.get("reason") != ASKED
         return EgressRecord(**known) if ok else None
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None

@@ -58,16 +58,19 @@ class EgressRecord:
 
 
 class Outcome(StrEnum):
-    """The outcome of a requested connection."""
+    """The outcome of a requested connection; ``asked`` if there was none, and somebody asks for permission."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
+    ASKED = "asked"
     UNRESOLVED = "unresolved"
     FAILED = "failed"
 
 
 def outcome_of(reason: str, *, allowed: bool) -> Outcome:
     """The outcome of a decision with a reason of REASONS."""
+    if reason == ASKED:
+        return Outcome.ASKED
     if reason == "unresolvable":
         return Outcome.UNRESOLVED
     if reason in ("unreachable", "timeout", "too_many"):
@@ -96,7 +99,11 @@ class EgressVerdict:
     hint: str = ""
 
 
+ASKED = "asked"
+"""The reason of what an assistant asks for. No gateway's record has it: ``rule`` is then who asks."""
+
 REASONS = {
+    ASKED: "it is asked for, and a person answers",
     "not_allowed": "no rule allows it",
     "secret_violation": "a secret's placeholder was sent where the secret may not go",
     "denied": "a rule denies it",

@@ -30,6 +30,7 @@ from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.performer import Performer
 from sandbox_console.service.reads import given
+from sandbox_console.service.reads.asked import AskFeed
 from sandbox_console.service.reads.denials import DenialFeed
 from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
@@ -70,7 +71,8 @@ class Console:
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
-        self.egress = Outbound(fleet, self.denials, self._vault)
+        self._asks = AskFeed(trail, hub, self.denials.ask)
+        self.egress = Outbound(fleet, self.denials, self._vault, trail)
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look)
@@ -162,6 +164,7 @@ class Console:
     def watch(self) -> Subscription:
         """Everything that changes, from the state as it is. Close it when done."""
         self.denials.start()
+        self._asks.start()
         return self.hub.subscribe()
 
     def show_stats(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
@@ -266,6 +269,7 @@ class Console:
         await asyncio.gather(*(shell.close() for shell in self._shells), return_exceptions=True)
         await self._stats.close()
         await self._watcher.close()
+        await self._asks.close()
         await self.denials.close()
         await self.shipper.close()
         try:

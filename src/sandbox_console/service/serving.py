@@ -29,6 +29,7 @@ class ApiOptions(Struct, frozen=True, kw_only=True):
     where a label ``template`` names it; the template says what callers cannot: secrets, egress and, where it has one,
     the image that is taken in place of the one named. ``max_sandboxes`` are for all, ``max_per_bucket`` for one
     workspace; ``max_calls`` of one workspace run at a time. With ``grants = "optional"`` a token alone will do.
+    ``workspaces`` is a folder with a folder for each bucket, which its sandboxes have as /workspace.
     """
 
     backend: str = ""
@@ -37,6 +38,7 @@ class ApiOptions(Struct, frozen=True, kw_only=True):
     images: tuple[str, ...] = ("python:3.11-slim",)
     template: str = ""
     allow: tuple[str, ...] = ()
+    workspaces: str = ""
     max_sandboxes: AtLeastOne = 16
     max_per_bucket: AtLeastOne = 4
     max_calls: AtLeastOne = 8

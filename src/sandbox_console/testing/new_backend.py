@@ -1,14 +1,14 @@
 """Writes a backend that works, its test and its package.
 
-Run ``python -m sandbox_console.testing.new_backend NAME [FOLDER]``.
+Run ``sandbox-console new-backend NAME [FOLDER]``.
 
 The backend runs plain processes, keeps none of them in, and says so: the place of each is where a provider's call goes.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import sys
 from pathlib import Path
 
 from sandbox_console.errors import ConsoleError, UsageError
@@ -41,18 +41,15 @@ def write(name: str, folder: Path) -> list[Path]:
     return list(places.values())
 
 
-def main(words: list[str]) -> int:
-    """Write what the words ask for and print the paths."""
+def tell(name: str, folder: str = "", *, as_json: bool = False) -> str:
+    """Write a backend and give its paths, a line each; ``folder`` is one of that name where it is empty.
+
+    Raises UsageError, and ConsoleError where the folder cannot be written.
+    """
     try:
-        if not 1 <= len(words) <= 2:
-            raise UsageError("a name is needed", hint="python -m sandbox_console.testing.new_backend NAME [FOLDER]")
-        made = write(words[0], Path(words[1] if len(words) > 1 else words[0]))
-    except ConsoleError as error:
-        sys.stderr.write(f"error: {error.message}\nhint: {error.hint}\n")
-        return error.exit_code
-    sys.stdout.write("".join(f"{place}\n" for place in made))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        made = write(name, Path(folder or name))
+    except OSError as error:
+        raise ConsoleError(
+            f"{folder or name} cannot be written: {error.strerror}", hint="choose another folder"
+        ) from None
+    return "".join((json.dumps({"path": str(place)}) if as_json else str(place)) + "\n" for place in made)

@@ -16,6 +16,7 @@ from pathlib import Path
 from sandbox_console.errors import ConfigError
 from sandbox_console.hostfs.files import opened
 from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.service.tokens import Token, Tokens
 
 TOKEN_VARIABLE = "SANDBOX_CONSOLE_TOKEN"  # noqa: S105 - the variable's name
 FAILURES_A_MINUTE = 5
@@ -46,11 +47,13 @@ class Login:
     expires: float
     cookie: str = field(repr=False)
     key: str = field(repr=False)
+    token: Token | None = None
 
     @property
     def actor(self) -> str:
-        """The name in the audit log."""
-        return f"browser:{self.id}@{self.peer}"
+        """The name in the audit log: with that of the token where it is one of ``tokens add``."""
+        name = f"{self.token.name}." if self.token else ""
+        return f"browser:{name}{self.id}@{self.peer}"
 
     def holds(self, key: str) -> bool:
         """Whether a page's key is this login's."""
@@ -60,8 +63,14 @@ class Login:
 class Logins:
     """The sessions of one server. Times are of ``clock``, in seconds."""
 
-    def __init__(self, token: str | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Take the operator's token, which may be used often, or make one for a single login."""
+    def __init__(
+        self, token: str | None = None, *, clock: Callable[[], float] = time.monotonic, tokens: Tokens | None = None
+    ) -> None:
+        """Take the operator's token, which may be used often, or make one for a single login.
+
+        ``tokens`` are further ones: those with the scope ``page`` open logins, which end when theirs is taken away.
+        """
+        self._tokens = tokens
         self.reusable = token is not None
         self.token = token or secrets.token_urlsafe(32)
         self.cookie_name = f"sandbox_console_{secrets.token_hex(4)}"
@@ -74,26 +83,37 @@ class Logins:
         failures = self._recent_failures(peer)
         if len(failures) >= FAILURES_A_MINUTE:
             raise TooManyFailures
-        if not hmac.compare_digest(_digest(token), _digest(self.token)):
-            failures.append(self._clock())
-            raise WrongToken
-        if not self.reusable:
-            self.token = secrets.token_urlsafe(32)
-        return self._add(peer)
+        if hmac.compare_digest(_digest(token), _digest(self.token)):
+            if not self.reusable:
+                self.token = secrets.token_urlsafe(32)
+            return self._add(peer)
+        if (known := self._tokens.find(token, "page") if self._tokens else None) is not None:
+            return self._add(peer, known)
+        failures.append(self._clock())
+        raise WrongToken
 
     def find(self, cookie: str) -> Login | None:
         """The living login of a cookie's value."""
         login = self._logins.get(_digest(cookie))
-        if login and login.expires <= self._clock():
+        if login and (login.expires <= self._clock() or self._taken_away(login)):
             del self._logins[_digest(cookie)]
             return None
         return login
 
-    def _add(self, peer: str) -> Login:
+    def _taken_away(self, login: Login) -> bool:
+        """Whether the token that opened it is gone or over."""
+        if login.token is None or self._tokens is None:
+            return False
+        try:
+            return not any(one == login.token and one.valid(time.time()) for one in self._tokens.every())
+        except ConfigError:  # whoever damages the file must not keep a login that way
+            return True
+
+    def _add(self, peer: str, token: Token | None = None) -> Login:
         while len(self._logins) >= MOST_LOGINS:
             del self._logins[next(iter(self._logins))]
         cookie, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        login = Login(secrets.token_hex(4), peer, self._clock() + LIFETIME_S, cookie, key)
+        login = Login(secrets.token_hex(4), peer, self._clock() + LIFETIME_S, cookie, key, token)
         self._logins[_digest(cookie)] = login
         return login
 

@@ -17,7 +17,9 @@ from aiohttp import web
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import opened
 from sandbox_console.hostfs.places import Ground
+from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
+from sandbox_console.service.tokens import Tokens
 from sandbox_console.web.logins import Logins, given_token
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.server import BrowserServer
@@ -69,7 +71,7 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
     """Show the app to browsers while inside. Raises ConsoleError where it cannot begin."""
     ground = known_ground(options.config)
     tls = server_tls(options, ground)
-    logins = Logins(given_token(options.token_file, ground=ground))
+    logins = Logins(given_token(options.token_file, ground=ground), tokens=Tokens(find_paths().tokens))
     with listening(options, options.port) as socket_:
         server = BrowserServer(options, logins, options.authorities(socket_.getsockname()[1]), say)
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it

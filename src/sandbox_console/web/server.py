@@ -11,6 +11,7 @@ from urllib.parse import quote
 from aiohttp import WSMsgType, web
 from textual_serve.server import Server
 
+from sandbox_console.errors import ConfigError
 from sandbox_console.web import wire
 from sandbox_console.web.checks import Checks, add_headers, need_origin
 from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
@@ -177,6 +178,11 @@ class BrowserServer(Server):
     def _exchange(self, token: str, peer: str) -> Login:
         try:
             login = self._logins.exchange(token, peer)
+        except ConfigError as error:
+            self._say(f"no token can be looked up: {error.message}")
+            raise web.HTTPServiceUnavailable(
+                text="Tokens cannot be looked up; the server's terminal says why.\n"
+            ) from None
         except WrongToken:
             self._say(f"a wrong login token from {peer}")
             text = "That token is not valid, or was used already. The server's terminal shows a new one."

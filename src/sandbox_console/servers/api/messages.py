@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field
 BUCKET = r"^(user-[0-9]{1,32}-files|agent-[A-Za-z0-9_.-]{1,96})$"
 """What a workspace bucket is called in a2a_pack's contract."""
 
-Bucket = Annotated[str, Meta(pattern=BUCKET, max_length=128)]
+Bucket = Annotated[str, Meta(pattern=BUCKET, max_length=128, examples=["agent-one"])]
 Text = Annotated[str, Meta(max_length=256)]
 Script = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
 Memory = Annotated[int, Meta(ge=4, le=1 << 24)]
@@ -53,13 +53,13 @@ class RunBody(Struct, forbid_unknown_fields=True, kw_only=True):
 class ShellBody(RunBody, forbid_unknown_fields=True, kw_only=True):
     """A script in a sandbox of its own, which is gone when the answer comes."""
 
-    script: Script
+    script: Annotated[Script, Meta(examples=["echo hello"])]
 
 
 class PythonBody(RunBody, forbid_unknown_fields=True, kw_only=True):
     """Python code in a sandbox of its own, which is gone when the answer comes."""
 
-    code: Script
+    code: Annotated[Script, Meta(examples=["print(6 * 7)"])]
 
 
 class Created(Struct):

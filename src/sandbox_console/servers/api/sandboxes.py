@@ -8,11 +8,12 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from msgspec import Struct, structs
 
 from sandbox_console import service
-from sandbox_console.errors import Denied, NotFound, UsageError
+from sandbox_console.errors import Denied, InvalidSpec, NotFound, UsageError
 from sandbox_console.library import Console, SandboxHandle, SandboxSpec
 from sandbox_console.model.action import Action, Create
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
@@ -115,8 +116,21 @@ class Sandboxes:
         spec = with_labels(spec, labels | owner)
         return structs.replace(
             spec, image=spec.image or body.image, command=spec.command or _IDLE,
+            workspace=self._workspace(body.bucket) or spec.workspace,
             memory_mib=body.memory_mib or spec.memory_mib, cpus=body.cpus or spec.cpus,
         )  # fmt: skip
+
+    def _workspace(self, bucket: str) -> str:
+        """The bucket's folder; empty where buckets are names alone. Raises InvalidSpec where it has none.
+
+        Callers make no folders: who holds a token alone could else fill a disk with them.
+        """
+        if not self._options.workspaces:
+            return ""
+        folder = Path(self._options.workspaces).expanduser() / bucket
+        if not folder.is_dir():
+            raise InvalidSpec({"bucket": f"{bucket} has no folder here"}, hint="whoever runs the server makes it")
+        return str(folder)
 
     @asynccontextmanager
     async def _room(self, caller: Caller, spec: SandboxSpec, body: CreateBody | RunBody) -> AsyncIterator[None]:

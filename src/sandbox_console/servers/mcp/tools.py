@@ -14,11 +14,14 @@ from sandbox_console.model.action import ChangeEgress, Remove
 from sandbox_console.model.actor import acting
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.egress import REASONS, EgressRule
+from sandbox_console.model.egress_rules import rule_problems
 from sandbox_console.model.log import LogRecord
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.verdict import verdict
 from sandbox_console.servers.mcp.sandboxes import Visible
 from sandbox_console.servers.mcp.text import cleaned, lines, untrusted
+from sandbox_console.service import has_gateway
+from sandbox_console.service.reads.asked import RULE
 
 Name = Annotated[str, Field(description="a sandbox's name or ref, as list gives it", max_length=256)]
 Path = Annotated[str, Field(description="an absolute path in the sandbox", max_length=4096)]
@@ -143,14 +146,18 @@ class Tools:
     ) -> str:
         """Ask the operator to let a sandbox reach a host. Nothing is opened; a person answers, or nobody does."""
         found = await self._visible.find(name)
+        asks = ChangeEgress(found.ref, add=(EgressRule(host, source="asked"),))
+        if wrong := rule_problems(asks, allow_ip=False):
+            raise UsageError(f"host: {wrong['egress']}")
+        if not has_gateway(found):
+            raise UsageError("it was made without egress: nobody can open it", hint="its template needs a host")
         try:
-            why = Denied(f"asked for by {acting()}: a person has to allow it", rule="mcp.ask")
-            await self._visible.refuse(ChangeEgress(found.ref, add=(EgressRule(host, source="asked"),)), why)
+            await self._visible.refuse(asks, Denied(f"asked for by {acting()}: a person has to allow it", rule=RULE))
         except Denied as denied:
-            if denied.rule != "mcp.ask":
+            if denied.rule != RULE:
                 raise
             row = denied.audit_id
-        return untrusted({"asked": cleaned(host), "audit_id": row, "answer": "the operator's, if there is one"})
+        return untrusted({"asked": cleaned(host), "audit_id": row, "answer": "the operator's, whose inbox shows it"})
 
     async def remove(self, name: Name) -> str:
         """Remove a sandbox that you made, with all that is in it."""

@@ -120,6 +120,13 @@ class DenialFeed:
         finally:
             self._followers.remove(follower)
 
+    async def ask(self, ref: SandboxRef, record: EgressRecord) -> bool:
+        """Take what somebody asks for; False while the sandbox is not followed."""
+        if ref not in self._followed:
+            return False
+        await self._take(ref, [record])
+        return True
+
     # What the hub tells
 
     def _hear(self, event: Event) -> None:
@@ -207,7 +214,9 @@ class DenialFeed:
 
 
 def _in_vain(record: EgressRecord) -> bool:
-    """Whether it was refused or failed; the end of a connection that was revoked is not a denial."""
+    """Whether it was refused or failed; neither a request to allow a host nor a revoked one's end is a denial."""
+    if record.outcome is Outcome.ASKED:
+        return False
     return record.outcome in (Outcome.UNRESOLVED, Outcome.FAILED) or not record.allowed
 
 

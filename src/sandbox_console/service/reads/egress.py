@@ -15,7 +15,9 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.egress_rules import changed, opened
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.asked import asked
 from sandbox_console.service.reads.denials import DenialFeed, Refused, Seen, has_gateway, masked_host
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.traffic import Replayed, Traffic, replay
@@ -27,8 +29,9 @@ TEMPLATE = "template"
 class Outbound:
     """Reads of egress. Each raises Unsupported, with the reason, if a backend has none."""
 
-    def __init__(self, fleet: Fleet, denials: DenialFeed, vault: Vault) -> None:
+    def __init__(self, fleet: Fleet, denials: DenialFeed, vault: Vault, trail: Trail) -> None:
         self._fleet = fleet
+        self._trail = trail
         self._vault = vault
         self._denials = denials
 
@@ -81,10 +84,14 @@ class Outbound:
             async with aclosing(self._denials.follow(since, refused)) as news:  # type: ignore[type-var]
                 async for seen in news:
                     yield seen
+        asks = await asked(self._trail)
         for sandbox in (await self._fleet.listing())[0]:
             if has_gateway(sandbox):
                 async for record in self._read(sandbox, since, refused):
                     yield sandbox, record
+                for ask in asks:
+                    if ask.target == str(sandbox.ref) and (since is None or ask.at >= since):
+                        yield sandbox, masked_host(ask.record(sandbox.name), self._vault)
 
     async def _read(self, sandbox: Sandbox, since: float | None, refused: Refused) -> AsyncIterator[EgressRecord]:
         try:

@@ -26,7 +26,7 @@ class HostSeen(Struct):
     """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision.
 
     ``denied_at`` is when it was denied last; 0 if never. ``outcome`` is the last one; what was ``unresolved``
-    or ``failed`` was not denied: no rule would help it.
+    or ``failed`` was not denied: no rule would help it. ``asker`` is who asked last to have it allowed.
     """
 
     host: str
@@ -45,11 +45,12 @@ class HostSeen(Struct):
     unresolved: int = 0
     failed: int = 0
     outcome: Outcome = Outcome.ALLOWED
+    asker: str = ""
 
     @property
     def trouble(self) -> int:
-        """How often it did not get through: denied, not resolved or failed."""
-        return self.denied + self.unresolved + self.failed
+        """How often it did not get through: denied, not resolved or failed. A request to allow it counts as one."""
+        return self.denied + self.unresolved + self.failed + bool(self.asker)
 
 
 class Feed:
@@ -89,6 +90,8 @@ class Feed:
         match record.outcome:
             case Outcome.ALLOWED:
                 seen.allowed += not record.ended
+            case Outcome.ASKED:
+                seen.asker = record.rule
             case Outcome.UNRESOLVED:
                 seen.unresolved += 1
             case Outcome.FAILED:
@@ -149,6 +152,7 @@ def _with(before: HostSeen, later: HostSeen) -> HostSeen:
         sent_bytes=before.sent_bytes + later.sent_bytes,
         received_bytes=before.received_bytes + later.received_bytes,
         denied_at=max(before.denied_at, later.denied_at),
+        asker=later.asker or before.asker,
     )
 
 

@@ -23,6 +23,7 @@ _DAY_S = 86400.0
 OUTCOMES = {
     Outcome.ALLOWED: ("● allowed", "ok"),
     Outcome.DENIED: ("⊘ denied", "error"),
+    Outcome.ASKED: ("+ asked for", "warn"),
     Outcome.UNRESOLVED: ("? not resolved", "warn"),
     Outcome.FAILED: ("✕ failed", "warn"),
 }
@@ -52,6 +53,8 @@ def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:
     """One host of a feed; in the fleet's with the names of the sandboxes that asked."""
     said, style = OUTCOMES[seen.outcome]
     why = REASONS.get(seen.reason, clean(seen.reason, cap=60)) if seen.reason else f"by {clean(seen.rule, cap=80)}"
+    if seen.asker:
+        why = f"asked for by {clean(seen.asker, cap=60)}"
     ports = ",".join(map(str, sorted(seen.ports)))
     host = clean(seen.host, cap=253) or "(no name)"
     names = [clean(name, cap=40) for name in sorted(set(seen.refs.values()))]
