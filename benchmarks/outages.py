@@ -168,7 +168,7 @@ def main(only: Sequence[str]) -> None:
                         done, took = bench.run(*words)
                     cells.append(cell(done.returncode, done.stderr, took))
                 row(f"`{' '.join(words).replace(IMAGE, 'I')}`", *cells)
-        row("verb that goes on", "frozen under it", "killed and started under it")
+        row("long-running verb", "frozen meanwhile", "killed and restarted meanwhile")
         row("---", "---", "---")
         for words in UNDER:
             if only and words[0] not in only:

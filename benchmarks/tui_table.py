@@ -107,11 +107,11 @@ class Bench:
 async def in_process(rows: int) -> list[tuple[str, list[float], float | None]]:
     fleet = made(rows)
     async with open_console(Config(backend="fake"), backends=[FakeBackend(fleet, clock=time.time)]) as console:
+        console.show_stats = lambda *_, **__: None  # type: ignore[method-assign, assignment] - no samples but those made here
         app = ConsoleApp(console)
         async with app.run_test(size=(160, 50)) as pilot:
             while len(app.fleet.sandboxes) < rows:
                 await pilot.pause(0.05)
-            console.show_stats = lambda *_, **__: None  # type: ignore[method-assign, assignment] - no samples but those made here
             gc.freeze()
             bench = Bench(app, pilot, fleet)
             app.on_arrived(Arrived(bench.samples(fleet)))

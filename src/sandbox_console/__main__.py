@@ -39,12 +39,14 @@ def _of_process(words: list[str]) -> int:
 
         complete()
     from sandbox_console.cli import signals
+    from sandbox_console.command_server.served_calls import may_serve
+
+    held = signals.hold()
+    if not may_serve(words):
+        return _main(words)
     from sandbox_console.command_server import client
     from sandbox_console.errors import ConsoleError
 
-    held = signals.hold()
-    if not client.may_serve(words):
-        return _main(words)
     try:
         code = client.carry_out(words, lambda: held.caught)
     except ConsoleError as error:
@@ -59,9 +61,10 @@ def _command_server(words: list[str]) -> int:
     """``command-server FOLDER LOCK``: started by a command, for those that follow; it has its imports behind it."""
     from sandbox_console.cli import signals
     from sandbox_console.cli.run import import_verbs
-    from sandbox_console.command_server import client, server
+    from sandbox_console.command_server import server
+    from sandbox_console.command_server.served_calls import SERVED
 
-    import_verbs(client.SERVED)
+    import_verbs(SERVED)
     server.serve(words[1], int(words[2]), main, signals.hold)
     return 0
 
@@ -204,7 +207,7 @@ def _share(args: argparse.Namespace) -> int:
     from sandbox_console.web.share import ShareOptions
 
     if args.read_only and args.read_write:
-        raise UsageError("--read-only and --read-write exclude each other", hint="leave both out: it is read-only")
+        raise UsageError("--read-only and --read-write cannot be used together", hint="leave both out: it is read-only")
     options = ShareOptions(
         agreed=args.yes,
         read_write=args.read_write,

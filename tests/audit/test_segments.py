@@ -176,7 +176,7 @@ async def test_spoiling_an_old_segment_is_found(segmented, what):
 
 @pytest.mark.parametrize(
     ("index", "problem"),
-    [(2, "segment 2 is missing"), (1, "segment 1 is missing, and no row tells that the retention took it")],
+    [(2, "segment 2 is missing"), (1, "segment 1 is missing, and no row says that retention removed it")],
 )
 async def test_a_missing_segment_is_named(segmented, index, problem):
     Layout(segmented).segment(index).unlink()
@@ -187,7 +187,7 @@ async def test_a_missing_segment_and_manifest_is_named(segmented):
     layout = Layout(segmented)
     layout.segment(1).unlink()
     layout.manifest(1).unlink()
-    assert (await verify.verify(segmented)).problem == "segment 1 is missing, and no manifest tells of it"
+    assert (await verify.verify(segmented)).problem == "segment 1 is missing, and there is no manifest for it"
 
 
 async def test_a_forged_manifest_is_named(segmented):

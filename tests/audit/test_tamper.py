@@ -101,7 +101,7 @@ HANDS = {
     "a seal broken": (lambda it: undo(it.segment(1), "sealed"), "its trigger sealed is not as made"),
     "a manifest edited": (edited_manifest, "audit-000001.manifest.json was changed"),
     "a manifest taken": (lambda it: without(it, it.manifest(2)), "the manifest of segment 2 is missing"),
-    "a manifest of another": (lambda it: shutil.copy(it.manifest(2), it.manifest(1)), "not as its manifest tells"),
+    "a manifest of another": (lambda it: shutil.copy(it.manifest(2), it.manifest(1)), "does not match its manifest"),
     "another log's name": (
         lambda it: spoil(it.segment(2), "UPDATE meta SET value = 'x' WHERE key = 'console_uuid'"),
         "segment 2 says that it is of another log",
@@ -118,7 +118,7 @@ HANDS = {
     "an older version's look": (lambda it: alter(newest(it), "PRAGMA user_version = 1"), "user_version is not as made"),
     "an edit called damage": (unseen_edit, "audit-000003.quarantine.json was changed"),
     "all anchors but the first": (anchors_of_the_beginning, "the anchors end at row 100, the log at row"),
-    "the last anchor spoilt": (spoilt_anchor, "was changed: its signature does not hold"),
+    "the last anchor spoilt": (spoilt_anchor, "was changed: its signature is not valid"),
     "a forged quarantine": (lambda it: it.quarantine(2).write_text("{}"), "quarantine.json was changed"),
 }
 
@@ -146,8 +146,11 @@ async def test_an_older_copy_is_seen_by_what_was_shipped(segmented):
 @pytest.mark.parametrize(
     ("hand", "words"),
     [
-        (lambda it: spoil(newest(it), "DELETE FROM record WHERE seq > (SELECT max(seq) - 2 FROM record)"), "were gone"),
-        (lambda it: without(it, it.anchors), "the anchors or their key were gone"),
+        (
+            lambda it: spoil(newest(it), "DELETE FROM record WHERE seq > (SELECT max(seq) - 2 FROM record)"),
+            "were missing",
+        ),
+        (lambda it: without(it, it.anchors), "the anchors or their key were missing"),
         (lambda it: it.anchors.write_bytes(it.anchors.read_bytes().splitlines(keepends=True)[0]), "the anchors or"),
     ],
     ids=["tail cut", "anchors taken", "anchors cut"],
@@ -163,7 +166,7 @@ async def test_what_is_done_beside_a_running_console_is_put_on_record_by_it(segm
     found = await verify.verify(segmented)
     assert not found.ok
     assert words in found.problem
-    assert "tells" in found.problem
+    assert "says" in found.problem
 
 
 @pytest.mark.parametrize("parts", [("anchors",), ("anchors", "key")], ids=["anchors", "both"])
@@ -177,7 +180,7 @@ async def test_new_anchors_do_not_hide_that_the_old_ones_went(tmp_path, parts):
         if not (await verify.verify(path)).rows > 10:
             without(layout, *(getattr(layout, part) for part in parts))
     found = await verify.verify(path)
-    assert found.problem == "row 11 tells: the anchors or their key were gone, and were begun anew"
+    assert found.problem == "row 11 says: the anchors or their key were missing, and new ones were started"
 
 
 async def test_a_spoilt_reserve_is_no_trouble_for_the_walk(segmented):

@@ -221,7 +221,9 @@ async def test_places_that_cannot_be_had_are_told_before_a_sandbox_is_made(make:
     assert told("192.0.2.7:8080:80") == "192.0.2.7 is not an address of this host"
     assert told("[::1]:80") == told("0.0.0.0:80") == told("8080:80") == ""
     assert told("3128") == ""
-    assert "is its egress gateway's" in told("3128", egress=("acme.org",))  # no host's program is to use that way out
+    assert "belongs to its egress gateway" in told(
+        "3128", egress=("acme.org",)
+    )  # no host's program is to use that way out
     assert ROOT or told("80:80") == "127.0.0.1:80 is root's to take; yours are the ports from 1024 on"
     box = await make(start=False, ports=("192.0.2.7:8080:80",))
     with pytest.raises(BackendError, match=r"box-0 cannot start: 192\.0\.2\.7 is not an address of this host"):

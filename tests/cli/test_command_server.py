@@ -23,7 +23,7 @@ import pytest
 from tests.support.require import missing
 
 from sandbox_console.background_process import ProcessFolder
-from sandbox_console.command_server import client
+from sandbox_console.command_server import client, served_calls
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
@@ -530,7 +530,7 @@ def test_which_calls_may_be_served(
     monkeypatch.delenv("SANDBOX_CONSOLE_SERVER")
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    assert client.may_serve(words) is may
+    assert served_calls.may_serve(words) is may
 
 
 def test_where_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -604,7 +604,7 @@ def test_doctor_tells_of_it(home: Path) -> None:
         return found["state"], found["text"]
 
     assert said(SANDBOX_CONSOLE_SERVER="off") == ("ok", "is not used: each command imports what it needs")
-    assert said() == ("ok", "none now: a command starts it")
+    assert said() == ("ok", "not running: the next command starts it")
     console(home, "ls")
     until(lambda: [*(home / "state/run").glob("*.sock")], "no server was started")
     state, text = said()

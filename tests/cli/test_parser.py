@@ -31,12 +31,12 @@ from sandbox_console.errors import UsageError
         (["audit", "delete"], "unknown verb 'delete'", "sandbox-console audit --help"),
         (
             ["exec", "--timeout", "5s", "x", "ls", "-l"],
-            "unexpected argument 'ls': a command stands behind --",
+            "unexpected argument 'ls': a command goes after --",
             "sandbox-console exec --timeout 5s x -- ls -l",
         ),
         (
             ["create", "x", "--limits", "bestefort"],
-            "--limits: 'bestefort' is none of strict, best-effort",
+            "--limits: 'bestefort' is not one of strict, best-effort",
             "did you mean best-effort?",
         ),
         (["ls", "--", "x"], "ls takes no command after --", "sandbox-console --help"),

@@ -65,7 +65,7 @@ def test_prune_takes_ours_that_have_ended_and_no_other() -> None:
 def test_a_host_that_was_not_looked_at_is_a_failure_of_a_verb_by_label() -> None:
     golden = Golden(fleet(dead=True))
     assert golden("stop -l team=core --yes") == 5
-    assert "gone/local was not looked at" in golden.transcript or "gone was not looked at" in golden.transcript
+    assert "gone/local was not searched" in golden.transcript or "gone was not searched" in golden.transcript
     assert "\nweb\n" in golden.transcript, "what was found is done all the same"
 
 

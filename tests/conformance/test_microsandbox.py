@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -35,7 +35,7 @@ async def opened(state: Path) -> Backend:
     return backend
 
 
-async def remove(lent: list[SandboxRef], state: Path) -> None:
+async def remove(lent: Iterable[SandboxRef], state: Path) -> None:
     backend = await opened(state)
     async with permit_maker(state.parent) as permit:
         for ref in lent:
@@ -45,16 +45,16 @@ async def remove(lent: list[SandboxRef], state: Path) -> None:
 
 @pytest.fixture(scope="module")
 def state(microsandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of all checks: a sandbox is lent from one to the next, as a boot in an emulated machine takes seven seconds."""
+    """Of all checks: sandboxes are lent from one to the next, as a boot in an emulated machine takes seven seconds."""
     return tmp_path_factory.mktemp("conformance") / "microsandbox"
 
 
 @pytest.fixture(scope="module")
-def lent(state: Path) -> Iterator[list[SandboxRef]]:
-    made: list[SandboxRef] = []
+def lent(state: Path) -> Iterator[dict[tuple[str, ...], SandboxRef]]:
+    made: dict[tuple[str, ...], SandboxRef] = {}
     yield made
     with ThreadPoolExecutor(1) as thread:  # where no loop is
-        thread.submit(asyncio.run, remove(made, state)).result()
+        thread.submit(asyncio.run, remove(made.values(), state)).result()
 
 
 class TestMicrosandbox(BackendConformance):

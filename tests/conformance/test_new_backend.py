@@ -39,7 +39,7 @@ def test_nothing_is_written_over_and_no_odd_name_is_taken(tmp_path, capsys) -> N
     compile((tmp_path / "mine.py").read_text(), "mine.py", "exec")
     assert "class MineProvider" in (tmp_path / "mine.py").read_text()
     assert "my_backend" not in "".join(file.read_text() for file in tmp_path.iterdir())
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="exists already"):
         new_backend.write("mine", tmp_path)
     for name in ("../evil", "Mine", "a-b", ""):
         with pytest.raises(UsageError, match="no name"):

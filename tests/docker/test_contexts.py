@@ -126,11 +126,6 @@ async def test_no_permission_names_the_group(tmp_path, monkeypatch):
             os.seteuid(0)
 
 
-async def test_ssh_is_not_supported_yet(tmp_path):
-    context("far", "ssh://user@host")
-    await down("far", HealthState.UNAVAILABLE, "ssh", "not supported yet")
-
-
 @pytest.mark.parametrize("url", ["nonsense", "tcp://", "tcp://127.0.0.1", "tcp://127.0.0.1:x", "ftp://h:1", "unix://"])
 async def test_an_address_that_cannot_be_used_is_said(monkeypatch, url):
     monkeypatch.setenv("DOCKER_HOST", url)

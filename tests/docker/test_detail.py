@@ -109,9 +109,9 @@ def test_an_oom_kill_is_told_by_its_event_and_never_by_137():
     assert (by_event.oom, by_event.reason) == (True, "out of memory")
     assert from_inspect("c", inspected(137, oom=False), {}, oom_at=started - 1).exit.oom is False  # of an earlier run
     child = from_inspect("c", inspected(0, oom=True), {}).exit
-    assert (child.oom, child.code, child.reason) == (True, 0, "a process of it was killed for want of memory")
+    assert (child.oom, child.code, child.reason) == (True, 0, "a process of it was killed for lack of memory")
     alive = from_inspect("c", inspected(0, oom=False, running=True), {}, oom_at=started + 1)
-    assert (alive.exit, alive.detail) == (None, "a process in it was killed for want of memory")
+    assert (alive.exit, alive.detail) == (None, "a process in it was killed for lack of memory")
 
 
 async def test_only_a_connection_that_lasted_starts_the_back_off_anew(monkeypatch):
@@ -175,7 +175,7 @@ async def test_a_commands_oom_kill_is_seen_while_the_sandbox_lives(backend, make
 
     async def watch():
         async for event in backend.watch():
-            if isinstance(event, Changed) and event.sandbox.ref == ref and "want of memory" in event.sandbox.detail:
+            if isinstance(event, Changed) and event.sandbox.ref == ref and "lack of memory" in event.sandbox.detail:
                 seen.set()
 
     watching = asyncio.ensure_future(watch())

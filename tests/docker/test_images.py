@@ -254,5 +254,5 @@ async def test_credentials_are_those_of_docker_login(
     with pytest.raises(BackendError, match=r"127\.0\.0\.1:5000 refuses") as caught:
         await backend.pull_image(await permit("pull"), reference, lambda _: None)
     assert caught.value.hint == f"docker login {ADDRESS}"
-    assert ("kept do not do" in caught.value.message) == (how == "wrong")
+    assert ("are not accepted" in caught.value.message) == (how == "wrong")
     assert PASSWORD not in caught.value.message

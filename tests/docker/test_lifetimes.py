@@ -256,7 +256,7 @@ async def test_no_sandbox_starts_beside_a_keeper_that_cannot_be_had(home, monkey
     monkeypatch.setattr(keeper_process, "START_S", 0.5)
     monkeypatch.setattr(keeper_process.sys, "executable", "/bin/false")
     async with open_console(backend="docker") as console:
-        with pytest.raises(BackendError, match="lifetimes"):
+        with pytest.raises(BackendError, match="keeper"):
             await console.create(spec("alone", max_duration_s=5))
         loose = spec("loose", max_duration_s=5, limits="best-effort")
         async with console.create(loose) as box:

@@ -151,7 +151,7 @@ def test_logs_are_followed_over_a_restart_as_those_of_bubblewrap_are(engine, hom
         followed.until("begun")
         engine.docker("rm", "-f", name)
         assert followed.end() == 0
-        assert any("no more output is to come" in one for one in followed.lines)
+        assert any("there will be no more output" in one for one in followed.lines)
     finally:
         if followed.process.poll() is None:
             followed.process.kill()

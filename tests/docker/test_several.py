@@ -70,14 +70,14 @@ async def test_each_context_is_a_host_and_none_waits_for_another(docker_engine, 
         url = await wire.enter_async_context(relay(docker_engine.socket, both_sides(certificates)))
         context("near", docker_engine.url)
         context("far", url, certificates)
-        context("old", "ssh://user@host")
+        context("old", "ssh://user@127.0.0.1:1")
         options = {"contexts": ["near", "far", "old"]}
         backends = DockerProvider.backends(BackendSettings(tmp_path / "state", options))
         async with open_console(Config(), backends=backends) as console:
             rows, healths = await console.list()
             assert {row.ref for row in rows if row.name == name} == {here, there}
             assert {one.host: one.state for one in healths} == {
-                "near": HealthState.OK, "far": HealthState.OK, "old": HealthState.UNAVAILABLE,
+                "near": HealthState.OK, "far": HealthState.OK, "old": HealthState.UNREACHABLE,
             }  # fmt: skip
             assert (await console.find(f"docker/far/{container}")).ref == there
             seen = Seen(console.watch())

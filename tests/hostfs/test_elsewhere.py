@@ -153,7 +153,7 @@ async def test_what_the_console_runs_is_no_workspace(place, monkeypatch, what):
     }[what]  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     async with open_console(backends=[FakeBackend([])]) as console:
-        assert "is, holds or lies in" in workspace_problem(str(folder), console._shares._own)
+        assert "is, contains or is inside" in workspace_problem(str(folder), console._shares._own)
         assert workspace_problem(str(folder.parent), console._shares._own)
 
 

@@ -55,7 +55,7 @@ async def refused(folder, **how):
 ])  # fmt: skip
 async def test_the_consoles_own_places_are_no_workspace(home, name):
     (home / name).mkdir(parents=True, exist_ok=True)
-    assert "is, holds or lies in" in await refused(home / name) or name == ".."
+    assert "is, contains or is inside" in await refused(home / name) or name == ".."
 
 
 @pytest.mark.parametrize("through", ["link", "chain", "dots"])
@@ -63,14 +63,14 @@ async def test_by_links(home, through):
     (home / "work/a").symlink_to("../.local/state" if through == "chain" else home / ".local/state/sandbox-console")
     (home / "work/b").symlink_to("a/sandbox-console")
     at = {"link": "work/a", "chain": "work/b", "dots": "work/../.config"}[through]
-    assert "is, holds or lies in" in await refused(home / at)
+    assert "is, contains or is inside" in await refused(home / at)
 
 
 async def test_parts_of_the_state_that_are_kept_elsewhere(home):
     (home / ".local/state/sandbox-console/recordings").rmdir()
     (home / "disk/recordings").mkdir(parents=True)
     (home / ".local/state/sandbox-console/recordings").symlink_to(home / "disk/recordings")
-    assert "is, holds or lies in" in await refused(home / "disk")
+    assert "is, contains or is inside" in await refused(home / "disk")
 
 
 @pytest.mark.skipif(not ROOT, reason="mounts need root")
@@ -86,7 +86,7 @@ async def test_by_mounts(home, how):
     overlay = ["-t", "overlay", "none", "-o", f"lowerdir={state},upperdir={tmpfs}/u,workdir={tmpfs}/w"]
     subprocess.run(["mount", *(overlay if how == "overlay" else ["--bind", state]), at], check=True)
     try:
-        assert "is, holds or lies in" in await refused(home / "work" if how == "inside" else at)
+        assert "is, contains or is inside" in await refused(home / "work" if how == "inside" else at)
     finally:
         subprocess.run(["umount", at, tmpfs], check=True)
 
@@ -117,7 +117,7 @@ async def test_the_home_folder_only_by_policy(home, tmp_path, monkeypatch):
     async with open_console(backends=[fake]) as console:
         await console.perform(Create(spec(home), "fake", "local")).result()
         assert fake.sandboxes
-    assert "is, holds or lies in" in await refused(tmp_path)
+    assert "is, contains or is inside" in await refused(tmp_path)
 
 
 @pytest.mark.parametrize("given", [".", "..", ".local"])
@@ -142,7 +142,7 @@ async def test_a_sandbox_from_before_is_not_started_or_changed(home):
         (home / "work").rmdir()
         (home / "work").symlink_to(state)
         for action in (Start(made.ref), Update(made.ref, spec(home / "work"))):
-            with pytest.raises(InvalidSpec, match="is, holds or lies in"):
+            with pytest.raises(InvalidSpec, match="is, contains or is inside"):
                 await console.perform(action).result()
 
 

@@ -102,3 +102,12 @@ async def test_a_healthy_sibling_shows_what_differs(console: Console, make: Make
     found = await cause(console, await until_ended(console, ill))
     assert found.beside == (await console.inspect(well)).name
     assert set(found.differs) == {("env", "-", "GOOD"), ("pids", "32", "64")}
+
+
+async def test_a_long_line_does_not_push_the_other_last_words_out(console: Console, make: Make) -> None:
+    """It comes in pieces of 64 KiB, each of which was taken for a line."""
+    flood = "head -c 2000000 /dev/zero | tr '\\0' '['"
+    ref = await make("sh", "-c", f"(echo first word; {flood}; echo; echo last word) >&2; exit 3")
+    words = (await cause(console, await until_ended(console, ref))).last_words
+    assert (words[0], words[-1]) == ("first word", "last word")
+    assert [word[:2] for word in words] == ["fi", "[[", "la"]

@@ -19,7 +19,7 @@ async def test_bytes_and_text_go_in_and_come_out(box):
     assert (await box.exec(["cat"], stdin=b"\0\xff")).stdout == b"\0\xff"
     both = await box.exec("echo out; echo err >&2; exit 3")
     assert (both.ok, both.exit_code, both.text, both.error_text) == (False, 3, "out\n", "err\n")
-    with pytest.raises(UsageError, match="no command"):
+    with pytest.raises(UsageError, match="not a command"):
         await box.exec([])
 
 

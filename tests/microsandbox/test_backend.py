@@ -230,7 +230,7 @@ async def test_a_first_start_that_cannot_boot_tells_why_and_shows_it(backend, pe
     assert caught.value.hint in row.detail
     with pytest.raises(Unsupported, match="made of a folder"):
         await backend.take_snapshot(await permit("snapshot"), ref, "one", False)
-    with pytest.raises(UsageError, match="no name of a snapshot"):
+    with pytest.raises(UsageError, match="not a name for a snapshot"):
         await backend.take_snapshot(await permit("snapshot"), ref, "a/b", False)
     await backend.remove(await permit("remove"), ref, force=False)
     assert ref not in [one.ref for one in await backend.list()]

@@ -430,7 +430,7 @@ def test_ports_are_told_by_what_the_process_listens_at():
     assert (there.field, there.value, there.enforced) == ("port 80/tcp", "127.0.0.1:8080, 0.0.0.0:8081", True)
     assert "other machines" in there.note
     [half] = ports.facts(found, frozenset({"127.0.0.1:8080"}))
-    assert (half.value, half.enforced, half.note) == ("127.0.0.1:8080", False, "nobody listens at 0.0.0.0:8081")
+    assert (half.value, half.enforced, half.note) == ("127.0.0.1:8080", False, "nothing listens at 0.0.0.0:8081")
     [ended] = ports.facts(found, None)
     assert (ended.value, ended.enforced) == ("not published", True)
 

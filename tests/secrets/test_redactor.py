@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.secrets.forms import edges, forms
 from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
-from sandbox_console.secrets.views import torn
+from sandbox_console.secrets.views import Line, lasting, torn
 from sandbox_console.service.reads.live_logs import _Masks
 
 VALUES = [
@@ -89,6 +89,41 @@ def test_without_values_bytes_pass_untouched():
     stream = StreamRedactor(Redactor())
     assert stream.feed(b"anything") == b"anything"
     assert not stream.holding
+
+
+@pytest.mark.parametrize("values", [[], [VALUES[0]]])
+def test_zeros_are_not_written_into_a_line_one_by_one(values, monkeypatch):
+    steps = []
+    monkeypatch.setattr(Line, "_control", lambda _, text: steps.append(text))
+    stream = StreamRedactor(Redactor(values))
+    assert b"".join([*(stream.feed(bytes(65536)) for _ in range(4)), stream.flush()]) == bytes(4 * 65536)
+    assert len(steps) == 0
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b"ab",
+                b"\0",
+                b"\x07",
+                b"\x0b",
+                b"\x0c",
+                b"\b",
+                b"\r",
+                b"\t",
+                b"\x7f",
+                b"\x1b[2D",
+                b"\x1b]x\x07",
+                b"\xc2\x9b",
+                b"3C",
+            ]
+        )
+    ).map(b"".join)
+)
+def test_what_is_left_out_of_a_line_leaves_it_as_it_is(data):
+    whole, short = Line().write(data), Line().write(lasting(data))
+    assert (whole.cells, whole.column, whole.moved) == (short.cells, short.column, short.moved)
 
 
 def test_its_repr_shows_no_value():

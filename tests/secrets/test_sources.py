@@ -59,7 +59,7 @@ async def test_what_is_no_file_is_refused_and_waits_for_nobody(tmp_path):
     (tmp_path / "big").write_bytes(b"x" * 70_000)
     await refused(f"file:{tmp_path / 'big'}", "more than 65536 bytes")
     (tmp_path / "raw").write_bytes(b"\xff" * 20)
-    await refused(f"file:{tmp_path / 'raw'}", "no UTF-8 text")
+    await refused(f"file:{tmp_path / 'raw'}", "not UTF-8 text")
 
 
 @pytest.mark.parametrize("value", ["", "1234567", "äöü"])

@@ -6,10 +6,17 @@ import asyncio
 import io
 import socket
 import time
+from unittest import mock
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from tests.servers.serving import SECRET, Server, grant
+from yarl import URL
+
+from sandbox_console.servers.api import calls
+from sandbox_console.servers.api.messages import ShellBody
 
 
 @pytest.mark.parametrize(
@@ -70,3 +77,49 @@ async def test_nothing_that_is_secret_is_said(call, server: Server, token: str) 
     said = Path(f"/proc/{server.process.pid}/cmdline").read_text() + "\n".join(server.lines)
     assert token[-43:] not in said
     assert SECRET not in said
+
+
+async def test_a_body_that_comes_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "BODY_S", 0.05)
+    body = aiohttp.StreamReader(mock.Mock(_reading_paused=False), 2**16, loop=asyncio.get_running_loop())
+    body.feed_data(b'{"bucket": ')
+    head = {"Content-Type": "application/json", "Content-Length": "4000000"}
+    request = make_mocked_request("POST", "/v1/run_shell", head, payload=body)
+    with pytest.raises(web.HTTPRequestTimeout):
+        await calls.read(request, ShellBody)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..%2f..%2fetc%2fpasswd",
+        "sb-000000000000%00",
+        "%1b%5b31m",
+        pytest.param("a" * 4000, id="long"),
+        "%ff",
+        "*",
+        "-f",
+    ],
+)
+async def test_a_name_that_is_none_is_not_found(server: Server, token: str, name: str) -> None:
+    head = {"Authorization": f"Bearer {token}", "X-A2A-Grant": grant()}
+    where = URL(f"{server.url}/v1/sandboxes/{name}/exec", encoded=True)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(where, json={"cmd": "true"}, headers=head) as answer,
+    ):
+        assert answer.status == 404
+        assert "\x1b" not in await answer.text()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"[" * 100_000, b'{"a":' * 50_000, b'{"bucket": "agent-one", "script": "\\ud800"}', b"\xff\xfe", b"NaN", b""],
+)
+async def test_a_body_that_is_hostile_json_is_a_400(server: Server, token: str, sent: bytes) -> None:
+    head = {"Authorization": f"Bearer {token}", "X-A2A-Grant": grant(), "Content-Type": "application/json"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(server.url + "/v1/run_shell", data=sent, headers=head) as answer,
+    ):
+        assert answer.status == 400

@@ -56,7 +56,7 @@ async def test_two_callers_each_under_their_own_name(server, home, token):
         await call(alice, "create", template="job", name="hers")
         assert (await call(alice, "exec", name="hers", command=["echo", "x"]))["stdout"] == "x\n"
         async with client(server.url, bob) as other:
-            assert "another than you made it" in await refused(other, "remove", name="hers")
+            assert "somebody else made it" in await refused(other, "remove", name="hers")
             asked = await call(other, "ask_host", name="hers", host="pypi.org")
         await call(alice, "remove", name="hers")
     rows = [json.loads(line) for line in home.run("audit", "ls", "--json", "--limit", "5").stdout.splitlines()]

@@ -59,7 +59,7 @@ def test_a_file_that_others_read_a_link_and_damage_are_refused(tokens, tmp_path)
     for damage in ("", "{}", '{"tokens": [{"id": 1}]}', "\xff"):
         path.write_bytes(damage.encode("latin-1"))
         os.utime(path, ns=(1, 1))
-        with pytest.raises(ConfigError, match="no file of tokens"):
+        with pytest.raises(ConfigError, match="not a file of tokens"):
             Tokens(path).every()
     path.unlink()
     (tmp_path / "other").write_text('{"tokens": []}')

@@ -136,6 +136,50 @@ async def test_reads_are_few_a_second(home, monkeypatch):
     assert min(slept[20:40]) >= 1 / 100
 
 
+async def test_one_that_tells_nothing_new_is_asked_less_and_less_often_until_it_does(home, monkeypatch):
+    monkeypatch.setattr(record_reader, "_rest", lambda _: asyncio.sleep(0))
+    box = box_of(1)
+    fake = Counting([box])
+    pauses = []
+    async with console_of(fake) as console:
+        await until(lambda: fake.read)
+        [reader] = console.denials._readers.values()
+        monkeypatch.setattr(reader, "_later", lambda _, seconds: pauses.append(seconds))
+
+        async def ask(times):
+            for _ in range(times):
+                before = len(pauses)
+                reader._ready(box.ref)
+                await until(lambda before=before: len(pauses) > before)
+
+        await ask(7)
+        assert pauses == sorted(pauses)
+        assert pauses[-1] == record_reader.QUIET_S
+        console.denials.show([box.ref])
+        await until(lambda: len(pauses) == 8)
+        assert pauses[-1] == record_reader.QUIET_SHOWN_S, "it came into view, and is asked at once"
+        await fake.record(box.ref, denied(1.0))
+        await ask(1)
+        assert pauses[-1] == record_reader.ROUND_S
+
+
+async def test_one_that_goes_while_another_is_read_does_not_end_the_reading(home, monkeypatch):
+    monkeypatch.setattr(record_reader, "ROUND_S", 0.0)
+    boxes = [box_of(number) for number in range(3)]
+
+    class Dropping(Counting):
+        async def egress_records(self, ref, *, since, follow):
+            [reader] = console.denials._readers.values()
+            for other in boxes[1:]:
+                reader.drop(other.ref)
+            async for one in super().egress_records(ref, since=since, follow=follow):
+                yield one
+
+    fake = Dropping(boxes)
+    async with console_of(fake) as console:
+        await until(lambda: fake.read.count("box-00000") > 3)
+
+
 async def test_files_of_all_are_followed_by_one_watch(home, tmp_path, monkeypatch):
     made = []
 

@@ -43,7 +43,7 @@ def test_what_is_written_is_read_as_the_same_rules_later_too():
     ]  # fmt: skip
     assert rules_of(read_draft(text, NOW + 500, known=RULES)) == list(RULES)
     [_, over, _] = read_draft(text, NOW + 601, known=RULES)
-    assert over.problem == "22:33:20 is over already", "not tomorrow's"
+    assert over.problem == "22:33:20 is in the past", "not tomorrow's"
     assert change_to(REF, RULES, rules_of(read_draft(text, NOW, known=RULES))) is None
 
 
@@ -55,7 +55,7 @@ def test_each_bad_line_has_its_reason():
         "10.0.0.1": "'10.0.0.1' is an IP address; use a host name, or set egress_ip = true in the policy",
         "acme.org for ever": "'ever' is not a duration; write 90s, 15m, 2h or 1d",
         "acme.org for 0s": "for 0s is not above 0",
-        "acme.org until 2001-01-01": "2001-01-01 is over already",
+        "acme.org until 2001-01-01": "2001-01-01 is in the past",
         "acme.org until then": "'then' is not a time; write 14:30 or 2031-01-31T14:30",
         "acme.org for 1h please": "'for 1h please' is not understood after the pattern; write for 1h, or until 14:30",
         "deny PyPI.example.": "line 1 is about the same",

@@ -104,5 +104,5 @@ async def test_a_copy_is_refused_the_folder_that_no_sandbox_may_have(home, tmp_p
         ws.rmdir()
         ws.symlink_to(console.trail.path.parent)
         for action in actions:
-            with pytest.raises(InvalidSpec, match="is, holds or lies in"):
+            with pytest.raises(InvalidSpec, match="is, contains or is inside"):
                 await console.perform(action).result()

@@ -27,7 +27,7 @@ def ended(end, status=Status.EXITED, **fields):
         (Exit(137), "killed by SIGKILL, unknown by whom; whether out of memory cannot be known here", False),
         (Exit(139, 11), "crashed: SIGSEGV", True),
         (Exit(143, 15), "ended by SIGTERM, unknown by whom", False),
-        (Exit(None), "unknown: the backend tells no exit code", False),
+        (Exit(None), "unknown: the backend reports no exit code", False),
         (None, "unknown", False),
         (Exit(137, 9, reason="it ran longer than its max_duration_s"), "it ran longer than its limit of 5 s", True),
         (Exit(137, 9, reason="idle"), "idle for longer than its limit", True),
@@ -37,6 +37,35 @@ def test_from_the_exit(end, words, sure):
     found = verdict(ended(end, spec=SandboxSpec("a", max_duration_s=5.0)), ())
     assert found.headline.startswith(words)
     assert found.sure is sure
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("max_duration_s ran out", "it ran longer than its limit of 5 s"),
+        ("idle_timeout_s ran out", "idle for longer than its limit"),
+        ("its max_duration ran out", "it ran longer than its limit of 5 s"),
+        ("its idle_timeout ran out", "idle for longer than its limit"),
+    ],
+)
+def test_a_time_limit_in_each_backends_words(reason, words):
+    assert verdict(ended(Exit(137, 9, reason=reason), spec=SandboxSpec("a", max_duration_s=5.0)), ()).headline == words
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        'exec: "/bin/idle": stat /bin/idle: no such file or directory',
+        "unable to find user duration: no matching entries in passwd file",
+        "connect: the request timed out",
+        "max_duration_s ran out, says the image",
+    ],
+)
+def test_a_name_in_an_engines_words_is_no_time_limit(reason):
+    """An image chooses its programs' names, and so the words of the error that they are missing."""
+    found = verdict(ended(Exit(127, reason=reason), spec=SandboxSpec("a", max_duration_s=5.0)), ())
+    assert found.headline.startswith("its command failed: exit 127")
+    assert reason in found.evidence
 
 
 def test_states_without_an_exit():

@@ -98,6 +98,11 @@ def _shell_tools() -> str:
     return f"not installed: {', '.join(missing)}" if missing else ""
 
 
+def _sshd() -> str:
+    missing = [program for program in ("/usr/sbin/sshd", "ssh-keygen") if not shutil.which(program)]
+    return f"not installed: {', '.join(missing)}" if missing else ""
+
+
 _PROBES: dict[str, Callable[[], str]] = {
     "docker": _docker,
     "docker-registry": _docker_registry,
@@ -107,6 +112,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "kvm": _kvm,
     "postgres": _postgres,
     "shell-tools": _shell_tools,
+    "sshd": _sshd,
     "strace": _strace,
     "machine": _machine,
     "microsandbox": _microsandbox,

@@ -130,7 +130,7 @@ async def test_a_backend_of_anybody_is_held_to_its_permits():
 
 def test_what_a_cancellation_must_not_split_is_awaited_in_one_way():
     found = {str(path) for path, tree in trees() for node in ast.walk(tree) if getattr(node, "attr", "") == "shield"}
-    assert found == {"model/waiting.py"}, "to_the_end, settled and joined are there for it"
+    assert found == {"model/cancellation.py"}, "run_to_completion, wait_until_done and shielded are there for it"
 
 
 def test_the_terminal_app_makes_a_persons_consent_in_one_place():

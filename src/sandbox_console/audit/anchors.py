@@ -2,7 +2,7 @@
 
 Each line of the file is a JSON object whose ``mac`` is an HMAC-SHA256, by a key in a 0600 file, over the object's
 other fields; ``before`` is the mac of the line before it. Most have ``sig`` as well, by which a machine without the
-key can check them. A copy goes to journald where it runs: whoever can read the key can forge the file, and only root
+key can check them. A copy goes to journald if it runs: whoever can read the key can forge the file, and only root
 can change the journal.
 """
 
@@ -79,7 +79,7 @@ class Anchors:
         return made
 
     def prepare(self) -> None:
-        """Make the key and the file, so that a missing one is known to have been taken. Raises OSError."""
+        """Make the key and the file, so that a missing one is known to have been removed. Raises OSError."""
         self.keys.make()
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -94,13 +94,13 @@ class Anchors:
         return next(iter(self._newest()), None)
 
     def signed_at_ns(self) -> int:
-        """When the newest signature was made, of those near the file's end; 0 where there is none."""
+        """When the newest signature was made, of those near the file's end; 0 if there is none."""
         return next((one.at_ns for one in self._newest() if one.sig), 0)
 
     def read(self, by: Check | None = None) -> tuple[list[Anchor], str]:
-        """All anchors that hold, and the first problem: a line that was changed, taken out, put in or is none.
+        """All anchors that hold, and the first problem: a line that was changed, removed, inserted or is not an anchor.
 
-        By a public key those without a signature are left out, since it says nothing of them.
+        With a public key, anchors without a signature are left out, since it proves nothing about them.
         """
         by = by or self.keys
         try:
@@ -120,14 +120,14 @@ class Anchors:
         for number, line in enumerate(lines, 1):
             found = _parsed(line)
             if found is None or _line(found) != line or not _holds(found, by):
-                return held, f"anchor {number} was changed: its signature does not hold"
+                return held, f"anchor {number} was changed: its signature is not valid"
             if found.before != before:
                 return held, f"anchor {number} does not follow the one before it: one was taken out or put in"
             before = found.mac
             if found.sig or isinstance(by, Keys):
                 held.append(found)
         self.torn = bool(rest)
-        return held, "" if _torn(rest) else "something that is no anchor stands behind the last one"
+        return held, "" if _torn(rest) else "something that is not an anchor follows the last one"
 
     def _newest(self) -> list[Anchor]:
         """Those near the file's end, newest first."""
@@ -138,7 +138,7 @@ class Anchors:
         return []
 
     def _tell_journal(self, made: Anchor) -> None:
-        """By journald's native protocol: a datagram of KEY=value lines."""
+        """Send a copy by journald's native protocol: a datagram of KEY=value lines."""
         fields = {"SYSLOG_IDENTIFIER": "sandbox-console", "PRIORITY": "6", "SANDBOX_CONSOLE_ANCHOR": made.mac}
         fields["MESSAGE"] = f"audit anchor: log {made.console} row {made.seq} hash {made.hash}"
         text = "".join(f"{name}={value}\n" for name, value in fields.items()).encode()
@@ -148,13 +148,13 @@ class Anchors:
 
 
 def sealed_text(fields: dict[str, Any], *without: str) -> bytes:
-    """What is signed of a JSON object: its other fields, sorted, without spaces."""
+    """The text of a JSON object that is signed: its other fields, sorted, without spaces."""
     kept = {name: value for name, value in fields.items() if name not in without}
     return json.dumps(kept, separators=(",", ":"), sort_keys=True).encode()
 
 
 def sync_folder(folder: Path) -> None:
-    """Have a rename or a new name survive a power cut. Raises OSError."""
+    """Sync a folder, so that a rename or a new name survives a power cut. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -185,7 +185,7 @@ def _holds(anchor: Anchor, by: Check) -> bool:
 
 
 def _torn(rest: bytes) -> bool:
-    """Whether it is nothing, or what a line leaves whose writer died or whose sectors a power cut took (NULs)."""
+    """Whether the rest is empty, or what a dead writer or a power cut left of a line (NULs)."""
     return len(rest) < _TAIL and (b"\0" in rest or rest.startswith(_BEGIN) or _BEGIN.startswith(rest))
 
 

@@ -20,7 +20,7 @@ PREV, HASH, MAC = 13, 14, 15
 
 
 def genesis(console_uuid: str) -> bytes:
-    """The hash before the first row: of the log's own identity, so that two logs never share a chain."""
+    """The hash before the first row. It covers the log's identity, so that two logs never share a chain."""
     return hashlib.sha256(_DOMAIN + b"genesis\n" + console_uuid.encode()).digest()
 
 
@@ -30,7 +30,7 @@ def digest(prev: bytes, columns: Sequence[Any]) -> bytes:
 
 
 def row_hash(columns: Sequence[Any]) -> bytes:
-    """SHA-256 over a domain and the row's text: all that is published of a neighbour. Raises as `text`."""
+    """SHA-256 over a domain and the row's text: all that is published of a neighbouring row. Raises as `text`."""
     return hashlib.sha256(_ROW + text(columns)).digest()
 
 
@@ -40,7 +40,7 @@ def link(prev: bytes, row: bytes) -> bytes:
 
 
 def made(form: int, prev: bytes, columns: Sequence[Any]) -> bytes:
-    """What stands as ``hash`` in a segment of this form. Raises as `text`."""
+    """The value of ``hash`` in a segment of this form. Raises as `text`."""
     return digest(prev, columns) if form == 1 else link(prev, row_hash(columns))
 
 
@@ -86,9 +86,9 @@ def walk(
     form: int = 1,
     mac: Callable[[bytes], bytes] | None = None,
 ) -> Walk:
-    """Walk rows in order of seq, behind row ``last`` whose hash is ``start``; ``anchors`` are hex hashes by seq.
+    """Check rows in order of seq, after row ``last`` whose hash is ``start``; ``anchors`` are hex hashes by seq.
 
-    ``mac`` makes the MAC of a hash, where the key is there: rows of form 2 have one each.
+    ``mac`` makes the MAC of a hash, if the key is available: each row of form 2 has one.
     """
     prev, then, went_back, forged = start, 0, None, None
     for row in rows:

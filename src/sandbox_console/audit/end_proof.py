@@ -42,14 +42,14 @@ class EndProof:
         return seq - self._anchored >= ANCHOR_EVERY or time.monotonic() - self._anchored_at >= ANCHOR_S
 
     def tell_head(self, place: rows.Place) -> None:
-        """Tell the head beside the database."""
+        """Write the head's file beside the database."""
         with suppress(OSError):  # an older head is none that was cut; what is gone is noticed by the next append
             self._heads.write(self._segment.console, self._segment.index, *place, self._anchored)
 
     def compared(self, head: rows.Place) -> rows.Place:
-        """The head to follow. That the last row this process wrote is gone or another is put on record before.
+        """The head to follow. If the last row that this process wrote is missing or different, that is recorded first.
 
-        Later rows would hide a cut. Nothing is looked up while nobody else writes: the head is that row.
+        Later rows would hide a cut. Nothing is read while nobody else writes, because the head is that row.
         """
         if self._heads.changed():
             self._meet_head(head)
@@ -64,7 +64,7 @@ class EndProof:
         return rows.head(db)
 
     def _meet_head(self, place: rows.Place) -> None:
-        """Look at a head that another console told, or another hand: it must not be ahead of the log."""
+        """Check a head that another console, or somebody else, wrote: it must not be ahead of the log."""
         told, _ = self._heads.read()
         if told is None:
             self._tell(UNANCHORED, {"missing": [self._layout.head.name], "rows": place[0]})
@@ -77,7 +77,7 @@ class EndProof:
             self._tell(CHANGED, {"wrote": told.seq, "hash": told.hash, "found": place[0]})
 
     def missing(self) -> dict[str, Any]:
-        """Have key and head; gives what is gone of a log that had them, to be put on record: new ones would hide it."""
+        """Make a missing key and head; returns what was lost, which must be recorded before new files hide it."""
         seq, digest = self._end()
         parts = (self._layout.key, self._layout.anchors, *([self._layout.head] if self._segment.form > 1 else []))
         gone = [path.name for path in parts if not path.exists()]
@@ -90,7 +90,7 @@ class EndProof:
         return {"missing": gone, "rows": seq}
 
     def begin(self) -> None:
-        """Have anchors, and a first one in them."""
+        """Make sure that there are anchors, with a first one."""
         with suppress(OSError):
             self.anchors.prepare()
             if self.anchors.last() is None:
@@ -107,12 +107,12 @@ class EndProof:
             self.tell_head((seq, digest))
 
     def _signs(self, why: str) -> bool:
-        """Whether an anchor is signed for other machines too: to import what signs costs a short command 20 ms."""
+        """Whether an anchor gets a signature for other machines: importing what signs costs a short command 20 ms."""
         lately = time.time_ns() - self.anchors.signed_at_ns() < ANCHOR_S * 1e9
         return self._segment.form > 1 and not (why == "session" and lately)
 
     def miss_newest_anchor(self) -> None:
-        """Put on record that an anchor of this log is gone, where one went while this process writes."""
+        """Record that an anchor of this log was removed while this process was writing."""
         if self._heads.changed():
             self._meet_head(self._end())
         last = self.anchors.last()

@@ -27,7 +27,7 @@ _LINE = "{" + ",".join(f'"{name}":%s' for name in schema.COLUMNS[:-2]) + ',"prev
 
 
 class _Any(msgspec.Struct):
-    """Any JSON object: checked, and nothing taken out of it."""
+    """Any JSON object: it is checked, but no field is read."""
 
 
 _object = msgspec.json.Decoder(_Any).decode
@@ -36,7 +36,7 @@ Writer = Callable[[Sequence[Row]], bytes]
 
 
 def formats() -> tuple[str, ...]:
-    """The formats that there are."""
+    """The names of the formats."""
     return ("jsonl", "ocsf", "csv")
 
 
@@ -95,7 +95,7 @@ def _lines(block: Sequence[Row]) -> str:
 
 
 def _one_line(body: str) -> str:
-    """The body as it was hashed, so that a reader of the lines can compute the chain; edited, as it is shown."""
+    """The body as it was hashed, so that a reader of the lines can compute the chain; if edited, as it is shown."""
     try:
         _object(body)
     except (msgspec.MsgspecError, RecursionError):

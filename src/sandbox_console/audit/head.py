@@ -1,6 +1,6 @@
 """The head: a copy of the last row and the newest anchor, written beside the database after each append.
 
-It costs no sync: what a power cut leaves may be older than the database, never newer. So a log that ends before its
+It needs no sync: after a power cut it may be older than the database, never newer. So a log that ends before its
 head was cut, and anchors that end before the one it names were cut as well. A MAC by the log's key is in it.
 """
 
@@ -41,7 +41,7 @@ class HeadFile:
         self._raw = b""
 
     def prepare(self) -> None:
-        """Make it where it is missing, on disk when this returns. Raises OSError."""
+        """Create the file if it is missing, on disk when this returns. Raises OSError."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             if os.fstat(fd).st_size == 0:
@@ -52,7 +52,7 @@ class HeadFile:
             os.close(fd)
 
     def write(self, console: str, segment: int, seq: int, digest: bytes, anchored: int) -> None:
-        """Tell the head, in place. Raises OSError where the file is gone."""
+        """Write the head in place. Raises OSError if the file is gone."""
         raw = _block(self._signed(Head(console, segment, seq, digest.hex(), anchored)))
         fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -62,11 +62,11 @@ class HeadFile:
         self._raw = raw
 
     def changed(self) -> bool:
-        """Whether it is not what this process wrote last: another console's, or another hand's."""
+        """Whether the file is not what this process wrote last, but another console's or somebody else's."""
         return self._content() != self._raw
 
     def read(self) -> tuple[Head | None, str]:
-        """The head, or what is wrong with it; neither where there is none."""
+        """The head, or what is wrong with it; neither if there is no head."""
         raw = self._content()
         if not raw and not self.path.exists():
             return None, ""
@@ -78,7 +78,7 @@ class HeadFile:
         except (msgspec.MsgspecError, UnicodeDecodeError, OSError, ValueError) as error:
             return None, f"{self.path.name} cannot be read: {error}"
         if not hmac.compare_digest(raw, _block(self._signed(found))):
-            return None, f"{self.path.name} was changed: its signature does not hold"
+            return None, f"{self.path.name} was changed: its signature is not valid"
         self._raw = raw
         return found, ""
 

@@ -25,7 +25,7 @@ from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.actor import acting
 from sandbox_console.model.audit import Kind, Outcome
-from sandbox_console.model.waiting import joined, to_the_end
+from sandbox_console.model.cancellation import run_to_completion, shielded
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ SUMMARISE_S = 5.0
 
 
 class Journal:
-    """The writing end of one process. Made by :meth:`open`; every method raises AuditUnavailable when it cannot write.
+    """The writing end of one process. Made by :meth:`open`; every method raises AuditUnavailable if it cannot write.
 
     Each append is one function on a thread of the journal's own: cancelling an append of several awaits
     left the transaction open in 54 of 200 tries, and this in none.
@@ -60,7 +60,7 @@ class Journal:
     ) -> Self:  # fmt: skip
         """Open or make the log at ``path``, start a session, and end as unknown what dead sessions left open.
 
-        ``waits`` is told, on the journal's thread, for whom an append waits that holds the log's lock.
+        ``waits`` is called on the journal's thread with the process that holds the log's lock while an append waits.
         """
         layout = Layout(path)
         worker = Worker()
@@ -70,11 +70,11 @@ class Journal:
             layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             session = Session(layout.sessions)
             name = session.id
-            await to_the_end(worker.run(lambda: made.append(Store(layout, keep, actor, name, waits))))
-            await to_the_end(worker.run(made[0].close_dead_sessions))
+            await run_to_completion(worker.run(lambda: made.append(Store(layout, keep, actor, name, waits))))
+            await run_to_completion(worker.run(made[0].close_dead_sessions))
         except BaseException as error:
             for store in made:
-                await to_the_end(worker.run(store.close))
+                await run_to_completion(worker.run(store.close))
             if session is not None:
                 session.close()
             worker.end()
@@ -88,7 +88,7 @@ class Journal:
         self._anchoring.cancel()
         self._summing.cancel()
         try:
-            await to_the_end(self._finish())
+            await run_to_completion(self._finish())
         finally:
             self._session.close(clean=not self._attempts)
             self._worker.end()
@@ -101,14 +101,14 @@ class Journal:
         await asyncio.to_thread(summarised, self._layout, self._store.sealed)
 
     async def begin(self, action: str, backend: str, target: str, body: Mapping[str, Any]) -> Permit:
-        """Commit an attempt and permit its effect. Cancelled while it commits, it records that and is cancelled."""
+        """Commit an attempt and permit its effect. A cancellation meanwhile is recorded and passed on."""
         draft = self._draft(Kind.ATTEMPT, action, backend, target, body)
         task = asyncio.ensure_future(self._run(self._store.append, draft))
         try:
-            [seq] = await joined(task)
+            [seq] = await shielded(task)
         except asyncio.CancelledError:
             with suppress(AuditUnavailable):  # nothing was permitted: the cancellation is what the caller must see
-                await to_the_end(self._abandon(task, draft))
+                await run_to_completion(self._abandon(task, draft))
             raise
         self._attempts[seq] = draft
         return Permit(audit_id=seq, verb=action)
@@ -116,11 +116,11 @@ class Journal:
     async def refuse(
         self, action: str, backend: str, target: str, body: Mapping[str, Any], outcome: Outcome, why: Mapping[str, Any]
     ) -> int:
-        """Commit an attempt that was not permitted, with its outcome, in one transaction; gives the attempt's seq."""
+        """Commit an attempt that was not permitted, with its outcome, in one transaction; returns the attempt's seq."""
         attempt = self._draft(Kind.ATTEMPT, action, backend, target, body)
         end = Draft(Kind.OUTCOME, attempt.actor, attempt.session, action, backend, target, None, attempt.request_id,
                     outcome, 0, why)  # fmt: skip
-        seqs = await to_the_end(self._run(self._store.append, attempt, end))
+        seqs = await run_to_completion(self._run(self._store.append, attempt, end))
         return seqs[0]
 
     async def finish(
@@ -128,7 +128,7 @@ class Journal:
     ) -> None:
         """Commit how the attempt ended, also while the caller is being cancelled.
 
-        ``target`` is the sandbox's ref where the attempt could not know it yet.
+        ``target`` is the sandbox's ref if the attempt could not know it yet.
         """
         draft = self._attempts.pop(permit.audit_id)
         if target:
@@ -136,9 +136,9 @@ class Journal:
         await self._end(permit.audit_id, draft, outcome, dur_us, body)
 
     async def note(self, permit: Permit, backend: str, target: str, body: Mapping[str, Any]) -> None:
-        """Add what became known after the outcome: how a shell ended."""
+        """Add what became known after the outcome, such as how a shell ended."""
         draft = self._draft(Kind.NOTE, permit.verb, backend, target, body, ref=permit.audit_id)
-        await to_the_end(self._run(self._store.append, draft))
+        await run_to_completion(self._run(self._store.append, draft))
 
     async def _abandon(self, append: asyncio.Future[list[int]], draft: Draft) -> None:
         [seq] = await append
@@ -149,7 +149,7 @@ class Journal:
     ) -> None:
         draft = Draft(Kind.OUTCOME, attempt.actor, attempt.session, attempt.action, attempt.backend, attempt.target,
                       seq, attempt.request_id, outcome, dur_us, body)  # fmt: skip
-        await to_the_end(self._run(self._store.append, draft))
+        await run_to_completion(self._run(self._store.append, draft))
 
     def _draft(
         self, kind: Kind, action: str, backend: str, target: str, body: Mapping[str, Any], ref: int | None = None
@@ -170,7 +170,7 @@ class Journal:
         while True:
             with suppress(AuditUnavailable, OSError, sqlite3.Error):
                 await self._run(self._store.settle)
-            await to_the_end(asyncio.to_thread(self._summarise_all, done))
+            await run_to_completion(asyncio.to_thread(self._summarise_all, done))
             await asyncio.sleep(ANCHOR_S)
 
     def _summarise_all(self, done: set[int]) -> None:
@@ -183,7 +183,7 @@ class Journal:
 
 
 def summarised(layout: Layout, indices: Iterable[int], stop: Callable[[], bool] = lambda: False) -> set[int]:
-    """Give segments their summaries where they have none; which have one now."""
+    """Write the summaries that are missing; returns which segments have one now."""
     found: set[int] = set()
     for index in indices:
         with suppress(OSError, sqlite3.Error, ValueError):  # without one the filter reads the rows

@@ -19,7 +19,7 @@ _SPKI = bytes.fromhex("302a300506032b6570032100")
 
 
 class KeyRefused(OSError):
-    """The key's file is one that others could have read or chosen. ``hint`` is what to do."""
+    """Others could have read or chosen the key's file. ``hint`` is what to do."""
 
     def __init__(self, why: str, hint: str) -> None:
         super().__init__(why)
@@ -27,7 +27,7 @@ class KeyRefused(OSError):
 
 
 class Keys:
-    """The key's file, and what is derived from it; its content is read again when the file is another."""
+    """The key's file and what is derived from it; it is read again if the file was replaced."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,13 +37,13 @@ class Keys:
         """The oldest form that a segment of this log may have: 2 where the log was begun with it."""
 
     def make(self, form: int = 1) -> None:
-        """Make a key where there is none, for a log begun with segments of this form. Raises OSError, KeyRefused."""
+        """Make a key if there is none, for a log begun with segments of this form. Raises OSError, KeyRefused."""
         if not os.path.lexists(self.path):
             self._write(secrets.token_hex(32) + (f"\nform {form}\n" if form > 1 else ""))
         self.load()
 
     def _write(self, content: str) -> None:
-        """Whole or not at all: a part of a key would be refused for good."""
+        """Write the whole file or nothing: a part of a key would be refused for ever."""
         fresh = self.path.with_name(self.path.name + ".new")
         fresh.unlink(missing_ok=True)
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # O_EXCL follows no link
@@ -54,9 +54,9 @@ class Keys:
         fresh.rename(self.path)
 
     def load(self) -> bool:
-        """Read the file where it changed; whether it holds another key. Raises OSError, KeyRefused, ValueError.
+        """Read the file if it has changed; returns whether the key is another. Raises OSError, KeyRefused, ValueError.
 
-        The look costs 2 us; reading the file each time would cost 15.
+        The check takes 2 us; reading the file each time would take 15.
         """
         if _identity(os.lstat(self.path)) == self._seen:
             return False
@@ -66,20 +66,20 @@ class Keys:
         return self._secret != before
 
     def secret(self) -> bytes:
-        """The key itself. Raises OSError, KeyRefused, ValueError for one that is none."""
+        """The key itself. Raises OSError, KeyRefused, ValueError for a malformed one."""
         self.load()
         return self._secret
 
     def mac(self, text: bytes) -> str:
-        """HMAC-SHA256 by the key, hex: of an anchor, a manifest. Raises as `secret`."""
+        """HMAC-SHA256 of an anchor or a manifest, in hex. Raises as `secret`."""
         return hmac.new(self.secret(), text, hashlib.sha256).hexdigest()
 
     def of_row(self, link: bytes) -> bytes:
-        """The MAC that a row has beside its link, by the key that was loaded last."""
+        """The MAC of a row, with the key that was loaded last."""
         return hmac.digest(self._row, link, "sha256")
 
     def of_head(self, text: bytes) -> str:
-        """The MAC of the head's file, hex, by the key that was loaded last."""
+        """The MAC of the head's file, in hex, with the key that was loaded last."""
         return hmac.digest(self._head, text, "sha256").hex()
 
     def sign(self, text: bytes) -> str:
@@ -94,10 +94,10 @@ class Keys:
 
 
 class PublicKey:
-    """What another machine checks signatures by."""
+    """The public key with which another machine checks signatures."""
 
     def __init__(self, pem: bytes) -> None:
-        """Raises ValueError for what is no Ed25519 public key."""
+        """Raises ValueError if it is not an Ed25519 public key."""
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -105,13 +105,13 @@ class PublicKey:
         try:
             found = load_pem_public_key(pem)
         except (UnsupportedAlgorithm, ValueError):
-            raise ValueError("it is no PEM of a public key") from None
+            raise ValueError("it is not a public key in PEM format") from None
         if not isinstance(found, Ed25519PublicKey):
-            raise ValueError("it is no Ed25519 key")  # noqa: TRY004 - the content is wrong, not a type here
+            raise ValueError("it is not an Ed25519 key")  # noqa: TRY004 - the content is wrong, not a type here
         self._key = found
 
     def holds(self, signature: str, text: bytes) -> bool:
-        """Whether a signature (hex) is of this text."""
+        """Whether a signature (hex) is valid for this text."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -144,15 +144,15 @@ def _read(path: Path) -> tuple[bytes, int, tuple[int, ...]]:
         os.close(fd)
     secret = bytes.fromhex(lines[0])
     if len(secret) < 16 or lines[1:] not in ([], [""], ["form 2", ""]):
-        raise ValueError(f"{path} holds no key")
+        raise ValueError(f"{path} contains no key")
     return secret, 2 if len(lines) > 2 else 1, _identity(found)
 
 
 def _refuse(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise KeyRefused(f"{path} is no file", "take it away; a console that starts makes a new key")
+        raise KeyRefused(f"{path} is not a file", "move it away; the next console makes a new key")
     if found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
-        raise KeyRefused(f"{path} belongs to another user", "whoever made it knows the key: take it away")
+        raise KeyRefused(f"{path} belongs to another user", "whoever made it knows the key: move it away")
     if found.st_mode & 0o077:
         raise KeyRefused(
             f"others may read {path} (mode {stat.S_IMODE(found.st_mode):04o})",

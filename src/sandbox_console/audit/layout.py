@@ -13,7 +13,7 @@ _NOTE_MOST = 1 << 20
 
 
 class Layout(Struct, frozen=True):
-    """The log whose first segment is ``first``; the segment with the highest index is the one that is written."""
+    """The log whose first segment is ``first``; the segment with the highest index is the one being written."""
 
     first: Path
     archive: Path | None = None  # where segments are read that the retention took
@@ -63,7 +63,7 @@ class Layout(Struct, frozen=True):
         return self.first if index == 1 else self.first.with_name(f"{self.first.stem}-{index:06d}.db")
 
     def manifest(self, index: int) -> Path:
-        """What is known of a sealed segment, kept when the segment goes."""
+        """What is known about a sealed segment; it is kept when the segment is removed."""
         return self.first.with_name(f"{self.first.stem}-{index:06d}.manifest.json")
 
     def summary(self, index: int) -> Path:
@@ -75,9 +75,9 @@ class Layout(Struct, frozen=True):
         return self.first.with_name(f"{self.first.stem}-{index:06d}.quarantine.json")
 
     def strange(self) -> str:
-        """Why something in the folder is no part of a log; empty where nothing is.
+        """Why something in the folder does not belong to a log; empty if everything does.
 
-        Who reads a copy that another made must not hang on a pipe, or fill the memory with a note.
+        Reading a copy that somebody else made must not hang on a pipe, or fill the memory with a note.
         """
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             try:
@@ -91,7 +91,7 @@ class Layout(Struct, frozen=True):
         return ""
 
     def indices(self) -> list[int]:
-        """The segments that are there, oldest first."""
+        """The segments in the folder, oldest first."""
         pattern = re.compile(re.escape(self.first.stem) + r"-([0-9]{6,})\.db\Z")
         found = [1] if self.first.exists() else []
         try:
@@ -103,7 +103,7 @@ class Layout(Struct, frozen=True):
         return sorted(found + [index for index in numbers if index > 1 and self.segment(index).name in names])
 
     def archived(self, before: int) -> list[int]:
-        """Those of the archive that lead up to segment ``before`` without a hole, oldest first."""
+        """The segments of the archive that lead up to segment ``before`` without a gap, oldest first."""
         there = set(Layout(self.archive / self.first.name).indices()) if self.archive else set()
         oldest = before
         while oldest - 1 in there:
@@ -111,10 +111,10 @@ class Layout(Struct, frozen=True):
         return list(range(oldest, before))
 
     def stored(self, index: int) -> Path:
-        """Where a segment is now: in the folder, else in the archive."""
+        """Where a segment is now: in the folder, or else in the archive."""
         here = self.segment(index)
         return self.archive / here.name if self.archive and not here.exists() else here
 
     def newest(self) -> int:
-        """The index of the segment to write; 1 where there is none yet."""
+        """The index of the segment to write; 1 if there is none yet."""
         return max(self.indices(), default=1)

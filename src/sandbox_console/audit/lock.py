@@ -20,7 +20,7 @@ _LOCKS = Path("/proc/locks")
 
 
 def holder(*paths: Path) -> str:
-    """Who holds a lock on one of these files, in words: as far as the kernel tells (proc(5), /proc/locks)."""
+    """Who holds a lock on one of these files, in words, as far as the kernel reports it (proc(5), /proc/locks)."""
     mine = {os.getpid(), 0, -1}  # 0 and -1: one outside of our own pid namespace, an open file description's
     with suppress(OSError):
         wanted = {_name(path) for path in paths if path.exists()}
@@ -60,7 +60,7 @@ class Lock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold it. Raises AuditUnavailable where another process keeps it for WAIT_S."""
+        """Hold the lock. Raises AuditUnavailable if another process keeps it for WAIT_S."""
         began, pause, told = time.monotonic(), 0.0002, False
         while True:
             try:

@@ -25,7 +25,7 @@ _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_IOERR, _SQLITE_CANTOPEN = 5, 6, 10, 14
 class OpenSegment:
     """The writing connection to the newest segment. Every method runs under the log's lock.
 
-    ``index`` is its number, ``form`` and ``console`` stand in its first table; ``left`` is called when a damaged one is
+    ``index`` is its number, ``form`` and ``console`` are in its first table; ``left`` is called when a damaged one is
     left behind.
     """
 
@@ -39,7 +39,7 @@ class OpenSegment:
         self._identity = (0, 0)
 
     def follow(self) -> None:
-        """Be on the newest segment, and on the file that was opened: a renamed one would swallow rows in silence."""
+        """Switch to the newest segment, and check that its file was not renamed: rows would silently be lost."""
         if self._db is None:
             self.open()
         if self.layout.segment(self.index + 1).exists():
@@ -56,7 +56,7 @@ class OpenSegment:
             self.open()
 
     def open(self) -> None:
-        """Open the newest one, made where there is none. Raises sqlite3.Error, OSError."""
+        """Open the newest one, which is created if there is none. Raises sqlite3.Error, OSError."""
         self.index = self.layout.newest()
         path = self.layout.segment(self.index)
         if not path.exists() or path.stat().st_size == 0:
@@ -76,14 +76,14 @@ class OpenSegment:
         path.chmod(0o600)
 
     def mend(self) -> None:
-        """After an unclean end: check the file, and leave it for a new segment where it is damaged."""
+        """After an unclean end: check the file, and leave it for a new segment if it is damaged."""
         if not any(True for _ in sessions.dead(self.layout.sessions)):
             return
         if problem := segments.damage(self.there()):
             self.leave(problem)
 
     def leave(self, problem: str) -> None:
-        """Go on in a new segment, linked to this damaged one. Raises AuditUnavailable."""
+        """Continue in a new segment, linked to this damaged one. Raises AuditUnavailable."""
         self._left()
         self.let_go()
         try:
@@ -93,14 +93,14 @@ class OpenSegment:
         self.open()
 
     def thaw(self) -> None:
-        """Be able to write, where the disk was too full to open the segment for it."""
+        """Open the segment for writing, if the disk was too full to do so before."""
         if self._frozen:
             db = segments.connect(self.layout.segment(self.index))
             self.let_go()
             self._db, self._patience_s = db, -1.0
 
     def full(self, error: Exception) -> bool:
-        """Whether the disk is full: SQLite says it, or cannot write or make a file and there is no room for one."""
+        """Whether the disk is full: SQLite says so, or it cannot write or make a file and there is no room for one."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (_SQLITE_IOERR, _SQLITE_CANTOPEN):
             return self.room() < ROOM
@@ -112,7 +112,7 @@ class OpenSegment:
         return found.f_bavail * found.f_frsize
 
     def checkpoint(self) -> None:
-        """Move what the log of writes holds into the file, as far as no reader is in the way."""
+        """Move the write-ahead log into the file, as far as no reader prevents it."""
         with suppress(sqlite3.Error, AuditUnavailable):
             self.there().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -123,7 +123,7 @@ class OpenSegment:
         return int(pages * page)
 
     def there(self) -> sqlite3.Connection:
-        """The connection. Raises AuditUnavailable where it is closed."""
+        """The connection. Raises AuditUnavailable if it is closed."""
         if self._db is None:
             raise AuditUnavailable("the audit log is closed")
         return self._db
@@ -148,7 +148,7 @@ class OpenSegment:
 
 
 def unavailable(error: Exception, path: Path) -> AuditUnavailable:
-    """An SQLite or file error in the console's words."""
+    """An SQLite or file error as one of the console's errors."""
     if busy(error):
         who = holder_of(path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
         return AuditUnavailable(f"the audit log {path} is locked by {who}", hint="wait for it, or end it")

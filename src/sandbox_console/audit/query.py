@@ -59,7 +59,7 @@ async def entry(path: Path, seq: int) -> AuditEntry:
 
 
 async def newest(path: Path) -> int:
-    """The seq of the newest row of any kind, 0 where there is none: it tells whether anything is new, in 1 ms."""
+    """The seq of the newest row of any kind, 0 if there is none: shows whether anything is new, in 1 ms."""
     layout = Layout(path)
     return await ask(layout.segment(layout.newest()), lambda db: rows_.head(db)[0]) or 0
 
@@ -71,7 +71,7 @@ async def _everywhere(path: Path, where: str, *values: Any) -> list[AuditRow]:
 
 
 def _of_segment(db: sqlite3.Connection, query: AuditQuery, spans: Spans, limit: int, later: Ends) -> list[AuditEntry]:
-    """The attempts of one segment; where they are too few, ``later`` learns what is to know for older segments."""
+    """The attempts of one segment; if they are too few, ``later`` collects what older segments need to know."""
     attempts = _attempts(db, query, spans, limit, later) if _in_time(db, query) else []
     ends: Ends = {}
     for at in range(0, len(attempts), _AT_ONCE):
@@ -108,14 +108,14 @@ def _in_time(db: sqlite3.Connection, query: AuditQuery) -> bool:
 
 
 def _note_later(db: sqlite3.Connection, later: Ends) -> None:
-    """Take note of ends here whose attempts are in an older segment."""
+    """Remember ends in this segment whose attempts are in an older one."""
     [first] = db.execute("SELECT coalesce(min(seq), 0) FROM record").fetchone()
     for one in _rows(db, "ref < ?", first) if first > 1 else ():
         later.setdefault(one.ref or 0, []).append(one)
 
 
 def _storable(query: AuditQuery) -> bool:
-    """Whether a row can have what is asked for at all: SQLite holds no half of a surrogate pair."""
+    """Whether any row can match the text at all: SQLite cannot store half of a surrogate pair."""
     try:
         f"{query.target}{query.action}{query.outcome}{query.backend}{query.actor}{query.text}".encode()
     except UnicodeEncodeError:
@@ -136,7 +136,7 @@ def _entry(attempt: AuditRow, rest: Sequence[AuditRow]) -> AuditEntry:
 
 
 def _is_rare(db: sqlite3.Connection, outcome: str) -> bool:
-    """Whether so few ended so that listing those is cheaper than looking at the newest attempts one by one."""
+    """Whether so few have this outcome that listing them is cheaper than reading the newest attempts one by one."""
     wanted = _words(outcome)
     some = f"SELECT 1 FROM record WHERE outcome IN ({_marks(wanted)}) AND outcome <> '' LIMIT {_RARE}"  # noqa: S608
     [count] = db.execute(f"SELECT count(*) FROM ({some})", wanted).fetchone()  # noqa: S608
@@ -176,7 +176,7 @@ def _where(query: AuditQuery, later: Ends, *, rare: bool) -> tuple[str, list[Any
 
 
 def _words(outcome: str) -> list[str]:
-    """The outcomes asked for; never the empty one, which attempts and notes have."""
+    """The outcomes that were requested; never the empty one, which attempts and notes have."""
     return [word for word in outcome.split(",") if word]
 
 
@@ -185,7 +185,7 @@ def _marks(values: Sequence[Any]) -> str:
 
 
 def _late(later: Ends, fits: Any) -> str:
-    """Attempts whose end, in a newer segment, fits: as another branch of a condition."""
+    """Attempts whose end, in a newer segment, matches: as another branch of a condition."""
     seqs = [str(seq) for seq, ends in later.items() if any(fits(end) for end in ends if end.kind is not Kind.NOTE)]
     return f" OR a.seq IN ({','.join(seqs)})" if seqs else ""
 
@@ -201,7 +201,7 @@ def _rows(db: sqlite3.Connection, where: str, *values: Any) -> list[AuditRow]:
 
 
 def row(found: sqlite3.Row | tuple[Any, ...]) -> AuditRow:
-    """A row of the table, without ``prev``, as the model has it. Raises AuditUnavailable for what can be none."""
+    """A row of the table, without ``prev``, as the model has it. Raises AuditUnavailable if it cannot be one."""
     seq, at_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, digest = tuple(found)
     try:
         return AuditRow(seq, at_ns, Kind(kind), ref, actor, session, request, action, backend, target, outcome, dur,

@@ -16,7 +16,7 @@ from sandbox_console.audit import schema
 from sandbox_console.audit.open_segment import unavailable
 from sandbox_console.audit.thread import connect, unit
 from sandbox_console.errors import AuditUnavailable
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
-    """A read-only connection to one segment; None where it is not there or empty. Raises AuditUnavailable."""
+    """A read-only connection to one segment; None if it does not exist or is empty. Raises AuditUnavailable."""
     try:
         if not path.exists() or path.stat().st_size == 0:
             yield None
@@ -36,7 +36,7 @@ async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
             yield db
             hurry = False
         finally:
-            await to_the_end(_close(db, hurry=hurry))
+            await run_to_completion(_close(db, hurry=hurry))
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may have damaged texts
         raise unavailable(error, path) from error
 
@@ -44,16 +44,16 @@ async def reading(path: Path) -> AsyncIterator[aiosqlite.Connection | None]:
 async def ask(
     path: Path, function: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **named: P.kwargs
 ) -> T | None:
-    """Call a function with a segment's connection, on its thread; None where there is no segment.
+    """Call a function with a segment's connection, on its thread; None if there is no segment.
 
-    Cancelled, it ends the statement that runs. Raises AuditUnavailable.
+    If cancelled, it ends the running statement. Raises AuditUnavailable.
     """
     async with reading(path) as db:
         return None if db is None else await unit(db, lambda: function(db._conn, *args, **named))  # noqa: SLF001
 
 
 async def _close(db: aiosqlite.Connection, *, hurry: bool) -> None:
-    """Close; in a hurry nobody waits for the answer of what still runs, and it is ended."""
+    """Close; if in a hurry, a running statement is ended, and its answer is not awaited."""
     closing = asyncio.ensure_future(db.close())
     while hurry and not closing.done():
         with suppress(sqlite3.Error, ValueError):  # closed by now

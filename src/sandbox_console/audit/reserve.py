@@ -1,6 +1,6 @@
 """Space set aside on disk, so that what stops things, and every outcome, is recorded when the disk is full.
 
-The file is written full once, so that overwriting it needs no block of the disk, whoever else fills it. Rows go
+The file is filled once, so that overwriting it needs no new block of the disk, even if others fill it. Rows go
 into it as they will stand in the database, and move there when there is room again.
 """
 
@@ -33,7 +33,7 @@ class Reserve:
         self._path = path
 
     def fill(self) -> bool:
-        """Make it where it is missing or short; whether it is whole. A full disk is no error here."""
+        """Create or extend the file; returns whether it is complete. A full disk is not an error here."""
         with suppress(OSError):
             if self._path.stat().st_size >= BYTES:
                 return True
@@ -53,7 +53,7 @@ class Reserve:
 
     @property
     def holding(self) -> bool:
-        """Whether rows wait in it."""
+        """Whether rows are waiting in it."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -64,7 +64,7 @@ class Reserve:
             os.close(fd)
 
     def rows(self) -> list[Row]:
-        """The rows that wait, oldest first; a last one that was cut off by a crash was never acknowledged."""
+        """The waiting rows, oldest first; a last one that was cut off by a crash was never acknowledged."""
         try:
             held = self._path.read_bytes().split(b"\0", 1)[0]
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class Reserve:
         return list(takewhile(bool, map(_parsed, held.splitlines())))  # type: ignore[arg-type]
 
     def last(self) -> Row | None:
-        """The newest row that waits."""
+        """The newest waiting row."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -85,7 +85,7 @@ class Reserve:
         return next((row for line in reversed(tail.splitlines()) if (row := _parsed(line))), None)
 
     def add(self, rows: list[Row]) -> None:
-        """Append rows, on disk when this returns. Raises OSError where it is full or missing."""
+        """Append rows, on disk when this returns. Raises OSError if it is full or missing."""
         lines = b"".join(
             json.dumps({"row": [*row[:PREV], *map(bytes.hex, row[PREV:])]}, separators=(",", ":")).encode() + b"\n"
             for row in rows

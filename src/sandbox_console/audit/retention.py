@@ -1,4 +1,4 @@
-"""How large a segment may grow, and how long old ones are kept. Whole segments go; their manifests stay."""
+"""How large a segment may grow, and how long old ones are kept. Whole segments are removed; manifests stay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Keep(Struct, frozen=True):
 
 
 def too_old(layout: Layout, keep: Keep, anchors: Anchors) -> list[dict[str, Any]]:
-    """What the manifests say of sealed segments that are too old or too many, oldest first."""
+    """The manifests of sealed segments that are too old or too many, oldest first."""
     sealed = layout.indices()[:-1]
     too_many = set(sealed[: max(0, len(sealed) + 1 - keep.segments)]) if keep.segments else set()
     before_ns = time.time_ns() - int(keep.days * 86400e9) if keep.days else 0
@@ -42,7 +42,7 @@ def too_old(layout: Layout, keep: Keep, anchors: Anchors) -> list[dict[str, Any]
 
 
 def take_away(path: Path, archive: Path | None) -> None:
-    """Remove a segment's files, or move them to the archive, where its summary would not count. Raises OSError."""
+    """Remove a segment's files, or move them to the archive, where its summary would not be valid. Raises OSError."""
     path.with_suffix(".grams").unlink(missing_ok=True)
     for part in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         if not part.exists():

@@ -20,7 +20,7 @@ Place = tuple[int, bytes]
 
 
 class Draft(Struct, frozen=True):
-    """A row before it has its place in the chain."""
+    """A row that has no place in the chain yet."""
 
     kind: Kind
     actor: str
@@ -36,7 +36,7 @@ class Draft(Struct, frozen=True):
 
     @property
     def urgent(self) -> bool:
-        """Whether it may spend the reserve: an end of something, or what takes something from a sandbox."""
+        """Whether it may use the reserve: it ends something, or takes something from a sandbox."""
         return self.kind is not Kind.ATTEMPT or self.action in EMERGENCY
 
 
@@ -61,20 +61,20 @@ def chained(drafts: Sequence[Draft], head: Place, mac: Callable[[bytes], bytes] 
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Insert rows inside the caller's transaction. Raises sqlite3.Error, also where a trigger left one out."""
+    """Insert rows inside the caller's transaction. Raises sqlite3.Error, also if a trigger left one out."""
     marks = ",".join("?" * len(rows[0]))
     done = connection.executemany(f"INSERT INTO record VALUES ({marks})", rows)  # noqa: S608
     if done.rowcount != len(rows):
-        raise sqlite3.IntegrityError("a trigger that is none of its own keeps rows out; see `audit verify`")
+        raise sqlite3.IntegrityError("a trigger that is not one of its own keeps rows out; see `audit verify`")
 
 
 def place(row: Row) -> Place:
-    """A row's."""
+    """The place of a row."""
     return row[0], row[chain.HASH]
 
 
 def head(connection: sqlite3.Connection) -> Place:
-    """The place behind which a segment's next row comes."""
+    """The place after which a segment's next row comes."""
     found: Place | None = connection.execute("SELECT seq, hash FROM record ORDER BY seq DESC LIMIT 1").fetchone()
     if found is not None:
         return found

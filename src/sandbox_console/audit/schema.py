@@ -136,7 +136,7 @@ def create(connection: sqlite3.Connection, head: Head) -> None:
 
 
 def head_of(connection: sqlite3.Connection) -> Head:
-    """What a segment says of itself; what was taken out or is no longer of its kind is empty."""
+    """What a segment says about itself; a value that was removed or has another type is empty."""
     meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
     try:
         start = bytes.fromhex(meta.get("genesis", ""))
@@ -169,7 +169,7 @@ def form(connection: sqlite3.Connection) -> int:
 
 
 def altered(connection: sqlite3.Connection, *, closed: bool) -> str:
-    """The trigger, index or table that is not as made or was put in; empty where all is as made.
+    """The trigger, index or table that was changed or added; empty if everything is as it was made.
 
     ``closed``: whether the segment must be sealed.
     """
@@ -198,7 +198,7 @@ def _made(form: int) -> dict[str, tuple[str, str]]:
 
 
 def _objects(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
-    """Type and SQL of all that was made, by name. A name that looks like SQLite's own is no proof that it made it."""
+    """Type and SQL of all objects, by name. A name that looks like SQLite's own does not prove that SQLite made it."""
     found = connection.execute("SELECT name, type, sql FROM sqlite_schema").fetchall()
     return {name: (type_, _plain(sql or "")) for name, type_, sql in found
             if not (type_ == "index" and sql is None) and not (type_ == "table" and sql in _STATISTICS)}  # fmt: skip
@@ -237,7 +237,7 @@ def _number(text: str | None) -> int:
 
 
 def refuse_newer(connection: sqlite3.Connection) -> None:
-    """Raise AuditUnavailable where the file was written by a console with a newer schema."""
+    """Raise AuditUnavailable if the file was written by a console with a newer schema."""
     found = connection.execute("PRAGMA user_version").fetchone()[0]
     if found > VERSION:
         raise AuditUnavailable(

@@ -23,7 +23,7 @@ _SQLITE_CORRUPT, _SQLITE_NOTADB = 11, 26
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A writing connection to a segment that is there. Raises sqlite3.Error, AuditUnavailable."""
+    """A writing connection to an existing segment. Raises sqlite3.Error, AuditUnavailable."""
     db = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, isolation_level=None, check_same_thread=False)
     try:
         schema.prepare(db)
@@ -34,9 +34,9 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_frozen(path: Path) -> sqlite3.Connection:
-    """A reading connection that needs no file beside the segment: for a disk too full to make one.
+    """A reading connection that needs no file beside the segment, for a disk that is too full for one.
 
-    Raises sqlite3.Error where a WAL is left, whose rows it would not see.
+    Raises sqlite3.Error if a WAL is left, because it would not see its rows.
     """
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
@@ -47,7 +47,7 @@ def connect_frozen(path: Path) -> sqlite3.Connection:
 
 
 def make(path: Path, head: schema.Head) -> None:
-    """Write a segment's file whole or not at all; what a killed maker left half done is overwritten."""
+    """Write a segment's whole file or nothing; a half-written file of a killed process is overwritten."""
     fresh = path.with_name(path.name + ".new")
     for leftover in (fresh, fresh.with_name(fresh.name + "-journal")):
         leftover.unlink(missing_ok=True)
@@ -60,7 +60,7 @@ def make(path: Path, head: schema.Head) -> None:
 
 
 def follow_on(db: sqlite3.Connection, layout: Layout, index: int, anchors: Anchors) -> None:
-    """Make the segment behind a sealed one, and the sealed one's manifest."""
+    """Make the segment that follows a sealed one, and the sealed one's manifest."""
     head = schema.head_of(db)
     last, digest = rows.head(db)
     [count] = db.execute("SELECT count(*) FROM record").fetchone()
@@ -78,7 +78,7 @@ def fingerprint(carried: Sequence[Sequence[Any]]) -> str:
 
 
 def leave_damaged(layout: Layout, index: int, problem: str, anchors: Anchors) -> None:
-    """Leave a damaged segment where it is and begin the next one at the last anchor, or behind what can be read."""
+    """Leave a damaged segment where it is and begin the next one at the last anchor, or after what can be read."""
     anchor = anchors.last()
     readable = _readable_place(layout.segment(index))
     last = max(readable[0] if readable else 0, anchor.seq if anchor else 0)
@@ -97,19 +97,19 @@ def is_damage(error: Exception) -> bool:
 
 
 def garbage(db: sqlite3.Connection, path: Path) -> str:
-    """What stands in a segment's file behind its last page, where no log of writes waits; empty for nothing."""
+    """The bytes after the last page of a segment's file, if it has no write-ahead log; empty if there are none."""
     with suppress(OSError):
         if path.with_name(path.name + "-wal").stat().st_size:
             return ""
     [pages], [page] = db.execute("PRAGMA page_count").fetchone(), db.execute("PRAGMA page_size").fetchone()
     more = path.stat().st_size - pages * page
-    return f"{more} bytes that are none of its own stand behind its end" if more > 0 else ""
+    return f"{more} bytes that do not belong to it follow its end" if more > 0 else ""
 
 
 def damage(db: sqlite3.Connection, *, indexes: bool = False) -> str:
-    """What SQLite finds wrong with the file; empty where it is sound.
+    """What SQLite finds wrong with the file; empty if it is sound.
 
-    ``indexes``: whether each row is in each of its indexes as well, which takes a third to three quarters longer.
+    ``indexes``: whether each row is in each of its indexes as well, which takes 33 to 75 % longer.
     """
     try:
         [found] = db.execute(f"PRAGMA {'integrity' if indexes else 'quick'}_check(1)").fetchone()
@@ -119,7 +119,7 @@ def damage(db: sqlite3.Connection, *, indexes: bool = False) -> str:
 
 
 def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
-    """Write a manifest, signed by the anchors' key, whole or not at all. Raises OSError."""
+    """Write a whole manifest, signed with the anchors' key, or nothing. Raises OSError."""
     anchors.keys.make()
     told = told | {"sig": anchors.keys.sign(sealed_text(told))}
     text = _rendered(told | {"mac": anchors.keys.mac(sealed_text(told))})
@@ -134,7 +134,7 @@ def write_signed(path: Path, told: dict[str, Any], anchors: Anchors) -> None:
 
 
 def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[str, Any] | None, str]:
-    """A manifest, and what is wrong with it; None where there is none.
+    """A manifest, and what is wrong with it; None if there is none.
 
     ``unsigned`` takes one of the old form as it is where only the public key is there: it has a MAC and no signature.
     """
@@ -151,7 +151,7 @@ def read_signed(path: Path, by: Check, *, unsigned: bool = False) -> tuple[dict[
         return None, f"{path.name} cannot be read"
     holds = made == mac if isinstance(by, Keys) else _by_public_key(told, sig, by, unsigned=unsigned)
     if not (same and holds):
-        return None, f"{path.name} was changed: its signature does not hold"
+        return None, f"{path.name} was changed: its signature is not valid"
     return told, ""
 
 

@@ -41,7 +41,7 @@ def dead(folder: Path) -> Iterator[str]:
 
 
 def forget(folder: Path, ids: Iterable[str]) -> None:
-    """Remove dead sessions' files, once all that they left open has its end."""
+    """Remove dead sessions' files, once everything that they left open has an end."""
     for id_ in ids:
         (folder / f"{id_}.lock").unlink(missing_ok=True)
 

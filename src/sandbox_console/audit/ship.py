@@ -1,7 +1,7 @@
-"""Ships the log to PostgreSQL. Each row arrives exactly once, keyed by (console_uuid, seq), whichever side dies.
+"""Ships the log to PostgreSQL. Each row arrives exactly once, keyed by (console_uuid, seq), even if one side dies.
 
 The local log stays the record; the table is a copy for many consoles. The cursor moves on after the server has
-committed; rows that were committed before a crash are sent again and taken for known.
+committed; rows that were committed before a crash are sent again and recognised as known.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class ShipFailed(ConsoleError):
 
 
 async def init(dsn: str) -> None:
-    """Make the table. Raises ShipFailed, Unsupported where asyncpg is not installed."""
+    """Create the table. Raises ShipFailed, Unsupported if asyncpg is not installed."""
     async with _Server(dsn) as server:
         await server.execute(TABLE)
 
 
 async def ship(path: Path, dsn: str) -> int:
-    """Send what was not sent yet; gives how many rows. Raises ShipFailed, AuditUnavailable, Unsupported."""
+    """Send the rows that were not sent yet; returns how many. Raises ShipFailed, AuditUnavailable, Unsupported."""
     layout = Layout(path)
     console = await _console(layout)
     if not console:
@@ -72,7 +72,7 @@ async def ship(path: Path, dsn: str) -> int:
 
 
 class _Server:
-    """A connection; every trouble with it is a ShipFailed that never shows the password."""
+    """A connection; every problem with it is a ShipFailed that never shows the password."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -108,7 +108,7 @@ class _Server:
 
 
 def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Rows as columns; PostgreSQL's text takes no NUL, and only a target can have one."""
+    """Rows as columns; PostgreSQL's text cannot contain NUL, and only a target can have one."""
     return [[value.replace("\0", "\\0") if isinstance(value, str) else value for value in column]
             for column in zip(*rows, strict=True)]  # fmt: skip
 
@@ -143,7 +143,7 @@ def _move(path: Path, console: str, seq: int) -> None:
 
 @contextmanager
 def _alone(cursor: Path) -> Iterator[None]:
-    """One process ships at a time. Raises AuditUnavailable where another does."""
+    """Let one process ship at a time. Raises AuditUnavailable if another does."""
     fd = os.open(cursor.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

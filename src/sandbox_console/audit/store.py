@@ -34,7 +34,7 @@ class Store:
     def __init__(
         self, layout: Layout, keep: Keep, actor: str, session: str, waits: Callable[[str], None] = lambda _: None
     ) -> None:
-        """``waits`` is told for whom an append waits, in words."""
+        """``waits`` is called with words on what an append is waiting for."""
         self._layout, self._keep = layout, keep
         self._actor, self._session = actor, session
         self.sealed: list[int] = []  # by this process
@@ -62,12 +62,12 @@ class Store:
             raise
 
     def append(self, *drafts: Draft) -> list[int]:
-        """Commit rows in one transaction and give their seqs; where it raises, nothing was committed."""
+        """Commit rows in one transaction and return their seqs; if it raises, nothing was committed."""
         with self._lock.held():
             return self._append(drafts)
 
     def close_dead_sessions(self) -> int:
-        """End as unknown the attempts of sessions whose process is gone; gives how many."""
+        """End as unknown the attempts of sessions whose process is gone; returns how many."""
         with self._lock.held():
             dead = set(sessions.dead(self._layout.sessions)) - {self._session}
             if not dead:
@@ -92,7 +92,7 @@ class Store:
             self._proof.anchor(why)
 
     def settle(self) -> None:
-        """Move what a sealed segment's log of writes still holds into its file, where a reader kept it from going."""
+        """Move the rest of a sealed segment's write-ahead log into its file, if a reader prevented that before."""
         with self._lock.held():
             for index in self._layout.indices()[:-1]:
                 path = self._layout.segment(index)
@@ -102,7 +102,7 @@ class Store:
                             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Anchor, checkpoint and close under the lock: closing the last connection checkpoints as well."""
+        """Anchor, checkpoint and close under the lock, because closing the last connection checkpoints, too."""
         try:
             with self._lock.held():
                 with suppress(AuditUnavailable, sqlite3.Error):  # what cannot be signed now is signed by the next one
@@ -172,7 +172,7 @@ class Store:
         return made
 
     def _drain(self) -> None:
-        """Move what waits in the reserve into the database; a crash between commit and clear leaves known rows."""
+        """Move the reserve's rows into the database; a crash between commit and clear leaves rows that are known."""
         if not self._reserve.holding:
             return
         if self._segment.room() < ROOM:
@@ -212,11 +212,11 @@ class Store:
         return self._keys.of_row if self._segment.form > 1 else None
 
     def _authentic(self, row: Row) -> bool:
-        """Whether a row that waited is one that a console wrote for this segment."""
+        """Whether a row from the reserve was written by a console for this segment."""
         return row[chain.MAC :] == ((self._mac(row[chain.HASH]),) if self._mac else ())
 
     def _load_key(self) -> bool:
-        """Have the key that is there; whether it is another than before, which is put on record."""
+        """Load the key; returns whether it is not the one from before, which is then recorded."""
         try:
             return self._keys.load()
         except FileNotFoundError:
@@ -230,7 +230,7 @@ class Store:
         self._commit(rows.chained([self._checkpoint(action, body)], rows.head(self._segment.there()), self._mac))
 
     def _keep_up(self, last: Row) -> None:
-        """What follows a commit: its rows are safe by now, so that no trouble here may reach the caller."""
+        """The work after a commit. The rows are safe by now, so no problem here may reach the caller."""
         with suppress(sqlite3.Error, OSError, AuditUnavailable):
             if self._proof.due(last[0]):
                 self._proof.anchor("count")

@@ -42,7 +42,7 @@ Span = tuple[int, int]
 
 
 class _Head(Struct, frozen=True):
-    """What a summary is of: the segment's rows, and its file as it was."""
+    """What a summary describes: the segment's rows, and its file at that time."""
 
     console: str
     segment: int
@@ -53,7 +53,7 @@ class _Head(Struct, frozen=True):
 
 
 def spans(layout: Layout, index: int, text: str) -> list[Span] | None:
-    """Where in a segment the text may be, newest first; None where every row must be looked at."""
+    """Where in a segment the text may be, newest first; None if every row must be read."""
     wanted = grams.wanted(text)
     found = _read(layout, index) if wanted else None
     if found is None:
@@ -68,12 +68,12 @@ def spans(layout: Layout, index: int, text: str) -> list[Span] | None:
 
 
 def there(layout: Layout, index: int) -> bool:
-    """Whether a segment has a summary that counts."""
+    """Whether a segment has a valid summary."""
     return _read(layout, index) is not None
 
 
 def build(layout: Layout, index: int, stop: Callable[[], bool] = lambda: False) -> bool:
-    """Summarise a sealed segment, half a second for 32 MiB; whether it was. ``stop`` ends it between two blocks.
+    """Summarise a sealed segment, in half a second for 32 MiB; returns whether it did. ``stop`` ends it between blocks.
 
     No writer is held up: a sealed segment does not change. Where two build the same, one leaves it to the other.
     Raises OSError, sqlite3.Error.
@@ -129,7 +129,7 @@ def _texts(db: sqlite3.Connection, first: int) -> bytes:
 
 
 def _read(layout: Layout, index: int) -> tuple[int, int, memoryview] | None:
-    """The first and last row of a summary that counts, and its blocks' bits."""
+    """The first and last row of a valid summary, and its blocks' bits."""
     try:
         content = layout.summary(index).read_bytes()
         signed = memoryview(content)[:-_MAC]  # a copy of it would take as long as its signature
@@ -144,7 +144,7 @@ def _read(layout: Layout, index: int) -> tuple[int, int, memoryview] | None:
 
 
 def _file(path: Path) -> tuple[int, ...] | None:
-    """Which file it is, and in what state: nobody can set the time of the last change back. None while a WAL waits."""
+    """The file's identity and state (nobody can set back its ctime). None while there is a WAL."""
     with suppress(FileNotFoundError):
         if path.with_name(path.name + "-wal").stat().st_size:
             return None

@@ -10,23 +10,23 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 
 T = TypeVar("T")
 
 
 async def connect(database: str | Path, *, uri: bool = False) -> aiosqlite.Connection:
-    """Open a connection; one that cannot be opened has ended its thread, which else speaks to a closed loop."""
+    """Open a connection. If that fails, its thread is ended, which would otherwise use a closed loop."""
     db = aiosqlite.connect(database, uri=uri, isolation_level=None)
     try:
         return await db
     except Exception:
-        await to_the_end(asyncio.to_thread(db._thread.join))  # noqa: SLF001
+        await run_to_completion(asyncio.to_thread(db._thread.join))  # noqa: SLF001
         raise
 
 
 class Worker:
-    """One thread for one writer: what it is given runs whole, in order, whatever becomes of who waits for it."""
+    """One thread for one writer: its work runs to the end and in order, even if the waiting task is cancelled."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit")
@@ -36,11 +36,11 @@ class Worker:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
 
     def end(self) -> None:
-        """Let the thread go once it is done."""
+        """End the thread once it has finished its work."""
         self._pool.shutdown(wait=False)
 
 
 async def unit(db: aiosqlite.Connection, function: Callable[..., T], *args: Any) -> T:
-    """Call ``function(*args)`` there. aiosqlite offers this only under a private name: its version is pinned."""
+    """Call ``function(*args)`` there. aiosqlite offers this only under a private name, so its version is pinned."""
     result: T = await db._execute(function, *args)  # type: ignore[no-untyped-call]  # noqa: SLF001
     return result

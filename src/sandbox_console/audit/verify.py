@@ -28,10 +28,10 @@ from sandbox_console.model.audit import Verification
 LIMITS = (
     "whoever can read anchor.key can rewrite log and anchors together; only a copy in journald or elsewhere shows it",
     "an older copy of log and anchors together looks whole; only a copy in journald or elsewhere shows what is missing",
-    "what was done past this console is in no row",
+    "what was done without this console is in no row",
 )
 BY_PUBLIC_KEY = (
-    "by the public key: whether rows behind the last signed anchor are the console's, and whether some were cut",
+    "with the public key: whether rows after the last signed anchor are the console's, and whether some were cut",
 )
 _COLUMNS = ", ".join(schema.COLUMNS)
 
@@ -64,7 +64,7 @@ class _Found(Struct):
 
 
 class _Log(Struct, frozen=True):
-    """What the walk goes by: where the log is, and the key or the public key that its signatures are checked with."""
+    """What is verified: where the log is, and the key or public key with which its signatures are checked."""
 
     layout: Layout
     by: Check
@@ -76,14 +76,14 @@ class _Log(Struct, frozen=True):
 
     @property
     def known(self) -> int:
-        """The last row that may excuse what is missing: by the public key one behind the last anchor is anybody's."""
+        """The last row that can explain what is missing; a public key proves no row after the last anchor."""
         return max(self.signed, default=0) if isinstance(self.by, PublicKey) else 2**63 - 1
 
 
 async def verify(path: Path, public: PublicKey | None = None, archive: Path | None = None) -> Verification:
     """Walk the whole log. A segment that cannot be read is a problem of the log, not an error of the walk.
 
-    ``public`` is for a machine that has a copy of the log and not its key, which is then not looked at.
+    ``public`` is for a machine that has a copy of the log but not its key, which is then not read.
     ``archive`` has segments that the retention took: they are walked as if they were there.
     Raises AuditUnavailable where the newest segment cannot be read at all, was written by a newer console, or where
     something in the folder is no part of a log.
@@ -91,7 +91,7 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     layout = Layout(path, archive)
     for place in (layout, *([Layout(archive / path.name)] if archive else [])):
         if strange := place.strange():
-            hint = f"it was put there: look at it, then take it out of {place.folder}"
+            hint = f"it was put there: look at it, then remove it from {place.folder}"
             raise AuditUnavailable(f"the audit log cannot be checked: {strange}", hint=hint)
     anchors = Anchors(layout.anchors, layout.key)
     # What vouches for rows is read first, the head before the anchors: what it names is there by now.
@@ -115,7 +115,7 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
     if public is None:
         _against_head(log, head, beheaded, signed, found)
     if anchors.torn:
-        found.warnings.append("the anchors end in a part of one, as a power cut or a full disk leaves it")
+        found.warnings.append("the last anchor is incomplete, as after a power cut or on a full disk")
     limits = (*found.warnings, *LIMITS, *(BY_PUBLIC_KEY if public else ()))
     last = found.head.hex() if found.rows else ""
     return Verification(not found.problem, found.rows, last, found.first_bad, found.problem,
@@ -125,10 +125,10 @@ async def verify(path: Path, public: PublicKey | None = None, archive: Path | No
 
 
 def _against_each_other(log: _Log, indices: Sequence[int], signed: list[Anchor], found: _Found) -> None:
-    """Whether segments are missing that no row tells of, or rows that an anchor names."""
+    """Whether segments are missing without a row that says so, or rows that an anchor names."""
     gone = indices[0] - 1 if indices else 0
     if gone and gone not in found.retired and not log.layout.quarantine(gone).exists():
-        found.fail(f"segment {gone} is missing, and no row tells that the retention took it")
+        found.fail(f"segment {gone} is missing, and no row says that retention removed it")
     _against_anchors(log, signed, found)
 
 
@@ -140,7 +140,7 @@ def _altered(found: _Found) -> None:
 
 
 def _head(layout: Layout, keys: Keys) -> tuple[Head | None, str]:
-    """The head; read again where a writer may have been in the middle of it."""
+    """The head; read again if a writer may have been in the middle of it."""
     for _ in range(5):
         head, problem = HeadFile(layout.head, keys).read()
         if not problem:
@@ -207,7 +207,7 @@ def _against_manifest(log: _Log, index: int, form: int, count: int, walked: Walk
     if told is None:
         return [problem or f"the manifest of segment {index} is missing"]
     same = (told["rows"], told["last_seq"], told["last_hash"]) == (count, walked.last, walked.head.hex())
-    return [] if same else [f"segment {index} is not as its manifest tells"]
+    return [] if same else [f"segment {index} does not match its manifest"]
 
 
 def _walk(db: sqlite3.Connection, log: _Log, index: int, found: _Found, *, newest: bool) -> tuple[dict[str, Any], Walk]:
@@ -241,7 +241,7 @@ def _walk(db: sqlite3.Connection, log: _Log, index: int, found: _Found, *, newes
 
 
 def _older(db: sqlite3.Connection, log: _Log, index: int, found: _Found) -> str:
-    """Note the segment's form; a problem where it is older than one before it, which no console writes."""
+    """Note the segment's form; it is a problem if it is older than an earlier one, which no console writes."""
     before, found.form = found.form, schema.form(db)
     if found.form < max(before, log.by.form if isinstance(log.by, Keys) else 1):
         return f"segment {index} is of an older form than this log has"
@@ -256,7 +256,7 @@ def _counts(db: sqlite3.Connection) -> dict[str, int]:
 
 
 def _retired(db: sqlite3.Connection, known: int) -> set[int]:
-    """The segments that rows up to ``known`` say the retention took."""
+    """The segments that retention removed, according to rows up to ``known``."""
     sql = "SELECT body FROM record WHERE action = 'retention' AND kind = 'checkpoint' AND seq <= ?"
     rows = db.execute(sql, (known,)).fetchall()
     with suppress(ValueError, TypeError, KeyError):
@@ -265,15 +265,15 @@ def _retired(db: sqlite3.Connection, known: int) -> set[int]:
 
 
 def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
-    """What consoles saw and put on record."""
+    """The problems that consoles saw and recorded."""
     sql = "SELECT seq, action FROM record WHERE action IN (?, ?) AND kind = 'checkpoint' ORDER BY seq"
-    words = {CHANGED: "rows that a console had written before it were gone or others",
-             UNANCHORED: "the anchors or their key were gone, and were begun anew"}  # fmt: skip
-    return [f"row {seq} tells: {words[action]}" for seq, action in db.execute(sql, (CHANGED, UNANCHORED)).fetchall()]
+    words = {CHANGED: "rows that a console had written before it were missing or different",
+             UNANCHORED: "the anchors or their key were missing, and new ones were started"}  # fmt: skip
+    return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, (CHANGED, UNANCHORED)).fetchall()]
 
 
 def _link(log: _Log, index: int, head: schema.Head, found: _Found) -> str:
-    """What is wrong with how a segment follows the one before it; empty where nothing is."""
+    """What is wrong with how a segment follows the one before it; empty if nothing is."""
     if head.index != index:
         return f"the file of segment {index} is that of segment {head.index}"
     before, found.console = found.console, head.console
@@ -293,16 +293,16 @@ def _link(log: _Log, index: int, head: schema.Head, found: _Found) -> str:
     if found.segments:
         return f"segment {index - 1} is missing"
     if told is None:
-        return problem or f"segment {index - 1} is missing, and no manifest tells of it"
+        return problem or f"segment {index - 1} is missing, and there is no manifest for it"
     if (told["last_seq"] + 1, told["last_hash"]) != (head.first_seq, head.genesis.hex()):
-        return f"segment {index} does not follow segment {index - 1} as its manifest tells"
-    found.warnings.append(f"rows up to {told['last_seq']} were taken away by the retention; their manifests remain")
+        return f"segment {index} does not follow segment {index - 1} as its manifest says"
+    found.warnings.append(f"rows up to {told['last_seq']} were removed by retention; their manifests remain")
     return ""
 
 
 def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[str, Any]) -> str:
     if (left["last_seq"] + 1, left["link"]) != (head.first_seq, head.genesis.hex()):
-        return f"segment {index} does not follow the damaged segment {index - 1} as was written down"
+        return f"segment {index} does not follow the damaged segment {index - 1} as was recorded"
     if layout.stored(index - 1).exists():
         return f"segment {index - 1} was damaged and left: {left['problem']}"
     return f"segment {index - 1} was damaged and left ({left['problem']}), and is not here any more"
@@ -317,18 +317,18 @@ def _against_anchors(log: _Log, signed: list[Anchor], found: _Found) -> None:
     if signed or not found.rows:
         return
     if isinstance(log.by, PublicKey):
-        found.fail("no anchor is signed: by the public key nothing is known of this log")
+        found.fail("no anchor is signed: the public key proves nothing about this log")
         return
     if found.signs and not log.layout.key.exists():
         found.fail("the anchors and their key are missing, though this log has been anchored")
     if log.layout.key.exists() and (not log.layout.anchors.exists() or found.rows > 2 * ANCHOR_EVERY):
         found.fail("the anchors are missing, though this log has been anchored")
     else:
-        found.warnings.append("no anchors: a cut tail is not seen")
+        found.warnings.append("no anchors: a missing tail is not noticed")
 
 
 def _against_head(log: _Log, head: Head | None, problem: str, signed: list[Anchor], found: _Found) -> None:
-    """The head is behind the log where a console died between the two, and never ahead of it."""
+    """The head may be behind the log, if a console died between the two, but never ahead of it."""
     end = max(found.last, found.waiting)
     if problem or (head is None and found.form > 1 and found.rows):
         found.fail(problem or f"{log.layout.head.name} is missing, though this log has one")
@@ -346,7 +346,7 @@ def _against_gap(last: Anchor | None, found: _Found) -> None:
     """``last`` is read after the walk: others write meanwhile, and sign every so many rows under the same lock."""
     if last and found.last - last.seq > 2 * ANCHOR_EVERY:
         found.fail(
-            f"the anchors end at row {last.seq}, the log at row {found.last}: some were taken, or could not be written"
+            f"the anchors end at row {last.seq}, the log at row {found.last}: some are missing or could not be written"
         )
 
 

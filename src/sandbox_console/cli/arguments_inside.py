@@ -21,36 +21,36 @@ def add(verbs: Any, verb: _Add) -> None:
 
 def _add_files(verbs: Any, verb: _Add) -> None:
     cp = verb(verbs, "cp", "copy files and folders out of a sandbox or into it, as docker cp does")
-    cp.add_argument("source", metavar="SRC", help="NAME:/PATH or a path here; - is a tar on stdin")
-    cp.add_argument("target", metavar="DST", help="a path here or NAME:/PATH; - is a tar on stdout")
-    cp.add_argument("-L", "--follow-link", action="store_true", help="copy what a link leads to, not the link")
-    cp.add_argument("-a", "--archive", action="store_true", help="into a sandbox: keep the ids of owners")
-    cp.add_argument("-q", "--quiet", action="store_true", help="no progress on a terminal")
+    cp.add_argument("source", metavar="SRC", help="NAME:/PATH or a local path; - is a tar on stdin")
+    cp.add_argument("target", metavar="DST", help="a local path or NAME:/PATH; - is a tar on stdout")
+    cp.add_argument("-L", "--follow-link", action="store_true", help="copy a link's target, not the link")
+    cp.add_argument("-a", "--archive", action="store_true", help="into a sandbox: keep the owners' ids")
+    cp.add_argument("-q", "--quiet", action="store_true", help="do not show the progress")
 
 
 def _add_looks(verbs: Any, verb: _Add) -> None:
     for name, about in (
         ("top", "print a sandbox's processes"),
         ("diff", "print the paths that differ from the image: A added, C changed, D deleted"),
-        ("inspect", "print what the provider itself says of a sandbox, values of variables masked"),
+        ("inspect", "print the backend's own description of a sandbox, with values of variables masked"),
         ("port", "print a sandbox's ports and where they are published"),
     ):
         verb(verbs, name, about).add_argument("name", metavar="NAME", help=_NAME)
     events = verb(verbs, "events", "print what happened to a sandbox, oldest first")
     events.add_argument("name", metavar="NAME", help=_NAME)
-    events.add_argument("-f", "--follow", action="store_true", help="go on as more happens")
+    events.add_argument("-f", "--follow", action="store_true", help="follow new events")
     events.add_argument("--since", metavar="T", help="10m (ago), or an ISO time")
-    why = verb(verbs, "why", "tell why a sandbox ended: the verdict, what it rests on, and what stands beside it")
+    why = verb(verbs, "why", "say why a sandbox ended: the verdict, the evidence, and what happened around it")
     why.add_argument("name", metavar="NAME", help=_NAME)
     line = verb(verbs, "timeline", "print what happened, oldest first: events, actions, egress, errors in logs")
     line.add_argument("names", metavar="NAME", nargs="+", help=_NAME)
     line.add_argument("--since", metavar="T", help="10m (ago), or an ISO time")
     line.add_argument("--until", metavar="T", help="10m (ago), or an ISO time; exclusive")
-    attach = verb(verbs, "attach", "watch and feed the main process from now on; Ctrl+C leaves it alone")
+    attach = verb(verbs, "attach", "attach to the main process's input and output; Ctrl+C detaches")
     attach.add_argument("name", metavar="NAME", help=_NAME)
     attach.add_argument("--no-stdin", action="store_true", help="only watch")
     attach.set_defaults(follow=True)
-    forward = verb(verbs, "forward", "answer here for ports of a running sandbox, whatever its network, until Ctrl+C")
+    forward = verb(verbs, "forward", "make ports of a running sandbox reachable on this machine, until Ctrl+C")
     forward.add_argument("name", metavar="NAME", help=_NAME)
     forward.add_argument(
         "ports", metavar="PORT", nargs="+", help="[ADDRESS:][HOST_PORT:]PORT (TCP): 8080:80, or 80 for a free port"
@@ -59,8 +59,8 @@ def _add_looks(verbs: Any, verb: _Add) -> None:
 
 def _add_derived(verbs: Any, verb: _Add) -> None:
     for name, about, metavar, meaning in (
-        ("rename", "give a sandbox another name; its id stays", "NEW", "the new name"),
-        ("commit", "make an image of a sandbox's root", "IMAGE", "the image's name"),
+        ("rename", "rename a sandbox; its id stays the same", "NEW", "the new name"),
+        ("commit", "make an image from a sandbox's root", "IMAGE", "the image's name"),
         ("fork", "make a running copy of a running sandbox", "NEW", "the copy's name"),
     ):
         one = verb(verbs, name, about)
@@ -69,32 +69,32 @@ def _add_derived(verbs: Any, verb: _Add) -> None:
 
 
 def _add_images(verbs: Any, verb: _Add) -> None:
-    images = verb(verbs, "images", "what sandboxes are made of")
+    images = verb(verbs, "images", "the images that sandboxes are made from")
     what = images.add_subparsers(dest="what", metavar="VERB", required=True)
     verb(what, "ls", "print all images")
-    verb(what, "pull", "get images from their registry").add_argument(
+    verb(what, "pull", "pull images from their registry").add_argument(
         "images", metavar="IMAGE", nargs="+", help="a name"
     )
-    rm = verb(what, "rm", "remove images, or a name of one")
+    rm = verb(what, "rm", "remove images, or one of an image's names")
     rm.add_argument("images", metavar="IMAGE", nargs="+", help="a name or an id")
-    rm.add_argument("--force", action="store_true", help="also where a sandbox uses it")
+    rm.add_argument("--force", action="store_true", help="remove it even if a sandbox uses it")
     prune = verb(what, "prune", "remove images without a name")
-    prune.add_argument("--all", action="store_true", help="each that no sandbox uses")
-    prune.add_argument("--dry-run", action="store_true", help="tell which, and how much that frees; do nothing")
-    load = verb(what, "load", "take an image from an archive")
-    load.add_argument("file", metavar="FILE", help="as images save writes it; - is stdin")
-    save = verb(what, "save", "write an image as an archive")
+    prune.add_argument("--all", action="store_true", help="all images that no sandbox uses")
+    prune.add_argument("--dry-run", action="store_true", help="only say which, and how much space that would free")
+    load = verb(what, "load", "load an image from an archive")
+    load.add_argument("file", metavar="FILE", help="an archive from images save; - is stdin")
+    save = verb(what, "save", "save an image to an archive")
     save.add_argument("image", metavar="IMAGE", help="a name or an id")
-    save.add_argument("-o", "--output", metavar="FILE", help="stdout if not given")
+    save.add_argument("-o", "--output", metavar="FILE", help="by default stdout")
 
 
 def _add_snapshots(verbs: Any, verb: _Add) -> None:
     snapshot = verb(verbs, "snapshot", "saved states of sandboxes")
     what = snapshot.add_subparsers(dest="what", metavar="VERB", required=True)
-    create = verb(what, "create", "save a sandbox's state")
+    create = verb(what, "create", "take a snapshot of a sandbox")
     create.add_argument("name", metavar="NAME", help=_NAME)
     create.add_argument("snapshot", metavar="SNAPSHOT", help="its name")
-    create.add_argument("--full", action="store_true", help="with its memory, not its disk alone")
+    create.add_argument("--full", action="store_true", help="save its memory as well as its disk")
     verb(what, "ls", "print all snapshots")
     restore = verb(what, "restore", "make a running sandbox from a snapshot")
     restore.add_argument("snapshot", metavar="SNAPSHOT", help="its name")

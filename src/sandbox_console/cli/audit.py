@@ -64,7 +64,7 @@ def _backend(context: Context) -> str:
 def _outcomes(text: str) -> str:
     for word in text.split(",") if text else ():
         if word not in set(Outcome):
-            raise UsageError(f"--outcome: {word!r} is none of {', '.join(Outcome)}")
+            raise UsageError(f"--outcome: {word!r} is not one of {', '.join(Outcome)}")
     return text
 
 

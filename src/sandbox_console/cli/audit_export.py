@@ -54,7 +54,7 @@ async def _to_file(path: str, blocks: AsyncIterator[bytes], ground: Ground) -> i
     try:
         made = await asyncio.to_thread(NewFile, path, ground)
     except FileExistsError:
-        raise Conflict(f"{path} is there already", hint="name a new file") from None
+        raise Conflict(f"{path} exists already", hint="name a new file") from None
     except OSError as error:
         raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
     try:

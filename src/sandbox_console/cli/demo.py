@@ -107,7 +107,7 @@ async def _make(context: Context, run: str, made: list[Made]) -> None:
                 spec = SandboxSpec(name, "", ("sh", "-c", script), labels={LABEL: "1", _RUN: run})
                 await _make_one(console, (backend, host), spec, images, made)
             if before == len(made) and backend == targets[0][0]:
-                raise Unsupported(f"{backend} answers, and has no image that the demo can use")
+                raise Unsupported(f"{backend} answers, but has no image that the demo can use")
     for ref, _ in made:
         context.say(f"made {ref}")
 

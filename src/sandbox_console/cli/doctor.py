@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sandbox_console.cli.context import Context, colours
 from sandbox_console.cli.text import size
-from sandbox_console.command_server import client
+from sandbox_console.command_server import client, served_calls
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.sandbox import BackendHealth
@@ -78,7 +78,7 @@ def _config(context: Context) -> Iterable[Finding]:
         load(paths, required=bool(context.args.config))
     except ConsoleError as error:
         return [Finding("config", "problem", error.message, error.hint)]
-    there = "is valid" if paths.config_file.exists() else "is not there: the defaults hold"
+    there = "is valid" if paths.config_file.exists() else "does not exist: the defaults apply"
     return [Finding("config", "ok", f"{paths.config_file} {there}")]
 
 
@@ -87,11 +87,11 @@ def _state_dir(context: Context) -> Finding:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
-        return Finding("state", "ok", f"{path} is not there yet: it is made when first needed")
+        return Finding("state", "ok", f"{path} does not exist yet: it is created when first needed")
     except OSError as error:
         return Finding("state", "problem", f"{path}: {error.strerror}")
     if mode & 0o077:
-        return Finding("state", "warning", f"{path} has mode {mode:04o}: others can look in", f"chmod 700 {path}")
+        return Finding("state", "warning", f"{path} has mode {mode:04o}: other users can read it", f"chmod 700 {path}")
     if not os.access(path, os.W_OK):
         return Finding("state", "problem", f"{path} cannot be written", "see its owner: ls -ld")
     return Finding("state", "ok", f"{path}, mode {mode:04o}")
@@ -99,7 +99,7 @@ def _state_dir(context: Context) -> Finding:
 
 def _terminal(context: Context) -> Finding:
     if not context.streams.out.tty:
-        return Finding("terminal", "ok", "stdout is not a terminal: data goes out as it is")
+        return Finding("terminal", "ok", "stdout is not a terminal: data is written unchanged")
     size = shutil.get_terminal_size()
     kind = os.environ.get("COLORTERM") or os.environ.get("TERM") or "unknown"
     text = f"{size.columns}x{size.lines}, {kind}, colours {'on' if colours(context.streams.out) else 'off'}"
@@ -108,12 +108,14 @@ def _terminal(context: Context) -> Finding:
 
 
 def _server() -> Finding:
-    if not client.may_serve(["ls"]):
+    if not served_calls.may_serve(["ls"]):
         return Finding("command server", "ok", "is not used: each command imports what it needs")
     process, answers = client.look()
     if answers or not process:
-        return Finding("command server", "ok", f"process {process}" if process else "none now: a command starts it")
-    text = f"process {process} does not answer: each command waits half a second for it, then does without"
+        return Finding(
+            "command server", "ok", f"process {process}" if process else "not running: the next command starts it"
+        )
+    text = f"process {process} does not answer: each command waits half a second for it, then runs without it"
     return Finding("command server", "warning", text, f"kill -KILL {process}, or SANDBOX_CONSOLE_SERVER=off")
 
 
@@ -129,7 +131,7 @@ async def _audit(console: Console) -> list[Finding]:
     except ConsoleError as error:
         return [*found, Finding("audit chain", "problem", error.message, error.hint)]
     if verdict.ok:
-        return [*found, Finding("audit chain", "ok", f"{verdict.rows} rows hold")]
+        return [*found, Finding("audit chain", "ok", f"{verdict.rows} rows are intact")]
     where = "" if verdict.first_bad is None else f"row {verdict.first_bad}: "
     hint = "keep the file as evidence: sandbox-console audit verify"
     return [*found, Finding("audit chain", "warning", f"{where}{verdict.problem}", hint)]

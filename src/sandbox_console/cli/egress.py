@@ -52,7 +52,7 @@ async def _show(context: Context, console: Console, found: Sandbox) -> int:
         rows = ((rule.pattern, str(rule.effect), time_left(rule, now), rule.source) for rule in state.rules)
         context.table(("RULE", "EFFECT", "LEFT", "SOURCE"), rows)
     if not has_gateway(found):
-        context.say("it was made without egress: nothing leaves it")
+        context.say("it was made without egress, so nothing can leave it")
     elif state.gateway:
         context.say(f"warning: the gateway does not answer: {state.gateway}")
     feed = Feed()
@@ -76,9 +76,9 @@ async def _ls(context: Context, console: Console) -> int:
     found = feed.hosts(denied_only=not context.args.all)
     _print_hosts(context, found)
     if feed.forgotten:
-        context.say(f"{feed.forgotten} hosts that were not heard of for longest are left out")
+        context.say(f"{feed.forgotten} hosts that were requested longest ago are left out")
     if not found and not context.failures:
-        context.say("nothing was denied" if not context.args.all else "nothing is on record")
+        context.say("nothing was denied" if not context.args.all else "nothing is recorded")
     return context.code
 
 
@@ -240,7 +240,7 @@ def _tell(context: Context, found: Sandbox, result: ActionResult, began: float) 
         for line in lines or ["nothing differs"]:
             context.text(line)
     if unchecked := result.details["unchecked"]:
-        context.say(f"note: the rules are kept; the gateway could not be asked: {unchecked}")
+        context.say(f"note: the rules are stored, but the gateway could not be checked: {unchecked}")
     for one in _list(result.details["checked"]):
         where = f"{one['host']}:{one['port']}"
         if one["ok"]:

@@ -20,7 +20,7 @@ from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.text import LINE_CAP, clean
 from sandbox_console.service import ActionResult, ExecIO, Operation
 
-_UNRUNNABLE = {126: "it is there and cannot be run (126)", 127: "not found (127)"}
+_UNRUNNABLE = {126: "it exists, but cannot be run (126)", 127: "not found (127)"}
 """What is said of a command that could not be run, where nothing else was said: a shell says it itself."""
 
 _BEGUN = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z|\r\Z")  # what the next chunk may turn into a colour or a line's end
@@ -54,7 +54,7 @@ async def exec_(context: Context) -> int:
     if result.exit_code in _UNRUNNABLE and not output.complained:
         context.say(f"{found.name}: {request.argv[0]}: {_UNRUNNABLE[result.exit_code]}")
     if result.exit_code is None:
-        raise BackendError("the command ended, but how is not known")
+        raise BackendError("the command ended, but its exit code is not known")
     return result.exit_code
 
 
@@ -63,7 +63,7 @@ def say_without(context: Context, names: Sequence[str]) -> None:
     if names:
         each = "it is" if len(names) == 1 else "they are"
         listed = ", ".join(names)
-        context.say(f"note: {listed} cannot be read here: {each} not handed over, and not masked where shown")
+        context.say(f"note: {listed} cannot be read here: {each} not passed on, and not masked in output")
 
 
 def _request(context: Context) -> Exec:

@@ -67,9 +67,9 @@ def operands(args: argparse.Namespace) -> Words:
     """Which of the two is a sandbox's; a path that begins with ``/`` or ``.`` is this machine's. Raises UsageError."""
     source, target = (_split(word) for word in (args.source, args.target))
     if source and target:
-        raise UsageError("both paths are a sandbox's", hint="copy out, then in")
+        raise UsageError("both paths are in a sandbox", hint="copy out, then in")
     if not source and not target:
-        raise UsageError("neither path is a sandbox's", hint=_HINT)
+        raise UsageError("neither path is in a sandbox", hint=_HINT)
     name, inside = source or target or ("", "")
     return Words(name, inside, args.target if source else args.source, bool(source))
 
@@ -99,7 +99,7 @@ class _Copy:
         path = path.rstrip("/") if path.strip("/") and not contents else path[:-2] if contents else path
         if here == "-":
             if self._context.streams.out.tty:
-                raise UsageError("a tar is not for a terminal", hint="pass it on: ... | tar -t")
+                raise UsageError("a tar archive cannot go to a terminal", hint="use a pipe: ... | tar -t")
             return await self._perform(console, found, Download(found.ref, path or "/"), self._to_stdout)
         asked = await console.inside.stat(found.ref, path or "/")
         if asked.kind is FileKind.OTHER:

@@ -11,9 +11,9 @@ from sandbox_console.cli.lookup import find
 from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.model import ports
 from sandbox_console.model.action import Forward
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service import HeldForward
 from sandbox_console.service import forward as held_forward
 
@@ -33,7 +33,7 @@ async def forward(context: Context) -> int:
                 held.append(await held_forward(console, asked, consent=context.consent(found.ref.id)))
             await _until_over(context, found, held)
         finally:
-            await to_the_end(_let_go(context, held))
+            await run_to_completion(_let_go(context, held))
     return 0
 
 

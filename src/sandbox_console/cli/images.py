@@ -145,7 +145,7 @@ async def _save(context: Context, console: Console) -> None:
     """To ``-o FILE``, which appears when it is whole, or to stdout."""
     out = context.args.output
     if out is None and context.streams.out.tty:
-        raise UsageError("an archive is not for a terminal", hint="-o FILE, or pass it on")
+        raise UsageError("an archive cannot go to a terminal", hint="use -o FILE, or a pipe")
     backend, host = await only(context, console, Capability.IMAGE_FILES)
     action = SaveImage(backend, host, context.args.image)
     saved = _Saved(context, None if out is None else out, await console.ground())

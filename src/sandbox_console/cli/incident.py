@@ -43,10 +43,10 @@ async def _why(context: Context) -> int:
 def _sections(context: Context, found: Cause) -> Iterable[tuple[str, Sequence[str]]]:
     """Headings and their lines; those without a line are left out."""
     judged = found.verdict
-    said = f"it is {found.sandbox.status}: nothing has ended" if judged is None else judged.headline
+    said = f"it is {found.sandbox.status}: it has not ended" if judged is None else judged.headline
     yield "Why" + ("" if judged is None or judged.sure else " (not sure)"), [said]
-    yield "It rests on", judged.evidence if judged else ()
-    yield "Its last words", found.last_words
+    yield "Evidence", judged.evidence if judged else ()
+    yield "Its last lines", found.last_words
     yield f"Denied or failed in the {DENIED_S:.0f} s before", [_denial(found.sandbox, one) for one in found.denied]
     yield (
         "Changed by",
@@ -57,10 +57,10 @@ def _sections(context: Context, found: Cause) -> Iterable[tuple[str, Sequence[st
         ],
     )
     yield (
-        f"Unlike {found.beside}, which is well",
+        f"Unlike {found.beside}, which is healthy",
         table(("FIELD", "HERE", "THERE"), found.differs) if found.differs else (),
     )
-    yield "What could have told more", found.missing
+    yield "What would have settled it", found.missing
 
 
 def _denial(sandbox: Sandbox, one: EgressRecord) -> str:

@@ -53,7 +53,7 @@ async def logs(context: Context) -> int:
                 await printer.print(sandbox, batch)
         await printer.end()
         if query.follow and sandboxes:
-            context.say(f"{', '.join(one.name for one in sandboxes)}: no more output is to come")
+            context.say(f"{', '.join(one.name for one in sandboxes)}: there will be no more output")
     return context.code
 
 

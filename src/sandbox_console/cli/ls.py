@@ -67,7 +67,7 @@ def _printer(context: Context) -> Callable[[Sequence[Sandbox]], None]:
     if args.watch and (args.quiet or args.format or args.no_header):
         raise UsageError("--watch prints changes, not a list", hint="leave out -q, --format and --no-header")
     if (args.quiet and args.format) or (context.json and (args.quiet or args.format)):
-        raise UsageError("-q, --format and --json exclude each other", hint="leave all but one out")
+        raise UsageError("-q, --format and --json cannot be used together", hint="leave all but one out")
     if args.quiet or args.format:
         one_line = formatter("{{.Ref}}" if args.quiet else args.format)
         return lambda found: _lines(context, [one_line(one, context.now()) for one in found])

@@ -42,7 +42,7 @@ def formatter(template: str) -> Field:
             raise _unknown(name)
     left = _FIELD.sub("", template)
     if "{{" in left or "}}" in left:
-        raise UsageError(f"--format: {template!r} has braces that hold no field", hint='as in "{{.Name}}\\t{{.State}}"')
+        raise UsageError(f"--format: {template!r} has braces without a field", hint='as in "{{.Name}}\\t{{.State}}"')
     for escape, char in _ESCAPES.items():
         template = template.replace(escape, char)
     return lambda one, now: _FIELD.sub(lambda found: _value(found, one, now), template)

@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
             meant = _ELSEWHERE.get(word, "")
             hint = f"did you mean {meant}?" if meant in (*known, *_options(self)) else _nearest(word, known, self.prog)
             raise UsageError(f"unknown verb {value!r}", hint=hint)
-        message = f"{'/'.join(action.option_strings)}: {value!r} is none of {', '.join(known)}"
+        message = f"{'/'.join(action.option_strings)}: {value!r} is not one of {', '.join(known)}"
         raise UsageError(message, hint=_nearest(word, known, self.prog))
 
     def format_help(self) -> str:
@@ -59,8 +59,7 @@ class Parser(argparse.ArgumentParser):
 def build() -> Parser:
     """The parser with every verb. It costs 30 ms, and a command may need it twice."""
     about = "See, watch, enter, create and audit sandboxes. Without a VERB it opens the screen."
-    parser = Parser(prog="sandbox-console", description=about)
-    arguments.add_everywhere(parser)
+    parser = Parser(prog="sandbox-console", description=about, parents=[arguments.everywhere()], add_help=False)
     parser.add_argument("--version", action="store_true", help="print the version")
     arguments.add_verbs(parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser))
     return parser
@@ -113,7 +112,7 @@ def _unrecognised(
     if found.verb in _COMMAND_VERBS and not extras[0].startswith("-"):
         at = own.index(extras[0])
         meant = shlex.join(["sandbox-console", *own[:at], "--", *own[at:]])
-        return UsageError(f"unexpected argument {extras[0]!r}: a command stands behind --", hint=meant)
+        return UsageError(f"unexpected argument {extras[0]!r}: a command goes after --", hint=meant)
     option = next((word.partition("=")[0] for word in extras if word.startswith("-")), "")
     if not option:
         return UsageError(f"unexpected argument {extras[0]!r}", hint=f"{chosen.prog} --help")

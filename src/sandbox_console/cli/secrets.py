@@ -30,7 +30,7 @@ async def secrets(context: Context) -> int:
 async def _listed(context: Context, console: Console) -> Sequence[SecretInfo]:
     found, silent = await console.secrets.listed()
     if silent:
-        context.say(f"warning: who uses them is not known of {', '.join(silent)}")
+        context.say(f"warning: which sandboxes use them is not known for {', '.join(silent)}")
     if not found:
         context.say(_NONE)
     return found

@@ -32,10 +32,10 @@ async def chosen(context: Context, console: Console) -> list[str]:
         if not args.names:
             raise UsageError("no sandbox is named", hint=f"sandbox-console {args.verb} NAME..., or -l KEY=VALUE")
         if args.dry_run:
-            raise UsageError("--dry-run goes with --label: it tells which sandboxes fit", hint="leave it out")
+            raise UsageError("--dry-run needs --label: it lists the sandboxes that match", hint="leave it out")
         return list(dict.fromkeys(args.names))
     if args.names:
-        raise UsageError("NAMEs and --label exclude each other", hint="leave one of them out")
+        raise UsageError("NAMEs and --label cannot be used together", hint="leave one of them out")
     wanted = pairs(args.label, "label")
     sandboxes, healths = await console.list(context.backend[0])
     found = [one for one in sandboxes if one.managed and all(one.labels.get(k) == v for k, v in wanted.items())]
@@ -48,7 +48,7 @@ async def chosen(context: Context, console: Console) -> list[str]:
             _tell(context, one)
         return []
     if not found:
-        context.say("nothing to do: no sandbox of ours fits")
+        context.say("nothing to do: no sandbox of this console matches")
     else:
         await _agree(context, found)
     return [str(one.ref) for one in found]
@@ -65,7 +65,7 @@ def _fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> 
     for one in healths:
         if not one.ok and one.state is not HealthState.UNAVAILABLE:
             place = one.backend if one.host == "local" else f"{one.backend}/{one.host}"
-            context.fail(BackendUnreachable(f"{place} was not looked at: {one.reason}", hint=one.hint))
+            context.fail(BackendUnreachable(f"{place} was not searched: {one.reason}", hint=one.hint))
 
 
 async def _agree(context: Context, found: Sequence[Sandbox]) -> None:
@@ -78,7 +78,7 @@ async def _agree(context: Context, found: Sequence[Sandbox]) -> None:
     question = f"{what} {len(found)} sandbox{'' if len(found) == 1 else 'es'}: {names}{more}"
     fd = context.streams.stdin
     if fd is None or context.json or not (os.isatty(fd) and context.streams.err.tty):
-        raise NeedsConfirmation(f"{question}: not agreed to", token="", hint="look with --dry-run, then add --yes")
+        raise NeedsConfirmation(f"{question}: not confirmed", token="", hint="check with --dry-run, then add --yes")
     context.say(f"{question}")
     context.say("Go on? [y/N]")
     if (await _line(fd)).strip().lower() not in ("y", "yes"):

@@ -45,7 +45,7 @@ async def shell(context: Context) -> int:
         finally:
             await session.close()
     if ended.code is None:
-        raise BackendError("the shell ended, but how is not known")
+        raise BackendError("the shell ended, but its exit code is not known")
     return ended.code
 
 

@@ -135,7 +135,7 @@ def read_text(name: str, ground: Ground) -> str:
     except (OSError, UnicodeDecodeError) as error:
         if getattr(error, "errno", 0) == errno.EFBIG:
             raise UsageError(
-                f"{name} is over {_LONGEST >> 20} MiB: no spec is so long", hint="name a file in TOML or JSON"
+                f"{name} is over {_LONGEST >> 20} MiB: too long for a spec", hint="name a file in TOML or JSON"
             ) from None
         cause = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UsageError(f"{name} cannot be read: {cause}", hint="name a file of UTF-8 text") from None

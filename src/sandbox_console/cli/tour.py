@@ -32,14 +32,14 @@ def steps(name: str, backend: str, image: str) -> list[Step]:
     return [
         Step("Every sandbox, whatever backend it is on", ("ls",)),
         Step("Create one", ("create", name, *place, "--label", "demo=1", "--", "sh", "-c", script)),
-        Step("What was asked, and what is effective", ("show", name)),
+        Step("Its spec, and what is in effect", ("show", name)),
         Step("What it wrote", ("logs", name, "--timestamps")),
         Step("Run a command in it: no host user, no network", ("exec", name, "--", "sh", "-c", see)),
         Step("Its exit code is the command's", ("exec", name, "--", "sh", "-c", "exit 7"), 7),
-        Step("The policy denies: read-only is enforced below every face", ("rm", "--force", name, "--read-only"), 4),
+        Step("The policy denies: read-only applies to every interface", ("rm", "--force", name, "--read-only"), 4),
         Step("Remove it", ("rm", "--force", name)),
-        Step("Every attempt is on record, the denied one too", ("audit", "ls", "--limit", "6")),
-        Step("And the record holds", ("audit", "verify")),
+        Step("Every attempt is recorded, including the denied one", ("audit", "ls", "--limit", "6")),
+        Step("And the log is intact", ("audit", "verify")),
     ]
 
 

@@ -21,31 +21,12 @@ from sandbox_console.errors import ConsoleError
 ANSWER_S = 0.5
 """How long a server may take to be ready. A frozen one costs a command this much."""
 
-SERVED = frozenset(
-    {"ls", "show", "create", "update", "start", "stop", "kill", "restart", "pause", "resume", "rm", "exec", "cp"}
-    | {"logs", "stats", "top", "diff", "port", "inspect", "events", "rename", "commit", "fork", "snapshot", "images"}
-    | {"egress", "secrets", "audit", "recordings", "wait", "prune"}
-)
-"""Verbs that need no terminal of their own: not the app, a shell, or what goes on serving."""
-
 HERE, READY, GO, REFUSED, ENDED, DIED = b"H", b"R", b"G", b"N", b"E", b"D"
 NONCE = 16
 _FORWARDED = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
     signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH,
 )  # fmt: skip
-_FLAGS = ("debug", "inspect", "interactive", "optimize", "no_site", "verbose", "bytes_warning", "isolated", "dev_mode")
-
-
-def may_serve(words: list[str]) -> bool:
-    """Whether a server may carry this call out: a verb comes first, Python runs plainly, and it was not turned off."""
-    return (
-        bool(words)
-        and words[0] in SERVED
-        and sys.platform == "linux"
-        and os.environ.get("SANDBOX_CONSOLE_SERVER", "").lower() not in ("off", "0", "false", "no")
-        and not (sys.warnoptions or sys._xoptions or any(getattr(sys.flags, name) for name in _FLAGS))  # noqa: SLF001
-    )
 
 
 def folder() -> str:
@@ -161,7 +142,7 @@ def _exit_code(connection: socket.socket) -> int | None:
         os.kill(os.getpid(), said[1])
         return 128 + said[1]
     raise ConsoleError(
-        "the process that carried this command out was killed, and what it did is not known",
+        "the process that ran this command was killed, and what it did is not known",
         hint="sandbox-console audit ls; without such a process: SANDBOX_CONSOLE_SERVER=off",
     )
 

@@ -38,7 +38,7 @@ def _need_file(found: os.stat_result, folder: Folder, name: str) -> None:
 
 
 def another_owners(found: os.stat_result, root: Root | None) -> str:
-    """Why a file on the guests' ground is not read: a second name of someone else's file, which a guest may have made.
+    """Why a guest's file is not read: it may be a hard link that a guest made to somebody else's file.
 
     A guest that is root in its sandbox, or a kernel without ``fs.protected_hardlinks``, can give one. Empty where
     nothing is wrong with it.
@@ -49,7 +49,7 @@ def another_owners(found: os.stat_result, root: Root | None) -> str:
 
 
 def read_small(path: str | Path, ground: Ground, most: int) -> bytes:
-    """A file of at most ``most`` bytes, or what the operator's shell gives as ``<(...)``. Raises OSError, Conflict.
+    """Read a file of at most ``most`` bytes, or a pipe from the shell's ``<(...)``. Raises OSError, Conflict.
 
     Raises OSError with EFBIG for a longer one. No FIFO, device or link where a guest writes.
     """
@@ -80,7 +80,7 @@ def _opened(found: Found) -> int:
 
 
 def _stream(found: Found) -> int:
-    """A pipe or a terminal that the operator named; a device such as /dev/zero is cut where it is too long."""
+    """Read a pipe or a terminal that the operator named; a device such as /dev/zero is cut if it is too long."""
     fd = os.open(found.name, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=found.folder.fd)
     if stat.S_ISDIR(os.fstat(fd).st_mode):
         os.close(fd)
@@ -89,10 +89,10 @@ def _stream(found: Found) -> int:
 
 
 class NewFile:
-    """A file that is not there yet, of mode 0600, open for writing. ``drop`` takes it away again."""
+    """A new file of mode 0600, open for writing. ``drop`` removes it again."""
 
     def __init__(self, path: str | Path, ground: Ground) -> None:
-        """Make it. Raises FileExistsError where something is there, a link included; OSError, Conflict."""
+        """Create the file. Raises FileExistsError if something exists there, even a link; OSError, Conflict."""
         found = find(path, ground, follow=False)
         self._folder, self._name = found.folder, found.name
         try:
@@ -104,7 +104,7 @@ class NewFile:
         self._identity = made.st_dev, made.st_ino
 
     def keep(self, replace: str = "") -> None:
-        """It is whole; ``replace`` is the name in its folder that it gets instead of its own. Raises OSError."""
+        """Keep the complete file, under the name ``replace`` in its folder if one is given. Raises OSError."""
         self.file.close()
         if replace:
             os.replace(self._name, replace, src_dir_fd=self._folder.fd, dst_dir_fd=self._folder.fd)
@@ -121,7 +121,7 @@ class NewFile:
 
 
 def remove(folder: Folder, name: str, only: Callable[[os.stat_result], bool] = lambda _: True) -> None:
-    """Unlink an entry, as far as it is there and the one that is meant."""
+    """Unlink an entry, if it exists and is the right one."""
     try:
         if only(folder.look(name)):
             os.unlink(name, dir_fd=folder.fd)
@@ -130,14 +130,14 @@ def remove(folder: Folder, name: str, only: Callable[[os.stat_result], bool] = l
 
 
 def fresh_name() -> str:
-    """A name that nobody foresees."""
+    """A name that nobody can predict."""
     return f".sandbox-console-{secrets.token_hex(8)}.part"
 
 
 def remove_tree(folder: Folder, name: str, ground: Ground) -> None:
     """Remove an entry and all below it, never through a link; what cannot be removed stays.
 
-    However deep it is: a folder's folders are moved up and emptied there.
+    It works at any depth: a folder's folders are moved up and emptied there.
     """
     with suppress(OSError, Conflict):
         if not stat.S_ISDIR(folder.look(name).st_mode):
@@ -150,7 +150,7 @@ def remove_tree(folder: Folder, name: str, ground: Ground) -> None:
 
 
 def _emptied(top: Folder, ground: Ground) -> bool:
-    """Take what is in a folder away, the folders in its folders one step up; whether some are left. Raises OSError."""
+    """Empty a folder and move its folders' folders up one level; returns whether some are left. Raises OSError."""
     left = False
     for name in top.names():
         if not stat.S_ISDIR(top.look(name).st_mode):

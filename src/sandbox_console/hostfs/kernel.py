@@ -78,7 +78,7 @@ def mount_of(fd: int) -> int:
 
 
 def birth_of(fd: int) -> int:
-    """When a file was made, in ns: an inode's number is used again, its birth is not. 0 where that is not known."""
+    """When a file was created, in ns, because inode numbers are reused. 0 if that is not known."""
     found = ctypes.create_string_buffer(256)  # struct statx, of that size in every kernel (statx(2))
     try:
         failed = _libc().statx(ctypes.c_int(fd), b"", _AT_EMPTY_PATH, _STATX_BTIME, found)

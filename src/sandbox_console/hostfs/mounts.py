@@ -32,7 +32,7 @@ class Mount:
 
 
 def read() -> list[Mount]:
-    """The mounts of this process, later ones over earlier ones; none where /proc is not there."""
+    """The mounts of this process, later ones over earlier ones; none if there is no /proc."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -53,13 +53,13 @@ def _mount(line: str) -> Mount:
 
 
 def _layers(value: str, *, many: bool) -> list[str]:
-    r"""The folders of an option; of several the ones between colons, a colon in a name as ``\:`` (overlayfs.rst)."""
+    r"""The folders of an option, separated by colons; a colon in a name is ``\:`` (overlayfs.rst)."""
     found = re.findall(r"(?:\\.|[^:])+", value) if many else [value]
     return [re.sub(r"\\(.)", r"\1", one) for one in found if one]
 
 
 def _plain(text: str) -> str:
-    r"""Without the octal escapes: a space is ``\040``."""
+    r"""The text without octal escapes: a space is ``\040``."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
@@ -69,7 +69,7 @@ def within(path: str, folder: str) -> bool:
 
 
 def spots(folder: str, mounts: Iterable[Mount], *, deep: int = 0) -> Iterator[Spot]:
-    """Everything that is in a folder of this machine: itself, what is mounted below it, and the layers of those."""
+    """Every place that a folder of this machine includes: itself, the mounts below it, and their layers."""
     known = list(mounts)
     real = os.path.realpath(folder)
     covering = [one for one in known if within(real, one.point)]
@@ -100,7 +100,7 @@ def elsewhere(mount: Mount, known: Iterable[Mount]) -> Iterator[str]:
 
 
 def overlap(one: Iterable[Spot], other: Iterable[Spot]) -> bool:
-    """Whether a place of the first is, holds or lies in one of the second."""
+    """Whether a place of the first equals, contains or is inside one of the second."""
     others = list(other)
     return any(
         device == there and (within(path, place) or within(place, path))

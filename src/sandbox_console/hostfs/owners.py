@@ -14,7 +14,7 @@ _WHOLE = ["0", "0", "4294967295"]
 
 
 def another_hand(path: Path) -> str:
-    """Which other user could change what is at a path, in words; empty where none could, or nothing is there.
+    """Which other user could change what is at a path, in words; empty if nobody could, or if nothing is there.
 
     Looked at are the file and the folders above it, by its name as given and as its links lead; of a path in the
     user's home those below the home. A folder for all is no danger where only owners may rename (sticky bit).
@@ -56,7 +56,7 @@ def _why(at: Path, whole: Path) -> str:
 
 
 def _trusted() -> set[int]:
-    """Root, the user, who became root by sudo, and in a user namespace root outside, which it shows as nobody."""
+    """Root, the user, the user behind sudo, and in a user namespace the root outside, which is shown as nobody."""
     trusted = {0, os.geteuid()}
     if os.geteuid() == 0 and (before := os.environ.get("SUDO_UID", "")).isdigit():
         trusted.add(int(before))
@@ -69,7 +69,7 @@ def _trusted() -> set[int]:
 
 
 def _private(gid: int) -> bool:
-    """Whether a group is a user's own and nobody else's: distributions give each one, and a umask of 002 with it."""
+    """Whether a group is only one user's: distributions give each user such a group, with a umask of 002."""
     try:
         group = grp.getgrgid(gid)
         users = {pwd.getpwuid(uid).pw_name for uid in _trusted()}

@@ -1,4 +1,4 @@
-"""Where a file is written until it is complete: beside its place, or where no guest can reach it."""
+"""Where a file is written until it is complete: next to its place, or where no guest can reach it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Root:
-    """A folder that guests write: as it is called here, and who owns it.
+    """A folder that guests can write to: its path here, and its owner.
 
     ``born`` is when it was made, in ns, of one that was moved: its inode may be another folder's by now.
     """
@@ -51,7 +51,7 @@ class Ground:
     def of(
         cls, folders: Iterable[str], private: Path | None = None, moved: Mapping[Identity, Moved] | None = None
     ) -> Ground:
-        """Look the folders up: what is bind-mounted from inside them, or layered over them, is theirs as well.
+        """Look the folders up. What is bind-mounted from inside them, or layered over them, belongs to them.
 
         ``moved`` are those that guests have or had, wherever they are by now.
         """
@@ -71,7 +71,7 @@ class Ground:
         return cls(roots, private)
 
     def holds(self, fd: int) -> Root | None:
-        """The root that an open folder is, if it is one. Raises OSError."""
+        """The guests' folder that an open folder is, if it is one. Raises OSError."""
         found = os.fstat(fd)
         root = self.roots.get((found.st_dev, found.st_ino))
         if root is None or not root.born:
@@ -79,7 +79,7 @@ class Ground:
         return replace(root, owner=found.st_uid) if birth_of(fd) == root.born else None
 
     def reaches_into(self, folder: str) -> bool:
-        """Whether some of it lies below a folder."""
+        """Whether some of it is below a folder."""
         return any(mounts.within(root.path, folder) for root in self.roots.values())
 
 

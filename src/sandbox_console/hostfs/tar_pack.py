@@ -13,7 +13,7 @@ from sandbox_console.errors import Conflict, ConsoleError, NotFound
 from sandbox_console.hostfs.files import another_owners
 from sandbox_console.hostfs.places import Ground
 from sandbox_console.hostfs.walk import Folder, Found
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 
 _CHUNK = 256 * 1024
 _DEEPEST = 256
@@ -22,7 +22,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Order:
-    """How to pack. ``follow``: an operator's link is what it leads to; ``skipped`` is told of what is left out."""
+    """How to pack. ``follow``: an operator's link is what it leads to; ``skipped`` is called for what is left out."""
 
     ground: Ground
     skipped: Callable[[str], None]
@@ -33,7 +33,7 @@ class Order:
 async def packed(source: Found, name: str, order: Order) -> AsyncGenerator[bytes, None]:
     """``source`` and all below it, called ``name`` (empty: just what is in a folder). Raises NotFound, ConsoleError.
 
-    Left out and told: devices, sockets, FIFOs, what vanishes meanwhile; on the guests' ground also mounts, links to
+    Left out and reported: devices, sockets, FIFOs, what vanishes meanwhile; on the guests' ground also mounts, links to
     be followed, and second names of others' files.
     """
     packer = _Packer(order)
@@ -42,11 +42,11 @@ async def packed(source: Found, name: str, order: Order) -> AsyncGenerator[bytes
         while (chunk := await asyncio.to_thread(next, parts, None)) is not None:
             yield chunk
     finally:
-        await to_the_end(asyncio.to_thread(packer.close))
+        await run_to_completion(asyncio.to_thread(packer.close))
 
 
 def _chunked(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Small pieces joined: a hop to a thread costs more than they do."""
+    """Join small pieces, because a switch to a thread costs more than they do."""
     held, size = list[bytes](), 0
     for part in parts:
         held.append(part)
@@ -59,7 +59,7 @@ def _chunked(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class _Level:
-    """A folder on the way: open, what is left in it, its name in the tar, and which one it is."""
+    """An open folder on the way: what is left in it, its name in the tar, and its identity."""
 
     folder: Folder
     names: Iterator[str]
@@ -75,7 +75,7 @@ class _Packer:
         self._levels: list[_Level] = []
 
     def close(self) -> None:
-        """Let go of the folders."""
+        """Close the folders."""
         while self._levels:
             self._levels.pop().folder.close()
 
@@ -147,7 +147,7 @@ class _Packer:
             yield _header(info, found, self._order)
 
     def _file(self, folder: Folder, name: str, known: str) -> Iterator[bytes]:
-        """The file that is opened is the one that is told of, whatever has come in its place since it was looked at."""
+        """Pack the file that was opened, even if another one has taken its place since it was checked."""
         fd = folder.open(name, _READ)
         try:
             found = os.fstat(fd)
@@ -172,7 +172,7 @@ def _header(info: tarfile.TarInfo, found: os.stat_result, order: Order) -> bytes
 
 
 def _content(fd: int, path: str, size: int) -> Iterator[bytes]:
-    """Exactly ``size`` bytes, padded to a block. Raises ConsoleError where the file became shorter."""
+    """Exactly ``size`` bytes, padded to a block. Raises ConsoleError if the file became shorter."""
     left = size
     while left:
         chunk = os.read(fd, min(left, _CHUNK))

@@ -2,7 +2,7 @@
 
 The rules are those of Python's ``tarfile.data_filter`` (PEP 706), which early 3.11 lacks: no absolute path, no way up,
 no link out, no device, no setuid, no owner. All is made below an open folder and never through a link, so nothing that
-changes meanwhile leads elsewhere. A file is written apart and moved to its place when it is whole.
+changes meanwhile leads elsewhere. A file is written elsewhere and moved to its place when it is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Target = Callable[[tarfile.TarInfo], Found]
 
 
 class Unpacker:
-    """Takes the chunks of a tar; a thread unpacks them. ``skipped`` is told of each member that is not taken.
+    """Takes the chunks of a tar; a thread unpacks them. ``skipped`` is called for each member that is left out.
 
     ``origin`` is the guest's path of what comes, so that an absolute link within it is known and kept as a relative
     one.
@@ -44,7 +44,7 @@ class Unpacker:
         self.files = 0
 
     async def give(self, chunk: bytes) -> None:
-        """Pass bytes on. Raises what the unpacking met."""
+        """Pass bytes on. Raises the error of the unpacking thread."""
         try:
             await asyncio.to_thread(_write, self._writer, chunk)
         except BrokenPipeError:
@@ -52,12 +52,12 @@ class Unpacker:
             raise ConsoleError("the copy ended early") from None
 
     async def finish(self) -> None:
-        """The tar is whole. Raises what the unpacking met, and takes a half copy away."""
+        """End a complete tar. Raises the error of the unpacking thread, and removes an incomplete copy."""
         self._close()
         await self._task
 
     async def abandon(self) -> None:
-        """The tar ends here, whatever is missing: a half copy is taken away."""
+        """End an incomplete tar: a partial copy is removed."""
         self._close()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -71,7 +71,7 @@ class Unpacker:
             try:
                 self._unpack_all(_Tail(pipe))
             except tarfile.TarError as error:
-                raise BackendError(f"the copy is not whole: {error}") from error
+                raise BackendError(f"the copy is incomplete: {error}") from error
             except OSError as error:
                 raise ConsoleError(f"{error.filename or 'the copy'} cannot be written: {error.strerror}") from error
 
@@ -90,14 +90,14 @@ class Unpacker:
 
     def _single(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Found) -> None:
         if not first.isreg() or first.issparse():
-            self._skipped(f"{first.name!r} is a link out of the copy, or no file")
+            self._skipped(f"{first.name!r} is a link out of the copy, or not a file")
             return
         with Tree(target.folder, self._ground, fresh=False) as tree:
             tree.file(tar, first, target.name)
         self.files += 1
 
     def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, pipe: _Tail, target: Found) -> None:
-        """A folder that is new here appears whole; one that is there is added to."""
+        """A new folder appears when it is complete; an existing one is added to."""
         if target.is_folder:
             inner = target.folder.again() if target.name == "." else target.folder.enter(target.name, self._ground)
             with inner, Tree(inner, self._ground, fresh=False) as tree:
@@ -105,7 +105,9 @@ class Unpacker:
                 pipe.need_end()
             return
         if target.what is not None:
-            raise Conflict(f"{target.path} is no folder, and a folder was to be put there", hint="name another place")
+            raise Conflict(
+                f"{target.path} is not a folder, and a folder was to be put there", hint="name another place"
+            )
         with Tree.new(target.folder, self._ground) as tree:
             self._members(tar, tree)
             pipe.need_end()
@@ -122,7 +124,7 @@ class Unpacker:
                 self._take(tar, member, below, tree)
 
     def _take(self, tar: tarfile.TarFile, member: tarfile.TarInfo, below: tuple[str, ...], tree: Tree) -> None:
-        """One member, if it may be taken."""
+        """Unpack one member, if that is allowed."""
         name = "/".join(below)
         why = ""
         try:
@@ -157,9 +159,9 @@ class Unpacker:
         return f"is a hard link to what is not in the copy, {member.linkname!r}" if missing else ""
 
     def _link_target(self, target: str, below: tuple[str, ...]) -> str | None:
-        """A link's target, where it stays inside: first up, no further than the top, then only down. Else None.
+        """A link's target if it stays inside: first up, no further than the top, then only down. Otherwise None.
 
-        Down and then up again could lead out: what it goes down through may be a link itself, or become one.
+        Down and then up again could lead out, because a folder on the way may be a link, or become one.
         """
         parts = PurePosixPath(target).parts
         if target.startswith("/"):
@@ -171,35 +173,35 @@ class Unpacker:
         return target
 
     def _inside(self, target: str) -> tuple[str, ...] | None:
-        """An absolute path as the guest sees it, from the top on; None where it is not below."""
+        """An absolute path as the guest sees it, from the top on; None if it is not below."""
         parts, top = PurePosixPath(target).parts, self._origin.parts if self._origin else ("",)
         return parts[len(top) :] if parts[: len(top)] == top and ".." not in parts else None
 
 
 def _parts(name: str, *, of_root: bool = False) -> tuple[str, ...]:
-    """A member's name in steps; where the guest's root is copied (``.`` or ``/``), it may be ``/bin`` or ``bin``."""
+    """A member's name in parts; if the guest's root is copied (``.`` or ``/``), it may be ``/bin`` or ``bin``."""
     parts = PurePosixPath(name).parts
     return parts[1:] if parts[:1] == ("/",) and (of_root or len(parts) == 1) else parts
 
 
 class _Tail:
-    """A pipe whose last bytes are known: a tar ends with two blocks of zeros, and one that was cut does not."""
+    """A pipe that remembers its last bytes: a complete tar ends with two blocks of zeros."""
 
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe, self._last = pipe, b""
 
     def read(self, size: int) -> bytes:
-        """What there is."""
+        """Read what is available."""
         data = self._pipe.read(size)
         self._last = (self._last + data[-_END:])[-_END:]
         return data
 
     def need_end(self) -> None:
-        """Read to the end, for padding may follow. Raises BackendError where it is not a tar's."""
+        """Read to the end, since padding may follow. Raises BackendError if it is not the end of a tar."""
         while self.read(1 << 20):
             pass
         if self._last != bytes(_END):
-            raise BackendError("the copy is not whole: its end is missing")
+            raise BackendError("the copy is incomplete: its end is missing")
 
 
 _PLACES = {
@@ -213,7 +215,7 @@ _PLACES = {
 
 
 def _of_place(error: OSError) -> str:
-    """Why a member is left out. Raises the error where it is not the member's own."""
+    """Why a member is left out. Raises the error if the member is not its cause."""
     if error.errno not in _PLACES:
         raise error
     return _PLACES[error.errno]

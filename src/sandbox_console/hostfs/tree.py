@@ -22,7 +22,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Tree:
-    """The inside of a folder. ``fresh``: it is our own and nobody's yet, so files are written in their place."""
+    """The inside of a folder. ``fresh``: nobody else uses it yet, so files are written in place."""
 
     def __init__(self, top: Folder, ground: Ground, *, fresh: bool) -> None:
         self._top, self._ground, self._fresh = top, ground, fresh
@@ -34,7 +34,7 @@ class Tree:
     @classmethod
     @contextmanager
     def new(cls, target: Folder, ground: Ground) -> Iterator[Tree]:
-        """A folder that does not lie in ``target`` before :meth:`keep`; where that is not called nothing is left."""
+        """A folder that appears in ``target`` only with :meth:`keep`; without that nothing is left."""
         home, part = nursery(target, ground), fresh_name()
         try:
             os.mkdir(part, 0o700, dir_fd=home.fd)
@@ -58,7 +58,7 @@ class Tree:
             self._home.close()
 
     def keep(self, name: str, mode: int) -> None:
-        """It is whole: give it its name. Raises OSError, Conflict where something has come there meanwhile."""
+        """Give the complete folder its name. Raises OSError, Conflict if something has appeared there meanwhile."""
         assert self._home is not None  # noqa: S101 - made by new()
         assert self._part is not None  # noqa: S101
         os.chmod(f"/proc/self/fd/{self._top.fd}", _folder_mode(mode))
@@ -70,7 +70,7 @@ class Tree:
             raise
 
     def folder(self, name: str, mode: int) -> None:
-        """A folder; one that is there stays as it is. Raises OSError, Conflict."""
+        """Make a folder; an existing one stays as it is. Raises OSError, Conflict."""
         at, last = self._parent(name)
         try:
             os.mkdir(last, _folder_mode(mode), dir_fd=at.fd)
@@ -79,12 +79,12 @@ class Tree:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
 
     def link(self, name: str, target: str) -> None:
-        """A symbolic link; it takes the place of what is there. Raises OSError, Conflict."""
+        """Make a symbolic link; it replaces what is there. Raises OSError, Conflict."""
         at, last = self._parent(name)
         _put(at, last, lambda new: os.symlink(target, new, dir_fd=at.fd))
 
     def hard_link(self, name: str, target: str) -> bool:
-        """A second name of a file in here; True where that is none. Raises OSError, Conflict."""
+        """Make a hard link to a file in this tree; True if there is no such file. Raises OSError, Conflict."""
         try:
             source, there = self._opened(os.path.dirname(target)), os.path.basename(target)
         except (FileNotFoundError, NotADirectoryError):
@@ -101,7 +101,7 @@ class Tree:
         return False
 
     def file(self, tar: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> None:
-        """A file; it takes the place of what is there when it is whole. Raises OSError, Conflict."""
+        """Write a file; it replaces what is there when it is complete. Raises OSError, Conflict."""
         at, last = self._parent(name)
         if self._fresh:
             self._write(tar, member, at, last)
@@ -161,7 +161,7 @@ class Tree:
 
 
 def _fill(fd: int, source: IO[bytes], size: int) -> None:
-    """A file's bytes; runs of zeros become holes. Raises tarfile.ReadError where the tar ends before."""
+    """Write a file's bytes; runs of zeros become holes. Raises tarfile.ReadError if the tar ends early."""
     left, hole = size, False
     while left:
         chunk = source.read(min(_CHUNK, left))
@@ -196,5 +196,5 @@ def _put(at: Folder, name: str, make: Callable[[str], None]) -> None:
 
 
 def _folder_mode(mode: int) -> int:
-    """Nothing that others may write; what we make we can read and change."""
+    """A mode without write access for others, and with access for the owner."""
     return mode & 0o755 | 0o700

@@ -1,4 +1,4 @@
-"""From a path to a descriptor, one component at a time.
+"""Opens a path as a descriptor, one component at a time.
 
 Above the guests' ground the operator's links are followed, as everywhere; from the first folder on that a guest can
 write none is, and no mount is crossed: the last component included.
@@ -32,7 +32,7 @@ def planted(path: object, what: str = "a link") -> Conflict:
 
 @dataclass
 class Folder:
-    """An open folder; ``root`` is the guests' that it lies in, if it does. Close it, or use it in a ``with``."""
+    """An open folder; ``root`` is the guests' folder that it is in, if any. Close it, or use it in a ``with``."""
 
     fd: int
     path: str
@@ -45,13 +45,13 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Let go of it. Safe to call twice."""
+        """Close it. Safe to call twice."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def look(self, name: str) -> os.stat_result:
-        """What an entry is, a link as itself. Raises OSError."""
+        """What an entry is; links are not followed. Raises OSError."""
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
     def open(self, name: str, flags: int, mode: int = 0) -> int:
@@ -66,12 +66,12 @@ class Folder:
             raise
 
     def enter(self, name: str, ground: Ground) -> Folder:
-        """A folder in it, open. Raises OSError, Conflict."""
+        """Open a folder in it. Raises OSError, Conflict."""
         fd = self.open(name, _FOLDER)
         return Folder(fd, self.said(name), self.root or ground.holds(fd))
 
     def names(self) -> list[str]:
-        """What is in it. Raises OSError."""
+        """The names in it. Raises OSError."""
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
         try:
             return os.listdir(fd)
@@ -83,7 +83,7 @@ class Folder:
         return find(os.path.join(os.readlink(f"/proc/self/fd/{self.fd}"), name), ground)
 
     def entry(self, name: str) -> Found:
-        """An entry as it is, a link as itself. Raises OSError."""
+        """An entry; links are not followed. Raises OSError."""
         return Found(self.again(), name, _what(self, name))
 
     def again(self) -> Folder:
@@ -91,7 +91,7 @@ class Folder:
         return Folder(os.dup(self.fd), self.path, self.root)
 
     def said(self, name: str) -> str:
-        """The path of an entry, for people."""
+        """The path of an entry, for messages."""
         return os.path.join(self.path, name) if name != "." else self.path
 
 
@@ -115,7 +115,7 @@ class Found:
 
     @property
     def path(self) -> str:
-        """For people."""
+        """The path, for messages."""
         return self.folder.said(self.name)
 
     @property
@@ -130,7 +130,7 @@ class Found:
 
 
 def find(path: str | Path, ground: Ground, *, follow: bool = True) -> Found:
-    """Where a path of this machine leads; what is missing last is ``what=None``.
+    """Where a path of this machine leads; ``what`` is None if only the last part is missing.
 
     ``follow``: a link of the operator's in the last place is followed too. Raises OSError for what is missing or
     forbidden before, Conflict for a link or a mount on the guests' ground.
@@ -165,7 +165,7 @@ def _what(folder: Folder, name: str) -> os.stat_result | None:
 
 
 class _Walk:
-    """The folders from the root to where it is, all open: ``..`` is the one that it came through."""
+    """The open folders from the root to the current one: ``..`` is the one before."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground, self._links = ground, 0
@@ -176,11 +176,11 @@ class _Walk:
             self._stack.pop().close()
 
     def take(self) -> Folder:
-        """Where it is now."""
+        """The current place."""
         return self._stack.pop()
 
     def go(self, path: str, *, follow: bool) -> str:
-        """Walk on; gives the last name."""
+        """Walk on; returns the last name."""
         todo = path.split("/")[::-1]
         while todo:
             part = todo.pop()
@@ -200,7 +200,7 @@ class _Walk:
             self._stack.pop().close()
 
     def _is_end(self, part: str, *, follow: bool) -> bool:
-        """Whether the last component is where the path leads, and no link that is to be followed."""
+        """Whether the last component is the end of the path, and not a link to follow."""
         here = self._stack[-1]
         found = _what(here, part)
         if found is None or not stat.S_ISLNK(found.st_mode) or not follow:
@@ -218,7 +218,7 @@ class _Walk:
         return not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
 
     def _down(self, part: str) -> bool:
-        """Into a folder; False where it is a link to follow."""
+        """Go into a folder; False if it is a link to follow."""
         here = self._stack[-1]
         try:
             self._stack.append(here.enter(part, self._ground))
@@ -247,7 +247,7 @@ class _Walk:
         return target
 
     def _of_kernel(self, part: str) -> str:
-        """The path behind a link such as /proc/self/cwd. Raises Conflict where it is another root's."""
+        """The path behind a link such as /proc/self/cwd. Raises Conflict if it has another root."""
         here = self._stack[-1]
         fd = os.open(part, os.O_PATH | os.O_CLOEXEC, dir_fd=here.fd)
         try:
@@ -268,12 +268,12 @@ class _Walk:
 
 
 def _of_kernel(folder: Folder, name: str) -> bool:
-    """Whether a link is made up by the kernel: only those have another length than their target (proc_pid_fd(5))."""
+    """Whether the kernel generates a link: only then its length differs from its target's (proc_pid_fd(5))."""
     return folder.look(name).st_size != len(os.fsencode(os.readlink(name, dir_fd=folder.fd)))
 
 
 def _refuse_strangers(folder: Folder, name: str, link: os.stat_result) -> None:
-    """As the kernel does where ``fs.protected_symlinks`` is set: a link in /tmp is followed for its owner only."""
+    """Do as the kernel does with ``fs.protected_symlinks``: a link in /tmp is followed only for its owner."""
     held = os.fstat(folder.fd)
     shared = held.st_mode & stat.S_ISVTX and held.st_mode & stat.S_IWOTH
     if shared and link.st_uid not in (os.geteuid(), held.st_uid):

@@ -12,16 +12,16 @@ from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.library.input import Input, Source
 from sandbox_console.library.output import Files
 from sandbox_console.model.action import Exec
+from sandbox_console.model.cancellation import shielded, wait_until_done
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import joined, settled
 from sandbox_console.service import ActionResult, ExecIO, Operation
 
 CAPTURE_BYTES = 1024 * 1024
 """How much of each stream a result keeps; ``stdout=`` to a file or ``stream()`` give all of it."""
 
 _AHEAD = 16
-"""Chunks of at most 64 KiB that wait for whoever iterates; then the command waits."""
+"""Chunks of at most 256 KiB that wait for whoever iterates; then the command waits."""
 
 Perform = Callable[[Exec, ExecIO], Operation]
 
@@ -65,7 +65,7 @@ def words(command: str | Sequence[str]) -> tuple[str, ...]:
     """What to run: a list as it is, text as a script of ``/bin/sh``. Raises UsageError where there is nothing."""
     found = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
     if not found or not found[-1] or not all(isinstance(one, str) for one in found):
-        raise UsageError(f"{command!r} is no command", hint='a list of texts, or one text for /bin/sh: "ls -l /tmp"')
+        raise UsageError(f"{command!r} is not a command", hint='a list of texts, or one text for /bin/sh: "ls -l /tmp"')
     return found
 
 
@@ -92,10 +92,10 @@ async def ended(operation: Operation) -> ActionResult:
     """An action's result; whoever stops waiting for it ends it, and waits for that."""
     waiting = asyncio.ensure_future(operation.result())
     try:
-        return await joined(waiting)
+        return await shielded(waiting)
     except asyncio.CancelledError:
         operation.cancel()
-        await settled(waiting)
+        await wait_until_done(waiting)
         raise
 
 
@@ -154,7 +154,7 @@ class RunningCommand:
     async def __aexit__(self, *_: object) -> None:
         if self._operation is not None and self._waiting is not None:
             self._operation.cancel()
-            await settled(self._waiting)
+            await wait_until_done(self._waiting)
 
     def __aiter__(self) -> AsyncIterator[tuple[Stream, bytes]]:
         return self._each()

@@ -15,11 +15,11 @@ from sandbox_console.library.held import Held
 from sandbox_console.library.sandbox import SandboxHandle
 from sandbox_console.model.action import Action, Create, OpenShell
 from sandbox_console.model.audit import AuditEntry, AuditQuery
+from sandbox_console.model.cancellation import run_to_completion, shielded, wait_until_done
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.model.secret import Secret
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import joined, settled, to_the_end
 from sandbox_console.service import Backend, Consent, ExecIO, Operation, ShellSession, Subscription
 
 
@@ -87,11 +87,12 @@ class Console:
         operation = self._console.perform(action, consent=consent)
         waiting = asyncio.ensure_future(operation.result())
         try:
-            result = await joined(waiting)
+            result = await shielded(waiting)
         except asyncio.CancelledError:
             operation.cancel()
-            if await settled(waiting) is None and (ref := waiting.result().ref):  # it had ended, and nobody was told
-                await to_the_end(_removed(SandboxHandle(self._console, ref, spec.name, consent)))
+            error = await wait_until_done(waiting)
+            if error is None and (ref := waiting.result().ref):  # it had ended, and nobody was told
+                await run_to_completion(_removed(SandboxHandle(self._console, ref, spec.name, consent)))
             raise
         assert result.ref is not None  # noqa: S101 - a create that ended well has made one
         return SandboxHandle(self._console, result.ref, spec.name, consent)

@@ -50,7 +50,7 @@ class GuestFiles:
         where = absolute(path)
         found = await self._console.inside.stat(self._ref, where)
         if found.kind is not FileKind.FILE:
-            raise Conflict(f"{path} is a {found.kind}, not a file", hint="read_file reads files alone")
+            raise Conflict(f"{path} is a {found.kind}, not a file", hint="read_file reads only files")
         if found.size > max_bytes:
             raise _too_long(path, found.size, max_bytes)
         for _ in range(_LINKS):
@@ -88,7 +88,7 @@ class GuestFiles:
         """Write a file whole, its missing folders made. Raises Conflict where something else is in the way."""
         where = absolute(path)
         if where == "/":
-            raise UsageError("/ is no file")
+            raise UsageError("/ is not a file")
         folder, missing = await self._deepest(posixpath.dirname(where))
         member = tarfile.TarInfo(posixpath.join(*missing, posixpath.basename(where)))
         member.size, member.mode = len(data), mode & 0o777
@@ -143,7 +143,7 @@ async def _pieces(data: bytes) -> AsyncIterator[bytes]:
 def absolute(path: str) -> str:
     """A guest's path, normal. Raises UsageError for one that does not begin with ``/``."""
     if not path.startswith("/") or "\0" in path:
-        raise UsageError(f"{path!r} is no absolute path in the sandbox", hint="/workspace/result.txt, for example")
+        raise UsageError(f"{path!r} is not an absolute path in the sandbox", hint="/workspace/result.txt, for example")
     return "/" + posixpath.normpath(path).lstrip("/")
 
 

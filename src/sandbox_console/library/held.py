@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from sandbox_console.errors import UsageError
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 
 T = TypeVar("T")
 
@@ -29,4 +29,4 @@ class Held(Generic[T]):
         return made
 
     async def __aexit__(self, *_: object) -> None:
-        await to_the_end(self._end(self._made[0]))  # also where the block is cancelled: nothing is left behind
+        await run_to_completion(self._end(self._made[0]))  # also where the block is cancelled: nothing is left behind

@@ -31,6 +31,8 @@ class Files:
         return any(one is not None for one in self._given.values())
 
     async def __aenter__(self) -> Self:
+        if not self.wanted:
+            return self
         try:
             await asyncio.to_thread(self._enter)
         except BaseException:
@@ -39,7 +41,8 @@ class Files:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self._open.close)
+        if self.wanted:
+            await asyncio.to_thread(self._open.close)
 
     def _enter(self) -> None:
         for stream, given in self._given.items():

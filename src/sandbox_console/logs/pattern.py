@@ -99,5 +99,5 @@ def _why(error: Exception) -> str:
 
 def _hint(error: Exception) -> str:
     if "perl operator" in _why(error) or "escape sequence" in _why(error):
-        return "look-around and backreferences are left out: with them a pattern may run for ever"
+        return "look-around and backreferences are not supported: with them a pattern may run for ever"
     return "escape . * + ? ( [ { \\ | ^ $ with a backslash"

@@ -113,6 +113,6 @@ REASONS = {
     "bad_request": "the request is malformed, or two readers could understand it differently",
     "too_many": "too many connections are open",
     "timeout": "it took too long",
-    "revoked": "the rule that allowed it was taken back or ran out",
+    "revoked": "the rule that allowed it was removed or has expired",
 }
 """What each reason of a record or verdict means, as a clause."""

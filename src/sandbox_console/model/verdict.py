@@ -76,7 +76,7 @@ def _judged(
     if number is not None:
         return _by_signal(number, end, evidence)
     if end.code is None:
-        return Verdict("unknown: the backend tells no exit code", evidence, sure=False)
+        return Verdict("unknown: the backend reports no exit code", evidence, sure=False)
     if end.code == 0:
         return Verdict("it finished: exit 0", evidence)
     if oom := next((one for one in reversed(happenings) if one.what == "oom" and _this_run(sandbox, one.at)), None):
@@ -157,14 +157,18 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
+# Whole texts: a reason may be an engine's, with names in it that an image or a guest chose ("/bin/idle: not found").
+_IDLED = re.compile(r"(its )?idle(_timeout(_s)?)?( ran out)?", re.IGNORECASE)
+_LASTED = re.compile(r"(its )?max_duration(_s)? ran out|it ran longer than its max_duration(_s)?", re.IGNORECASE)
+
+
 def _time_limit(sandbox: Sandbox, end: Exit) -> str:
     """A time limit, where the backend says so itself."""
-    reason = end.reason.lower()
     spec = sandbox.spec
-    if "idle" in reason:
+    if _IDLED.fullmatch(end.reason):
         limit = f" of {spec.idle_timeout_s:g} s" if spec and spec.idle_timeout_s else ""
         return f"idle for longer than its limit{limit}"
-    if any(word in reason for word in ("duration", "time limit", "timed out", "ran longer", "max_duration")):
+    if _LASTED.fullmatch(end.reason):
         limit = f" of {spec.max_duration_s:g} s" if spec and spec.max_duration_s else ""
         return f"it ran longer than its limit{limit}"
     return ""

@@ -52,11 +52,11 @@ def _forbidden(action: Action, rules: Rules) -> Deny | None:
 
 def _spec_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
     if not any(fnmatchcase(spec.image, pattern) for pattern in rules.images):
-        return Deny(f"image {spec.image!r} fits none of {', '.join(rules.images)}", "policy.images")
+        return Deny(f"image {spec.image!r} matches none of {', '.join(rules.images)}", "policy.images")
     for field, cap in (("cpus", rules.max_cpus), ("memory_mib", rules.max_memory_mib), ("pids", rules.max_pids)):
         asked = getattr(spec, field)
         if cap is not None and asked is not None and asked > cap:
-            return Deny(f"{field} {asked:g} is above the cap of {cap:g}", f"policy.max_{field}")
+            return Deny(f"{field} {asked:g} is above the maximum of {cap:g}", f"policy.max_{field}")
         if cap is not None and asked is None and rules.require_limits:
             return Deny(f"{field} is not set, and the policy requires it", "policy.require_limits")
     return _calls_forbidden(spec, rules) or _egress_forbidden(spec.egress, rules) or _ports_forbidden(spec.ports, rules)
@@ -66,20 +66,20 @@ def _calls_forbidden(spec: SandboxSpec, rules: Rules) -> Deny | None:
     """What a guest without its filter of system calls can reach is the host's kernel."""
     if spec.seccomp == "off" and not rules.seccomp_off:
         hint = "leave seccomp out, or set seccomp_off = true in the policy"
-        return Deny("the policy wants system calls filtered", "policy.seccomp_off", hint=hint)
+        return Deny("the policy requires the system call filter", "policy.seccomp_off", hint=hint)
     if spec.ptrace and not rules.ptrace:
         hint = "leave ptrace out, or set ptrace = true in the policy"
-        return Deny("the policy lets no sandbox have ptrace", "policy.ptrace", hint=hint)
+        return Deny("the policy does not allow ptrace", "policy.ptrace", hint=hint)
     if spec.nested_userns and not rules.nested_userns:
         hint = "leave nested_userns out, or set nested_userns = true in the policy"
-        return Deny("the policy lets no sandbox make user namespaces", "policy.nested_userns", hint=hint)
+        return Deny("the policy does not allow user namespaces", "policy.nested_userns", hint=hint)
     return None
 
 
 def _ports_forbidden(texts: Sequence[str], rules: Rules) -> Deny | None:
     """Whoever reaches the port talks to a guest, and the guest to them."""
     if texts and rules.publish == "none":
-        return Deny("the policy lets no port be published", "policy.publish")
+        return Deny("the policy does not allow published ports", "policy.publish")
     for text in texts if rules.publish == "loopback" else ():
         try:
             open_to_others = not ports.parse(text).loopback

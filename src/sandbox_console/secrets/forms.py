@@ -1,4 +1,4 @@
-"""The forms in which a value usually turns up in output."""
+"""The forms in which a secret's value usually appears in output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WRAPS = {"base64": (76, 64), "hex": (60,)}  # columns of base64(1), PEM and xxd
 def forms(value: str) -> dict[bytes, str]:
     """A value raw, URL-encoded, JSON-escaped, in hex and in base64 at its three alignments, each with its name.
 
-    Output comes by lines, and a terminal ends them its own way: a value of many lines is found by each of them too.
+    Output comes in lines, and a terminal ends them in its own way, so each line of a multi-line value is a form, too.
     """
     found = dict(_forms(value))
     lines = value.splitlines()
@@ -42,7 +42,7 @@ def edges(value: str) -> dict[bytes, Edges]:
 
 
 def _within(raw: bytes, encode: Callable[[bytes], bytes]) -> Iterator[tuple[bytes, Edges]]:
-    """The characters that a value alone decides, where 0, 1 or 2 other bytes stand before it in its group of three."""
+    """The characters that depend only on the value, if 0, 1 or 2 other bytes precede it in its group of three."""
     for before in range(3 if raw else 0):
         after = -(before + len(raw)) % 3
         low = encode(bytes(before) + raw + bytes(after))
@@ -55,7 +55,7 @@ def _within(raw: bytes, encode: Callable[[bytes], bytes]) -> Iterator[tuple[byte
 
 
 def _between(low: int, high: int, encode: Callable[[bytes], bytes], step: int) -> Iterable[int]:
-    """Every character of base64 that has a value's bits and any others."""
+    """Every base64 character that has bits of a value and any other bits."""
     alphabet = encode(bytes(value >> shift & 255 for value in (_EVERY,) for shift in range(376, -8, -8)))
     return alphabet[alphabet.index(low) : alphabet.index(high) + 1 : step]
 

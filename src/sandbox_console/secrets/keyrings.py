@@ -1,6 +1,6 @@
-"""Secrets from the user's keyring, read by the package ``keyring`` in a process of its own.
+"""Secrets from the user's keyring, read by the package ``keyring`` in a separate process.
 
-A locked keyring may ask and wait for ever, and what it loads talks D-Bus: a child can be timed and ended.
+A locked keyring may ask and wait for ever, and its libraries use D-Bus; a child process can be timed out and ended.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def problem(text: str) -> str:
 
 
 async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 - as all readers
-    """The password of SERVICE and USER; the last ``/`` parts them. Raises SecretError."""
+    """The password of SERVICE and USER; the last ``/`` separates them. Raises SecretError."""
     service, _, user = text.rpartition("/")
     printed = await run([sys.executable, "-I", "-c", _CHILD, service, user], "the keyring", timeout_s)
     match printed.code:

@@ -1,4 +1,4 @@
-"""Finds known secrets, and text that looks like one, in bytes. A find has a fingerprint, never the value."""
+"""Finds known secrets, and text that looks like one, in bytes. A hit has a fingerprint, never the value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SHAPE_NAMES = list(_SHAPES)
 
 
 class Hit(Struct, frozen=True):
-    """One find. ``secret`` is its name in the config, empty where it only looks like one (``what`` says like what).
+    """One hit. ``secret`` is its name in the config, empty if it only looks like one (``what`` says which kind).
 
     ``fingerprint`` is the beginning of an HMAC-SHA256 with a key that only this installation has: the same value has
     the same one, and it gives nothing of the value away. ``line`` counts from 1.
@@ -48,7 +48,7 @@ class Hit(Struct, frozen=True):
 
 
 class Scanner:
-    """Knows the values to look for; ``fingerprints`` are theirs, by name."""
+    """Searches for values; ``fingerprints`` are theirs, by name."""
 
     def __init__(self, secrets: Iterable[ResolvedSecret], key: bytes) -> None:
         self._key = key
@@ -61,16 +61,16 @@ class Scanner:
         self._automaton = BytesAhoCorasick(self._forms, matchkind=MatchKind.LeftmostLongest) if self._forms else None
 
     def scan(self, chunks: Iterable[bytes]) -> Iterator[Hit]:
-        """Every find in a stream of chunks, each once."""
+        """Every hit in a stream of chunks, each once."""
         stream = Stream(self)
         for chunk in chunks:
             yield from stream.feed(chunk)
         yield from stream.feed(b"", last=True)
 
     def find(self, data: bytes) -> list[tuple[int, int, str, str, str]]:
-        """(start, end, secret, what, fingerprint) of each find, in the order of their starts.
+        """(start, end, secret, what, fingerprint) of each hit, in the order of their starts.
 
-        What is broken up by codes that a reader does not see is found as the reader sees it.
+        A value that is broken up by invisible codes is found as a reader sees it.
         """
         found = self._found(data)
         if not views.plain(data):
@@ -110,7 +110,7 @@ class Scanner:
 
 
 class Stream:
-    """One stream in chunks; a find across two chunks is found, and none is told twice."""
+    """One stream in chunks; a hit across two chunks is found, and none is reported twice."""
 
     def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
@@ -119,7 +119,7 @@ class Stream:
         self._lines = 1
 
     def feed(self, chunk: bytes, *, last: bool = False) -> list[Hit]:
-        """The finds that are certain now. A value cut off by the end of what came so far waits for the rest."""
+        """The hits that are certain now. A value that is not complete yet waits for the rest."""
         data = self._held + chunk
         if not last and len(data) < 2 * _OVERLAP:
             self._held = data

@@ -27,7 +27,7 @@ async def from_env(name: str, variable: str, timeout_s: float) -> str:  # noqa: 
 
 
 async def from_file(name: str, path: str, timeout_s: float) -> str:  # noqa: ARG001 - a file has no prompt
-    """A file's text without its last newline; ``~`` and a variable before the first ``/`` are filled in.
+    """A file's text without its last newline; ``~`` and a variable before the first ``/`` are expanded.
 
     So ``file:$CREDENTIALS_DIRECTORY/NAME`` reads a credential that systemd gave to this service.
     """
@@ -35,17 +35,17 @@ async def from_file(name: str, path: str, timeout_s: float) -> str:  # noqa: ARG
 
 
 def text_of(data: bytes, what: str) -> str:
-    """Bytes as a value: UTF-8, one newline at its end taken off. Raises SecretError."""
+    """Bytes as a value: UTF-8, without one newline at the end. Raises SecretError."""
     if len(data) > MAX_BYTES:
         raise SecretError(f"{what} gives more than {MAX_BYTES} bytes")
     try:
         return data.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise SecretError(f"{what} gives no UTF-8 text") from None
+        raise SecretError(f"{what} is not UTF-8 text") from None
 
 
 def real_path(path: str) -> str:
-    """Where a ``file:`` points to. Raises SecretError where a variable in it is not set."""
+    """The path of a ``file:``. Raises SecretError if a variable in it is not set."""
     found = _VARIABLE.match(path)
     if found is None:
         return os.path.expanduser(path)  # noqa: PTH111 - a path that has no home stays as it is
@@ -58,7 +58,7 @@ def real_path(path: str) -> str:
 
 
 def exposure(path: str) -> str:
-    """Who else may read a file, in words; empty where nobody may, or it cannot be looked at."""
+    """Who else may read a file, in words; empty if nobody may, or if that cannot be found out."""
     try:
         mode = stat.S_IMODE(os.stat(real_path(path)).st_mode)  # noqa: PTH116 - the path is text
     except (OSError, SecretError):
@@ -71,7 +71,7 @@ def _read(path: str) -> bytes:
     try:
         with find(real, AROUND.get()) as found:
             if found.what is not None and not stat.S_ISREG(found.what.st_mode):
-                raise SecretError(f"{path} is not a file", hint="use cmd: for what a program gives")
+                raise SecretError(f"{path} is not a file", hint="use cmd: for the output of a program")
             fd = open_regular(found.folder, found.name)
     except Conflict as error:
         raise SecretError(error.message, hint=error.hint) from None

@@ -16,8 +16,8 @@ from msgspec import Struct
 from sandbox_console.errors import Conflict, SecretError
 from sandbox_console.hostfs.places import AROUND, Ground
 from sandbox_console.hostfs.walk import find
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.text import clean
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.secrets.local import MAX_BYTES, text_of
 from sandbox_console.secrets.redactor import Redactor
 
@@ -27,7 +27,7 @@ _LIKE_A_TOKEN = re.compile(r"[A-Za-z0-9+/=_.:-]{20,}")
 
 
 class Printed(Struct, frozen=True):
-    """What a program left: its exit code, and the beginnings of its two streams."""
+    """The result of a program: its exit code, and the beginnings of its two streams."""
 
     code: int
     out: bytes
@@ -67,11 +67,13 @@ def name_of(text: str) -> str:
 
 
 async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 - as all readers
-    """What the program prints, without its last newline. Raises SecretError, which holds no value."""
+    """What the program prints, without its last newline. Raises SecretError, which does not contain the value."""
     words = words_of(text)
     who = name_of(text)
     if await asyncio.to_thread(_guests, words[0], AROUND.get()):
-        raise SecretError(f"{who} lies where a sandbox can write", hint="name a program in a place of your own")
+        raise SecretError(
+            f"{who} is in a place where a sandbox can write", hint="name a program in a place of your own"
+        )
     elsewhere = "/" if await asyncio.to_thread(_guests, "./.", AROUND.get()) else None
     printed = await run(words, who, timeout_s, folder=elsewhere)
     if printed.code:
@@ -82,7 +84,7 @@ async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 -
 
 
 def _guests(program: str, ground: Ground) -> bool:
-    """Whether a guest could change what a path leads to; one without a folder is looked for in PATH, without those."""
+    """Whether a guest could change what a path leads to; a bare name is searched in PATH, without guests' folders."""
     if "/" not in program:
         return False
     try:
@@ -100,9 +102,9 @@ def _guests(program: str, ground: Ground) -> bool:
 async def run(
     words: Sequence[str], who: str, timeout_s: float, env: Mapping[str, str] | None = None, folder: str | None = None
 ) -> Printed:
-    """Run a program off the event loop; past its time, or when cancelled, all that it started is killed.
+    """Run a program off the event loop; after its timeout, or if cancelled, everything that it started is killed.
 
-    ``folder`` is where, else here; many programs (git is one) do what the files of a folder say.
+    It runs in ``folder``, or else here; many programs, such as git, obey files in their folder.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -125,7 +127,7 @@ async def run(
         hint = "it has no terminal to ask on; unlock it first, or raise timeout_s"
         raise SecretError(f"{who} did not end within {timeout_s:g} s", hint=hint) from None
     finally:
-        await to_the_end(_end(process))
+        await run_to_completion(_end(process))
 
 
 async def _drained(process: asyncio.subprocess.Process, who: str) -> Printed:
@@ -138,7 +140,7 @@ async def _drained(process: asyncio.subprocess.Process, who: str) -> Printed:
 
 
 async def _take(stream: asyncio.StreamReader, most: int) -> bytes:
-    """The first bytes, at most one more than ``most``; the rest is read and dropped, so that nobody is held up."""
+    """The first bytes, at most one more than ``most``; the rest is read and dropped, to keep the writer going."""
     data = b""
     while part := await stream.read(65536):
         data = (data + part)[: most + 1]
@@ -152,7 +154,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def complaint(printed: Printed) -> str:
-    """The last line of stderr, without what it printed as the value and without what looks like a token."""
+    """The last line of stderr, without the value and without anything that looks like a token."""
     lines = printed.err.decode("utf-8", "replace").strip().splitlines()
     if not lines:
         return ""

@@ -1,4 +1,4 @@
-"""Masks known secret values in output, in every form they usually leak in, also across chunks and unseen codes."""
+"""Masks known secret values in output, in every form in which they usually leak, across chunks and unseen codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINE_MOST = 4096  # bytes that were shown of a line, for a cursor that goes bac
 
 
 class Redactor:
-    """Knows values; hands out masked bytes. Values are added as they are resolved, and never shown."""
+    """Masks the values that it knows. Values are added as they are resolved, and never shown."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: list[bytes] = []
@@ -43,7 +43,7 @@ class Redactor:
         return self._automaton is not None
 
     def add(self, values: Iterable[str]) -> None:
-        """Know more values."""
+        """Add values."""
         values = list(values)
         new = {form for value in values for form in forms(value)}.difference(self._forms)
         if not new:
@@ -65,9 +65,9 @@ class Redactor:
     # -- what is certain of a stream
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
-        """What is certain of a stream of plain bytes so far, masked, and the rest, which may begin a value.
+        """The part of a stream of plain bytes that is certain, masked, and the rest, which may begin a value.
 
-        A match that begins within the rest waits with it: a longer one may be on its way there.
+        A match that begins within the rest waits with it, because a longer one may follow.
         """
         if self._automaton is None:
             return data, b""
@@ -107,7 +107,7 @@ class Redactor:
         return int(data[-1] in self._lefts)
 
     def _unsure(self, data: bytes, line: views.Line) -> int:
-        """Mask values as a reader sees them."""
+        """Mask values in the view that a reader has."""
         head = data[: len(data) - views.begun(data)]
         hold, begin = [self.held_back(data), len(data) - len(head)], head.rfind(b"\n") + 1
         if size := self._unseen(head):
@@ -119,7 +119,7 @@ class Redactor:
         return max(hold)
 
     def _unseen(self, head: bytes) -> int:
-        """How many of the last bytes begin a value once what is unseen is left out."""
+        """How many of the last bytes begin a value, not counting unseen codes."""
         for reach in (4 * self._longest + views.CODE_MOST, len(head)):
             view = views.seen(head[-reach:])
             if len(view.data) > self._longest or reach >= len(head):
@@ -130,7 +130,7 @@ class Redactor:
     # -- what is masked
 
     def spans(self, data: bytes, line: views.Line | None = None) -> list[Span]:
-        """Where values stand in ``data``, in order and apart, as bytes and as a reader sees it behind ``line``."""
+        """Where values are in ``data``, in order and without overlaps, as bytes and as seen after ``line``."""
         hits = self._hits(data)
         if line is None and views.plain(data):
             return hits
@@ -142,7 +142,7 @@ class Redactor:
         return _apart(hits)
 
     def _written(self, data: bytes, line: views.Line | None) -> Iterator[Span]:
-        """As a terminal writes it, line by line, where a cursor goes back."""
+        """The text as a terminal writes it, line by line, if a cursor goes back."""
         if not ((line and line.moved) or views.moves(data)):
             return
         at, now = 0, line.past() if line else views.Line()
@@ -168,11 +168,11 @@ class Redactor:
         return found
 
     def _found(self, data: bytes) -> bool:
-        """Whether a value stands in it."""
+        """Whether a value is in it."""
         return self._automaton is not None and bool(self._automaton.find_matches_as_indexes(data))
 
     def settled(self, data: bytes, line: views.Line | None = None) -> bytes:
-        """``data`` with what it shows masked, and with what that brings together masked too."""
+        """``data`` masked, and masked again for values that the first mask has brought together."""
         for _ in range(_ROUNDS):
             if not (found := self.spans(data, line)):
                 return data
@@ -195,7 +195,7 @@ class Redactor:
         return self.apply(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def across(self, parts: list[str]) -> list[str]:
-        """Mask values in a text in parts. A value may span several of them: the mask is put into the first."""
+        """Mask values in a text that comes in parts. If a value spans several parts, the mask is put into the first."""
         if self._automaton is None:
             return parts
         for _ in range(_ROUNDS):
@@ -216,15 +216,17 @@ class StreamRedactor:
 
     @property
     def holding(self) -> bool:
-        """Whether bytes are kept back."""
+        """Whether bytes are held back."""
         return bool(self._held)
 
     def feed(self, data: bytes) -> bytes:
-        """What may be shown so far: the last bytes are kept back while they may begin a value, or a character."""
+        """What may be shown so far: the last bytes are held back while they may begin a value or a character."""
         data = self._held + data if self._held else data
         torn = data[len(data) - views.torn(data) :]
         data = data[: len(data) - len(torn)]
-        if not self._line.moved and views.plain(data):
+        if not self._redactor.active:  # a line is read only for a value in it: 1 GiB of zeros took 100 s of a processor
+            shown, self._held = data, b""
+        elif not self._line.moved and views.plain(data):
             shown, self._held = self._redactor.split(data)
         else:
             shown, self._held = self._redactor.split_seen(data, self._shown())
@@ -243,12 +245,12 @@ class StreamRedactor:
         return held
 
     def _shown(self) -> views.Line:
-        self._line.write(self._since)
+        self._line.write(views.lasting(self._since))
         self._since = b""
         return self._line
 
     def _note(self, shown: bytes) -> None:
-        """Remember what stands in the line now."""
+        """Remember what is in the line now."""
         at = shown.rfind(b"\n") + 1
         if at:
             self._line, self._since = views.Line(), b""
@@ -260,7 +262,7 @@ class StreamRedactor:
 
 
 def _replaced(data: bytes, spans: Iterable[Span]) -> bytes:
-    """With a mask for each span, behind which the colours that are set in it stay."""
+    """With a mask for each span; colours that are set in a span are kept after its mask."""
     parts: list[bytes] = []
     at = 0
     for start, end in spans:
@@ -270,7 +272,7 @@ def _replaced(data: bytes, spans: Iterable[Span]) -> bytes:
 
 
 def _apart(spans: Iterable[Span]) -> list[Span]:
-    """In order, those that overlap as one."""
+    """The spans in order; overlapping ones are joined."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start < found[-1][1]:
@@ -281,7 +283,7 @@ def _apart(spans: Iterable[Span]) -> list[Span]:
 
 
 def _without(parts: Iterable[bytes], spans: Iterable[Span]) -> list[bytes]:
-    """The parts of a text without its spans, in order; each has its mask where it begins."""
+    """The parts of a text without its spans; each span has its mask where it begins."""
     left = deque(spans)
     done: list[bytes] = []
     at = 0

@@ -33,7 +33,7 @@ class SecretSource(Struct, frozen=True, kw_only=True):
     timeout_s: float = 30.0
 
     def inject_on(self, capabilities: Capabilities) -> Inject:
-        """How a backend hands it over."""
+        """How a backend passes it to a sandbox."""
         if self.inject != "auto":
             return self.inject
         return "placeholder" if self.hosts and capabilities.has(Capability.SECRET_PLACEHOLDER) else "env"
@@ -45,7 +45,7 @@ class SecretSource(Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """The reference as it may be shown: of a command the program alone, its arguments may say too much."""
+        """The reference as it may be shown: for a command only the program, because arguments may reveal too much."""
         kind, _, rest = self.source.partition(":")
         return f"cmd:{program.name_of(rest)}" if kind == "cmd" else self.source
 
@@ -91,9 +91,9 @@ def acts(source: SecretSource) -> bool:
 
 
 async def resolve(names: Iterable[str], sources: Mapping[str, SecretSource]) -> list[ResolvedSecret]:
-    """Read the values, one after another: two prompts at once confuse. Raises SecretError, which holds no value.
+    """Read the values one after another, since two prompts at once confuse. Raises SecretError, without the value.
 
-    How a secret is handed over, where the table leaves it to the backend, is for `SecretSource.inject_on` to say.
+    If the table leaves it to the backend how a secret is passed on, `SecretSource.inject_on` decides.
     """
     return [await _resolve(name, sources) for name in names]
 
@@ -114,7 +114,7 @@ async def _resolve(name: str, sources: Mapping[str, SecretSource]) -> ResolvedSe
 
 
 def check(name: str, value: str) -> None:
-    """Raise SecretError for a value that cannot be hidden in output, or handed over."""
+    """Raise SecretError for a value that cannot be masked in output, or passed on."""
     if len(value.encode("utf-8", "surrogatepass")) < MIN_BYTES:
         raise SecretError(
             f"secret {name!r} has fewer than {MIN_BYTES} bytes, too few to be hidden in output",
@@ -125,9 +125,9 @@ def check(name: str, value: str) -> None:
 
 
 def unkept(name: str, source: SecretSource, inject: Inject, egress: Sequence[str]) -> str:
-    """A sentence where nothing keeps the secret to its hosts; empty where something does, or it has none.
+    """A sentence if nothing restricts the secret to its hosts; empty if something does, or if it has none.
 
-    What keeps it: a placeholder, which only the backend's proxy fills in; no network; an egress list within the hosts.
+    It is restricted by a placeholder, which only the proxy fills in, by no network, or by egress within its hosts.
     """
     if not source.hosts or inject == "placeholder":
         return ""

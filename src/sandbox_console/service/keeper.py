@@ -45,7 +45,7 @@ async def _keep(name: str, host: str, folder: Path, engine: str) -> None:
     provider = registry.load(registry.available()[name])
     [backend] = provider.backends(BackendSettings(folder, {"contexts": [host]}))
     if not isinstance(backend, Keeping):
-        raise ConfigError(f"{name} keeps no sandbox to a lifetime by a process")
+        raise ConfigError(f"{name} has no keeper process")
     try:
         await backend.keep(engine, Recorder(_log_beside(name, folder), f"keeper:{name}/{host}"))
     finally:

@@ -26,10 +26,10 @@ from sandbox_console.model.action import (
     ref_of,
 )
 from sandbox_console.model.audit import Outcome
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.policy.rules import Allow, Deny
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
@@ -80,7 +80,7 @@ class Performer:
             return await self._gate.run(request, effect, _row_end)
         except asyncio.CancelledError:
             for ref in made:  # it was there already, and nobody was told
-                await to_the_end(self._take_back(ref))
+                await run_to_completion(self._take_back(ref))
             raise
         finally:
             if isinstance(action, (Create, Update, Remove)) and _workspace_of(action, request.target):
@@ -137,7 +137,7 @@ class Performer:
             terminal = await backend.shell(permit, action, secrets)
         except BaseException:
             if recorder is not None:
-                await to_the_end(recorder.discard())
+                await run_to_completion(recorder.discard())
             raise
         note_end = self._note_end(permit, request)
         session = ShellSession(

@@ -78,10 +78,12 @@ class Tokens:
     def add(self, name: str, scopes: Sequence[str], lifetime_s: float | None = None) -> tuple[Token, str]:
         """Make a token; its text is given once and kept nowhere. Raises UsageError, Conflict, ConfigError."""
         if not _NAME.match(name):
-            raise UsageError(f"{name!r} is no name for a token", hint="letters, digits, '-', '_' and '.'")
+            raise UsageError(f"{name!r} is not a name for a token", hint="letters, digits, '-', '_' and '.'")
         chosen = tuple(one for one in SCOPES if one in scopes)
         if not chosen or set(scopes) - set(SCOPES):
-            raise UsageError("a token needs scopes that there are", hint=f"--scope, one or more of {', '.join(SCOPES)}")
+            raise UsageError(
+                "a token needs at least one known scope", hint=f"--scope, one or more of {', '.join(SCOPES)}"
+            )
         with self._locked():
             if any(one.name == name for one in self._tokens.values()):
                 raise Conflict(f"there is a token {name!r}", hint=f"sandbox-console tokens rm {name}")
@@ -128,8 +130,8 @@ class Tokens:
             raise self._unusable(str(error)) from None
 
     def _unusable(self, why: str) -> ConfigError:
-        hint = "move it away; tokens are then made anew by: sandbox-console tokens add"
-        return ConfigError(f"{self._path} is no file of tokens: {why}", hint=hint)
+        hint = "move it away, then create new tokens: sandbox-console tokens add"
+        return ConfigError(f"{self._path} is not a file of tokens: {why}", hint=hint)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import LogItem, LogRecord, Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import joined
 
 
 class FakeAttached:
@@ -42,7 +42,7 @@ class FakeAttached:
         """Nothing waits for its end."""
 
     async def wait(self) -> Exit:
-        return await joined(self._end)
+        return await shielded(self._end)
 
     async def kill(self) -> None:
         """Let go; the process lives on."""

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import joined
 
 CHUNK = 64 * 1024
 _QUEUED = 8  # chunks that wait for a reader; then the command waits
@@ -43,7 +43,7 @@ class FakeProcess:
             await self._stdin.put(b"")
 
     async def wait(self) -> Exit:
-        return await joined(self._end)
+        return await shielded(self._end)
 
     async def kill(self) -> None:
         self._task.cancel()

@@ -33,7 +33,7 @@ def write(name: str, folder: Path) -> list[Path]:
     places = {template: folder / file.format(name=name) for template, file in _FILES.items()}
     for place in places.values():
         if place.exists():
-            raise UsageError(f"{place} is there already", hint="choose another folder")
+            raise UsageError(f"{place} exists already", hint="choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     kind = "".join(part.capitalize() for part in name.split("_"))
     for template, place in places.items():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import joined
 
 PROMPT = b"$ "
 
@@ -34,7 +34,7 @@ class FakeTerminal:
         self.cols, self.rows = cols, rows
 
     async def wait(self) -> Exit:
-        return await joined(self._end)
+        return await shielded(self._end)
 
     async def close(self) -> None:
         self._finish(Exit(129, 1))

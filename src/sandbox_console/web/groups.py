@@ -12,7 +12,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 
 GRACE_S = 5.0
 """Between SIGINT, SIGTERM and SIGKILL. textual-web gives its apps 3 s after SIGINT."""
@@ -46,7 +46,7 @@ async def process_group(
     try:
         yield process
     finally:
-        await to_the_end(_end(process))
+        await run_to_completion(_end(process))
 
 
 async def _end(process: Process) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from textual_serve.app_service import AppService
 from textual_serve.download_manager import DownloadManager
 
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.text import clean
-from sandbox_console.model.waiting import joined
 from sandbox_console.web.environment import app_environment
 
 START_S = 30.0
@@ -151,7 +151,7 @@ class AppProcess(AppService):
 
     async def _end_processes(self) -> None:
         """End the group once, however many ask; a caller's cancellation does not stop the ending."""
-        await joined(self._begin_ending())
+        await shielded(self._begin_ending())
 
     def _begin_ending(self) -> asyncio.Task[None]:
         if self._ending is None:

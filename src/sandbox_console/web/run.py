@@ -26,7 +26,7 @@ HEADER_S = 5.0
 """A connection must have sent a whole request header within this, and the next one after an answer."""
 CONNECTIONS = 64
 _BACKLOG = 64
-_HINTS = {errno.EADDRNOTAVAIL: "name an address of this machine: ip addr", errno.EACCES: "take a port from 1024 on"}
+_HINTS = {errno.EADDRNOTAVAIL: "name an address of this machine: ip addr", errno.EACCES: "choose a port from 1024 on"}
 
 
 class _Entry(asyncio.Protocol):
@@ -115,7 +115,7 @@ def say_on_stderr(line: str) -> None:
 
 def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[str], None]) -> None:
     if not is_loopback(options.host) and options.scheme == "http":
-        say("warning: no TLS: whoever is on the way can read the login and everything shown")
+        say("warning: no TLS: anyone on the network can read the login and everything shown")
     if logins.reusable:
         say(f"{url}/  (log in with the token you gave)")
     else:

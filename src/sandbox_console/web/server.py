@@ -132,7 +132,7 @@ class BrowserServer(Server):
         login = self._need_login(request)
         order = self._tickets.redeem(_ticket(request), login)
         if order is None:
-            raise web.HTTPForbidden(text="The ticket is not good: unknown, used or too old.\n")
+            raise web.HTTPForbidden(text="The ticket is not valid: unknown, used or too old.\n")
         socket = web.WebSocketResponse(
             heartbeat=15, timeout=2.0, max_msg_size=wire.MOST_BYTES, protocols=(wire.PROTOCOL,), compress=False
         )

@@ -150,7 +150,7 @@ class Views:
                 if now - view.used > self._options.idle_s:
                     await self._end(view, f"nothing was typed for {self._options.idle_s:.0f} s")
                 elif now > view.login.expires:
-                    await self._end(view, "the login has run out")
+                    await self._end(view, "the login has expired")
 
     async def close(self) -> None:
         """End every app and wait for it."""

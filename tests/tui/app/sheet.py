@@ -24,7 +24,7 @@ SMALL, MIDDLE, LARGE = (80, 24), (120, 40), (200, 60)
 SIZES = (SMALL, MIDDLE, LARGE)
 THEMES = (DARK, LIGHT)
 _WIDE, _HIGH, _GAP = 12, 24, 24
-_LIMIT_S = 20.0
+_LIMIT_S = 60.0
 """For how long a part may become the stored one: what is loaded comes late on a busy machine."""
 _STILL_S = 0.4
 """A part that is not stored is taken when it has not changed for this long."""

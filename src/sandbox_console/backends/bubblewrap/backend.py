@@ -40,13 +40,13 @@ from sandbox_console.backends.bubblewrap.supervise.events import note
 from sandbox_console.backends.common.messages import name_taken, not_running
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
+from sandbox_console.model.cancellation import shielded, wait_until_done
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.event import BackendEvent, HealthChanged
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HealthState, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import joined, settled
 
 _LAST_S = 2.0
 Listing = list[Sandbox]  # inside the class `list` is the method
@@ -111,11 +111,14 @@ class BubblewrapBackend(Deeper):
         return await asyncio.to_thread(self._store.workspaces)
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
+        return await asyncio.to_thread(self._inspect, ref)
+
+    def _inspect(self, ref: SandboxRef) -> Sandbox:
         try:
-            record = await self._record(ref)
+            record = self._store.get(ref.id)
         except Damaged as error:  # what is left of it can be looked at, and removed
             record = error.record
-        return await asyncio.to_thread(translate.sandbox, record, self._limiter, self._options)
+        return translate.sandbox(record, self._limiter, self._options)
 
     async def watch(self) -> AsyncIterator[BackendEvent]:
         yield HealthChanged(await self.health())
@@ -147,11 +150,11 @@ class BubblewrapBackend(Deeper):
         await self._working()
         making = asyncio.ensure_future(asyncio.to_thread(self._create, spec))
         try:
-            return SandboxRef(self.name, self.host, await joined(making))
+            return SandboxRef(self.name, self.host, await shielded(making))
         except asyncio.CancelledError:
-            if await settled(making) is None:  # nobody was told of it: it must not keep the name
+            if await wait_until_done(making) is None:  # nobody was told of it: it must not keep the name
                 record = self._store.get(making.result())
-                await settled(asyncio.ensure_future(asyncio.to_thread(self._remove, record)))
+                await wait_until_done(asyncio.ensure_future(asyncio.to_thread(self._remove, record)))
             raise
 
     def _create(self, spec: SandboxSpec) -> str:

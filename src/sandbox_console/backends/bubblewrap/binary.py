@@ -106,12 +106,12 @@ def _fixed(version: str) -> bool:
 
 def diagnosis(bwrap: Bwrap) -> Diagnosis:
     """Which bwrap is used, and what is known of it."""
-    text = f"{bwrap.version or 'of no version'}, {bwrap.path}"
+    text = f"{bwrap.version or 'of unknown version'}, {bwrap.path}"
     if _fixed(bwrap.version):
         return Diagnosis("bwrap", "ok", text)
     return Diagnosis(
-        "bwrap", "ok", f"{text}: below 0.12, which mends GHSA-pxhw-h44j-8pfx; the console's own use of it holds",
-        "it mounts onto its own tmpfs only; for other uses take bubblewrap 0.12",
+        "bwrap", "ok", f"{text}: below 0.12, which fixes GHSA-pxhw-h44j-8pfx; the console is not affected",
+        "it mounts onto its own tmpfs only; for other uses install bubblewrap 0.12",
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def fact(record: Record) -> Fact:
     live = record.status.live
     match str(record.raw.get("seccomp", "old") if live else word(record.spec)):
         case "off":
-            return Fact("seccomp", "off", "asked for: it may make every system call", enforced=False)
+            return Fact("seccomp", "off", "as requested: it may make every system call", enforced=False)
         case "old":
             return Fact("seccomp", "unfiltered", _OLD, enforced=False)
         case "unfiltered":

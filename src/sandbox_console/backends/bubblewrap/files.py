@@ -21,8 +21,8 @@ from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.backends.bubblewrap.supervise import wire
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.inside import FileInfo, FileKind
-from sandbox_console.model.waiting import joined
 
 _PROGRAM = Path(__file__).with_name("carrier.py")
 _CHUNK = 256 * 1024
@@ -131,7 +131,7 @@ class _Carrier:
     async def judge(self) -> None:
         """Wait for its end. Raises what went wrong."""
         self._in.close()
-        said = (await joined(self._said)).decode("utf-8", "replace")
+        said = (await shielded(self._said)).decode("utf-8", "replace")
         if await self._process.wait() != 0:
             raise _failure(said, self._path)
 
@@ -196,11 +196,11 @@ def _failure(said: str, path: str) -> ConsoleError:
         word, text = str(told["word"]), str(told["text"])
     except (ValueError, LookupError, TypeError):
         last = said.strip().splitlines()
-        return BackendError(f"{path} could not be carried: {last[-1] if last else 'the carrier was ended'}")
+        return BackendError(f"{path} could not be copied: {last[-1] if last else 'the carrier was ended'}")
     if word == "missing":
         return NotFound(f"there is no {path} in the sandbox", hint="list its folder to see what there is")
     if word in ("bad_member", "bad_archive"):
         return UsageError(text)
     if word in _CONFLICTS:
         return Conflict(f"{path}: {text}", hint=_CONFLICTS[word])
-    return BackendError(f"{path} could not be carried: {text}")
+    return BackendError(f"{path} could not be copied: {text}")

@@ -14,8 +14,8 @@ from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.errors import BackendError, NotFound
+from sandbox_console.model.cancellation import shielded, wait_until_done
 from sandbox_console.model.secret import ResolvedSecret
-from sandbox_console.model.waiting import joined, settled
 
 _PROGRAM = Path(__file__).with_name("supervisor.py")
 _MIB = 1 << 20
@@ -61,9 +61,9 @@ async def launch(asked: dict[str, Any], name: str, others: Callable[[], Sequence
     """
     talk = asyncio.ensure_future(_talk(asked))
     try:
-        out, err = await joined(talk)
+        out, err = await shielded(talk)
     except asyncio.CancelledError:
-        await settled(talk)
+        await wait_until_done(talk)
         raise
     if not out and not Path(asked["dir"]).is_dir():
         raise NotFound(f"{name} was removed while it was being started")

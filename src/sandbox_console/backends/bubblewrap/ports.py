@@ -32,7 +32,7 @@ def facts(record: Record) -> Iterator[Fact]:
         at = [one for one in bound if one.port == port]
         note = reach(one.address for one in at)
         if record.status is Status.PAUSED:
-            note = "; ".join(filter(None, [note, "who connects waits until it is resumed"]))
+            note = "; ".join(filter(None, [note, "connections wait until it is resumed"]))
         places = ", ".join(one.place for one in at)
         yield Fact(f"port {port}/tcp", places or "not published", note if at else "only while it runs")
 
@@ -50,7 +50,7 @@ def problem(spec: SandboxSpec) -> str:
     except ValueError:
         return ""  # what the spec's own check says
     if spec.egress and any(one.port == PORT for one in asked):
-        return f"{PORT} of the sandbox is its egress gateway's: it is for the guest alone"
+        return f"{PORT} of the sandbox belongs to its egress gateway: only the guest may use it"
     return next(filter(None, map(_refused, asked)), "")
 
 

@@ -28,12 +28,12 @@ from sandbox_console.backends.docker.lives import Lives
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.event import BackendEvent
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import to_the_end
 
 if TYPE_CHECKING:
     from sandbox_console.backends.abilities import RecordEnd
@@ -171,7 +171,7 @@ class DockerBackend(Gated):
             await self._lives.add(engine, made, spec)
         except BaseException:
             if gate is not None:
-                await to_the_end(self._gates.discard(engine, gate.token))
+                await run_to_completion(self._gates.discard(engine, gate.token))
             raise
         return made
 
@@ -187,7 +187,7 @@ class DockerBackend(Gated):
             await lifecycle.start(engine, ref.id, _name(ref), secrets)
         except BaseException:
             if token:
-                await to_the_end(self._not_alone(ref, token))
+                await run_to_completion(self._not_alone(ref, token))
             raise
 
     async def _not_alone(self, ref: SandboxRef, token: str) -> None:
@@ -234,7 +234,7 @@ class DockerBackend(Gated):
         await self._removed(engine, ref, force)
         await self._lives.forget(ref.id)
         if token:
-            await to_the_end(self._gates.discard(engine, token))
+            await run_to_completion(self._gates.discard(engine, token))
 
     async def _removed(self, engine: Engine, ref: SandboxRef, force: bool) -> None:
         with about(_name(ref)):

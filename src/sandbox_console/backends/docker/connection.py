@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from sandbox_console.backends.docker.contexts import Endpoint, resolve
 from sandbox_console.backends.docker.failures import Lost, Unusable, engine_prefix, no_answer
@@ -16,6 +19,7 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
+    from sandbox_console.backends.docker.ssh_tunnel import SshTunnel
 
 PROBE_S = 3.0
 
@@ -30,6 +34,7 @@ class Connection:
         self.history = History()
         self._endpoint: Endpoint | None = None
         self._engine: Engine | None = None
+        self._tunnel: SshTunnel | None = None
         self._lock = asyncio.Lock()
         self._answered = False
         self._read_at = -math.inf
@@ -41,8 +46,10 @@ class Connection:
 
     async def engine(self) -> Engine:
         """The client. Raises BackendUnreachable where no socket is there or the context cannot be used."""
-        if self._engine is None:
+        if self._engine is None or self._cut:
             async with self._lock:
+                if self._cut:
+                    await self.close()
                 if self._engine is None:
                     await self._connect()
         if self._engine is None:
@@ -50,20 +57,29 @@ class Connection:
         return self._engine
 
     async def close(self) -> None:
-        """Close the client, if there is one."""
+        """Close the client and the way to it, if there are any."""
         engine, self._engine = self._engine, None
+        tunnel, self._tunnel = self._tunnel, None
         if engine is not None:
             await engine.close()
+        if tunnel is not None:
+            await tunnel.close()
+
+    @property
+    def _cut(self) -> bool:
+        return self._tunnel is not None and self._tunnel.lost
 
     async def health(self, recent_s: float = 0.0) -> BackendHealth:
         """Whether the engine answers now, with the reason where not; what it said so many seconds ago will do."""
         try:
-            if time.monotonic() - self._read_at > recent_s:
+            if time.monotonic() - self._read_at > recent_s or self._cut:
+                if (await self._found()).ssh:  # a login has a limit of its own
+                    await self.engine()
                 async with asyncio.timeout(PROBE_S):
                     await self.refresh()
         except TimeoutError:
-            reason = f"no answer in {PROBE_S:g} s"
-            return self._down(HealthState.UNREACHABLE, reason, "see that the engine is not stuck", silent=True)
+            reason = f"no answer within {PROBE_S:g} s"
+            return self._down(HealthState.UNREACHABLE, reason, "check that the engine is not stuck", silent=True)
         except ConsoleError as error:
             return self.down(error)
         if self.version.get("Os") not in (None, "linux"):
@@ -93,15 +109,23 @@ class Connection:
         return BackendHealth("docker", self.context, state, reason=reason, hint=hint, silent=silent)
 
     async def _connect(self) -> None:
+        endpoint = await self._found()
+        if endpoint.socket is not None:
+            await self._probe(endpoint.socket)
+        if endpoint.ssh:
+            open_tunnel = await asyncio.to_thread(_tunnel_opener)
+            self._tunnel = await open_tunnel(self.context, endpoint.url)
+            endpoint = structs.replace(endpoint, tunnel=self._tunnel.socket)
+        kind = await asyncio.to_thread(_engine_class)
+        self._engine = kind(self.context, endpoint)
+
+    async def _found(self) -> Endpoint:
         if self._endpoint is None:
             try:
                 self._endpoint = await asyncio.to_thread(resolve, self.context)
             except ConfigError as error:
                 raise Unusable(error.message, hint=error.hint) from error
-        if self._endpoint.socket is not None:
-            await self._probe(self._endpoint.socket)
-        kind = await asyncio.to_thread(_engine_class)
-        self._engine = kind(self.context, self._endpoint)
+        return self._endpoint
 
     async def _probe(self, path: str) -> None:
         # A machine without an engine never pays for the client's import.
@@ -112,6 +136,12 @@ class Connection:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
+
+
+def _tunnel_opener() -> Callable[[str, str], Awaitable[SshTunnel]]:
+    from sandbox_console.backends.docker.ssh_tunnel import open_tunnel
+
+    return open_tunnel
 
 
 def _engine_class() -> type[Engine]:

@@ -17,38 +17,47 @@ DEFAULT_SOCKET = "/var/run/docker.sock"
 
 
 class Endpoint(Struct, frozen=True):
-    """An engine's address. ``implicit`` where nobody named it: its absence is then no surprise."""
+    """An engine's address. ``implicit`` where nobody named it: its absence is then no surprise.
+
+    ``tunnel`` is a Unix socket of this host that leads to an engine elsewhere.
+    """
 
     url: str
     tls: ssl.SSLContext | None = None
     implicit: bool = False
+    tunnel: str | None = None
 
     @property
     def socket(self) -> str | None:
-        """The path of a Unix socket, or None for an engine elsewhere."""
+        """The path of this host's engine's Unix socket, or None for an engine elsewhere."""
         return self.url.removeprefix("unix://") if self.url.startswith("unix://") else None
+
+    @property
+    def ssh(self) -> bool:
+        """Whether it is reached over ssh."""
+        return self.url.startswith("ssh://")
+
+    @property
+    def dialled(self) -> str | None:
+        """The path of the Unix socket to connect to, whoever is behind it; None for an address of the network."""
+        return self.socket or self.tunnel
 
     @property
     def base_url(self) -> str:
         """The address as an HTTP client wants it: a socket's path is the connector's business, not the URL's."""
-        if self.socket is not None:
+        if self.dialled is not None:
             return "unix://localhost"
         return f"{'https' if self.tls else 'http'}://{self.url.partition('://')[2].rstrip('/')}"
 
 
 def resolve(context: str) -> Endpoint:
-    """The endpoint of a context. Raises ConfigError where it is unknown, damaged, or needs ssh."""
+    """The endpoint of a context. Raises ConfigError where it is unknown or damaged."""
     endpoint = _from_environment() if context == "default" else _stored(context)
     scheme = endpoint.url.partition("://")[0]
-    if scheme == "ssh":
-        raise ConfigError(
-            f"docker context {context!r} is reached over ssh, which is not supported yet",
-            hint="forward the engine's socket with ssh -L and set DOCKER_HOST to it",
-        )
     if not _usable(endpoint.url, scheme):
         raise ConfigError(
             f"docker context {context!r} has an address that cannot be used: {endpoint.url!r}",
-            hint="write unix:///path/to/docker.sock or tcp://host:port",
+            hint="write unix:///path/to/docker.sock, tcp://host:port or ssh://user@host",
         )
     return endpoint
 
@@ -58,6 +67,8 @@ def _usable(url: str, scheme: str) -> bool:
         return len(url) > len("unix://")
     try:
         parts = urlsplit(url)
+        if scheme == "ssh":  # a port that is no number raises; a password would stand in files and error messages
+            return bool(parts.hostname) and parts.port != 0 and parts.password is None and not parts.query
         return scheme in ("tcp", "http", "https") and bool(parts.hostname) and parts.port is not None
     except ValueError:
         return False

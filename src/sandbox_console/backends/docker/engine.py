@@ -36,8 +36,8 @@ class Engine:
         self.endpoint = endpoint
         # aiohttp's default of 100 connections makes list() hang once 100 logs are followed.
         self._connector: aiohttp.BaseConnector = (
-            aiohttp.UnixConnector(endpoint.socket, limit=0)
-            if endpoint.socket is not None
+            aiohttp.UnixConnector(endpoint.dialled, limit=0)
+            if endpoint.dialled is not None
             else aiohttp.TCPConnector(limit=0, ssl=endpoint.tls or True)
         )
         self.docker = aiodocker.Docker(
@@ -137,7 +137,9 @@ class Engine:
                 await stream.__aenter__()
             except aiodocker.DockerError as error:
                 if error.status == 900:
-                    raise Lost(engine_prefix(self.context) + error.message, hint="see that the engine runs") from error
+                    raise Lost(
+                        engine_prefix(self.context) + error.message, hint="check that the engine is running"
+                    ) from error
                 raise refused(error.message, error.status) from error
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
@@ -174,12 +176,16 @@ class Engine:
             why, hint = f"its certificate does not hold: {error}", "look at the context's ca.pem, cert.pem and key.pem"
             return BackendUnreachable(engine_prefix(self.context) + why, hint=hint)
         inner = getattr(error, "os_error", None)
+        if self.endpoint.tunnel is not None and not isinstance(error, asyncio.TimeoutError):
+            return Lost(
+                engine_prefix(self.context) + "the ssh connection was lost", hint="see that its host can be reached"
+            )
         if isinstance(error, aiohttp.ClientConnectorError) and inner is not None:
             return no_answer(self.context, self.endpoint.socket or self.endpoint.url, inner.errno, str(inner))
         if isinstance(error, (FileNotFoundError, PermissionError, ConnectionRefusedError)):
             return no_answer(self.context, self.endpoint.socket or self.endpoint.url, error.errno, str(error))
         why = "it did not answer in time" if isinstance(error, asyncio.TimeoutError) else "the connection was lost"
-        return Lost(engine_prefix(self.context) + why, hint="see that the engine runs")
+        return Lost(engine_prefix(self.context) + why, hint="check that the engine is running")
 
 
 class _Translated:

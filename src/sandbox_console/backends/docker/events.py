@@ -41,7 +41,7 @@ async def read(engine: Engine, id: str, *, since: float | None, follow: bool) ->
             if happening.what == "destroy":
                 return
     if follow:
-        raise Lost(f"{engine_prefix(engine.context)}its events ended", hint="see that the engine runs")
+        raise Lost(f"{engine_prefix(engine.context)}its events ended", hint="check that the engine is running")
 
 
 def _by_us(happening: Happening, ours: set[str]) -> bool:

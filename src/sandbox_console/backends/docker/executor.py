@@ -15,8 +15,8 @@ from sandbox_console.backends.docker.process import DockerProcess, Execution
 from sandbox_console.backends.docker.reaper import VARIABLE, Reaper, new_mark
 from sandbox_console.errors import BackendError, ConsoleError, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.secret import ResolvedSecret
-from sandbox_console.model.waiting import to_the_end
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -55,7 +55,7 @@ async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[Resol
     try:
         await _first_size(terminal, request)
     except BaseException:
-        await to_the_end(terminal.close())
+        await run_to_completion(terminal.close())
         raise
     return terminal
 
@@ -89,7 +89,7 @@ async def _opened(engine: Engine, container: str, body: dict[str, Any], reaper: 
         try:
             await execution.open()
         except asyncio.CancelledError:
-            await to_the_end(execution.end())  # it may run already, and nobody would hold it
+            await run_to_completion(execution.end())  # it may run already, and nobody would hold it
             raise
     return execution
 

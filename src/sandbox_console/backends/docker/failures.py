@@ -56,7 +56,7 @@ def no_answer(context: str, address: str, number: int | None, text: str) -> Back
         case errno.ECONNREFUSED:
             why, hint = f"nothing listens on {address} (connection refused)", "start the engine"
         case _:
-            why, hint = text or "it does not answer", "see that the engine runs and that its address is right"
+            why, hint = text or "it does not answer", "check that the engine is running and that its address is right"
     return BackendUnreachable(engine_prefix(context) + why, hint=hint)
 
 
@@ -79,8 +79,6 @@ def about(thing: str) -> Iterator[None]:
     except Refused as error:
         if error.status == 404:
             raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
-        if error.status == 409 or error.message.endswith(
-            " is not paused"
-        ):  # which engines give 500
+        if error.status == 409 or error.message.endswith(" is not paused"):  # which engines give 500
             raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error
         raise

@@ -16,8 +16,8 @@ from sandbox_console.backends.docker.labels import gateway_name
 from sandbox_console.backends.docker.log_frames import Demuxer
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.ports import PublishedPort
-from sandbox_console.model.waiting import to_the_end
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -43,7 +43,7 @@ async def start(
         await _listens(engine, token, name, ready, hint)
         await _answered_for(engine, token, name, asked)
     except BaseException:
-        await to_the_end(stop(engine, token))
+        await run_to_completion(stop(engine, token))
         raise
 
 
@@ -78,7 +78,7 @@ async def _listens(engine: Engine, token: str, name: str, ready: Path, hint: str
         state = (await inspected(engine, token))["State"]
         if time.monotonic() > deadline or state.get("Status") == "exited" or state.get("Restarting"):
             said = await _last_words(engine, token)
-            raise BackendError(f"the egress gateway of {name} does not come up: {said}", hint=hint)
+            raise BackendError(f"the egress gateway of {name} does not start: {said}", hint=hint)
         await asyncio.sleep(0.02)
 
 

@@ -29,10 +29,10 @@ from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
 from sandbox_console.egress.host import APART, FILES, HELD, said
 from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
+from sandbox_console.model.cancellation import run_to_completion, shielded
 from sandbox_console.model.ports import PublishedPort, parse_all
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import joined, to_the_end
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _BRIDGED = (
     Fact(
         "egress.bridge", "not enforced", enforced=False,
-        note="the engine gave its bridge an address: who listens there is reached past the gateway",
+        note="the engine gave its bridge an address: servers there can be reached without the gateway",
     ),
 )  # fmt: skip
 _GONE = "its gateway's container was removed"
@@ -87,7 +87,7 @@ class Gates:
     def __init__(self, connection: Connection, folder: Path | None, options: Options) -> None:
         self._connection, self._options = connection, options
         self._folder = folder / "egress" if folder is not None else None
-        self.problem = "the egress gateway was not looked for yet"
+        self.problem = "the egress gateway was not checked yet"
 
     @property
     def image(self) -> str:
@@ -124,10 +124,10 @@ class Gates:
         gate = await self._network(engine)
         furnishing = asyncio.ensure_future(self._furnish(engine, info, spec, gate))
         try:
-            await joined(furnishing)
+            await shielded(furnishing)
         except BaseException as error:
             # The engine finishes what it has begun: what is taken away before that would come after it.
-            await to_the_end(self._undo(engine, gate, furnishing))
+            await run_to_completion(self._undo(engine, gate, furnishing))
             if isinstance(error, (Refused, OSError)):
                 raise BackendError(f"the egress gateway of {spec.name} cannot be made: {error}") from error
             raise
@@ -158,14 +158,14 @@ class Gates:
             gate = Gate(secrets.token_hex(6), subnet)
             asked = asyncio.ensure_future(engine.call("POST", "networks/create", body=bodies.network(gate)))
             try:
-                await joined(asked)
+                await shielded(asked)
                 return gate
             except Refused as error:  # another console took it between the look and now
                 refusal = error
             except asyncio.CancelledError:
                 with suppress(ConsoleError):
                     await asked
-                await to_the_end(self.discard(engine, gate.token))
+                await run_to_completion(self.discard(engine, gate.token))
                 raise
         why = f": {refusal.message}" if refusal else ""
         raise BackendError(
@@ -263,7 +263,7 @@ class Gates:
         if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
             why = "the engine's machine does not tell its addresses; recreate a sandbox made before this was known"
         elif await asyncio.to_thread(self._says, token, APART):
-            why = "the engine has a network of its own (rootless, in a container): its machine's are refused, not its"
+            why = "the engine has a network of its own (rootless, in a container): only its machine's are refused"
         held = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
         if why:
             return (*held, Fact("egress.host", "not enforced", note=why, enforced=False))

@@ -17,10 +17,10 @@ from sandbox_console.backends.docker.guest_path import Place
 from sandbox_console.backends.docker.labels import HELPER
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, Unsupported
 from sandbox_console.model.action import Exec
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.inside import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit, SandboxRef
-from sandbox_console.model.waiting import to_the_end
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -131,7 +131,7 @@ async def _ask(engine: Engine, place: Place, script: str, *words: str) -> tuple[
 
 async def _let_go(process: DockerProcess) -> None:
     if not process.ended:
-        await to_the_end(process.kill())
+        await run_to_completion(process.kill())
 
 
 async def _said(process: DockerProcess) -> tuple[bytes, bytes]:

@@ -184,6 +184,6 @@ def capabilities(table: Mapping[str, Any]) -> tuple[str, ...]:
     if refused := sorted(names - GIVEN_BACK):
         raise ConfigError(
             f"docker: the capability {refused[0]} is not given to a sandbox",
-            hint=f"these can be: {', '.join(sorted(GIVEN_BACK))}",
+            hint=f"allowed are: {', '.join(sorted(GIVEN_BACK))}",
         )
     return tuple(sorted(names))

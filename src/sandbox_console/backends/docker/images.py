@@ -108,10 +108,10 @@ async def load(engine: Engine, archive: AsyncIterator[bytes]) -> str:
                 raise_error(said, "the archive")
                 loaded += _loaded(str(said.get("stream", "")))
     except Refused as error:
-        hint = error.hint or "give a tar of docker save"
+        hint = error.hint or "use a tar from docker save"
         raise BackendError(f"the archive could not be loaded: {error.message}", hint=hint) from error
     if not loaded:
-        raise BackendError("the archive holds no image", hint="give a tar of docker save")
+        raise BackendError("the archive contains no image", hint="use a tar from docker save")
     return ", ".join(loaded)
 
 

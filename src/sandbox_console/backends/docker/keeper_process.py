@@ -69,7 +69,7 @@ class KeeperProcess:
             raise self._failed(f"{error.strerror or error}") from error
         finally:
             place.close()
-        raise self._failed(f"no answer in {START_S:g} s")
+        raise self._failed(f"no answer within {START_S:g} s")
 
     def see(self) -> None:
         """Start it where it does not run, and wait for nothing."""
@@ -101,8 +101,8 @@ class KeeperProcess:
     @staticmethod
     def _failed(why: str) -> BackendError:
         return BackendError(
-            f"the process that keeps sandboxes to their lifetimes cannot be had: {why}",
-            hint='sandbox-console doctor; without limits of time, or with limits = "best-effort", none is needed',
+            f"the keeper, which enforces time limits, cannot be started: {why}",
+            hint='sandbox-console doctor; without time limits, or with limits = "best-effort", it is not needed',
         )
 
 

@@ -16,9 +16,9 @@ from sandbox_console.backends.docker.gate_config import Gate, dress
 from sandbox_console.backends.docker.labels import INSTALLATION
 from sandbox_console.backends.docker.paths import NAMING, container_path, image_path
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import joined
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -55,7 +55,7 @@ async def create(
 async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> str:
     asked = asyncio.ensure_future(engine.call("POST", "containers/create", params={"name": spec.name}, body=body))
     try:
-        made = await joined(asked)
+        made = await shielded(asked)
     except Refused as error:
         raise _create_failed(engine, spec, error) from error
     except asyncio.CancelledError:

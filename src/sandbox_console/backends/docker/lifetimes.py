@@ -57,7 +57,7 @@ class Lifetimes:
             self._write(asked, os.O_CREAT | os.O_EXCL)
         except OSError as error:
             self.forget(id)
-            text = f"the lifetime of {spec.name} cannot be kept in {self._folder}: {os.strerror(error.errno or 0)}"
+            text = f"the time limit of {spec.name} cannot be kept in {self._folder}: {os.strerror(error.errno or 0)}"
             raise BackendError(text, hint="free disk space, or leave max_duration_s and idle_timeout_s out") from error
 
     def put(self, lifetime: Lifetime) -> None:

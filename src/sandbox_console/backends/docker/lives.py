@@ -39,7 +39,7 @@ class Lives:
         if self._files is None:
             self.problem = "the process that enforces it needs a state folder, and none was given"
         elif sys.platform != "linux":
-            self.problem = "the process that enforces it runs on Linux alone"
+            self.problem = "the process that enforces it runs only on Linux"
 
     @property
     def _engine(self) -> str:
@@ -76,8 +76,8 @@ class Lives:
         elif strict:
             name = str(data["Name"]).lstrip("/")
             raise Conflict(
-                f"{name} has a limit of time, and no record of it is in this console's state: nothing would end it",
-                hint="make it anew, or start it with docker",
+                f"{name} has a time limit, but this console's state has no record of it: nothing would end it",
+                hint="recreate it, or start it with docker",
             )
 
     async def forget(self, id: str) -> None:
@@ -130,8 +130,8 @@ class Lives:
             return ()
         answer = await self._answer()
         if answer is None:
-            text = "no process keeps sandboxes to max_duration_s and idle_timeout_s"
-            return (Diagnosis("lifetimes", "warning", text, "any command of docker's starts it; see whether it ends"),)
+            text = "no keeper enforces max_duration_s and idle_timeout_s"
+            return (Diagnosis("lifetimes", "warning", text, "any command on docker starts it; check whether it ends"),)
         return (Diagnosis("lifetimes", "ok", f"process {answer.pid} holds {answer.held} that run to their limits"),)
 
     async def _any(self, engine: str) -> bool:

@@ -105,10 +105,10 @@ def _failed(name: str, reference: Reference, error: ConsoleError, *, known: bool
     if not denied and any(word in text for word in ("manifest unknown", "not found", "does not exist")):
         return NotFound(f"the registry {reference.registry} has no {name!r}: {error.message}", hint="see its tags")
     if denied:
-        kept = "the credentials that docker login kept do not do" if known else "no credentials are kept for it"
+        kept = "the credentials from docker login are not accepted" if known else "there are no credentials for it"
         hint = f"docker login {reference.registry}" if reference.registry != HUB else "docker login"
         return BackendError(f"{reference.registry} refuses {name!r}; {kept}: {error.message}", hint=hint)
     if isinstance(error, Refused):
-        hint = error.hint or "see that the engine can reach it"
+        hint = error.hint or "check that the engine can reach it"
         return BackendError(f"{name!r} could not be pulled: {error.message}", hint=hint)
     return error

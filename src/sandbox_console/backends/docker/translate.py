@@ -187,7 +187,7 @@ def _exit(code: int | None, oom: bool | None, error: str) -> Exit:
     signal = code - 128 if code is not None and 128 < code <= 128 + 64 else None
     # 137 alone is any SIGKILL; only the engine's flag and event prove that memory ran out, and a child's OOM kill
     # leaves them too while the main process ends as it likes.
-    told = "" if not oom else "out of memory" if signal == 9 else "a process of it was killed for want of memory"
+    told = "" if not oom else "out of memory" if signal == 9 else "a process of it was killed for lack of memory"
     return Exit(code=code, signal=signal, oom=oom, reason=told or error)
 
 
@@ -205,4 +205,4 @@ def _detail(state: Mapping[str, Any], *, oom: bool) -> str:
     health = (state.get("Health") or {}).get("Status")
     if health == "unhealthy":
         return "unhealthy"
-    return "a process in it was killed for want of memory" if oom and state.get("Running") else ""
+    return "a process in it was killed for lack of memory" if oom and state.get("Running") else ""

@@ -113,7 +113,7 @@ async def _changed(connection: Connection, chunks: AsyncIterator[bytes]) -> Asyn
 async def _next(chunks: AsyncIterator[bytes]) -> bytes:
     async for chunk in chunks:
         return chunk
-    raise Lost("the engine ended its event stream", hint="see that the engine runs")
+    raise Lost("the engine ended its event stream", hint="check that the engine is running")
 
 
 async def _still_there(connection: Connection) -> None:

@@ -21,7 +21,7 @@ _CAUSES: tuple[tuple[str, Cause], ...] = (
     ("KVM_EXIT_FAIL_ENTRY", ("/dev/kvm is there but cannot run a guest (KVM_EXIT_FAIL_ENTRY)", _KVM_HINT)),
     ("Kvm object: Error(13)", ("permission denied on /dev/kvm", "add your user to the group kvm and log in again")),
     ("Kvm object: Error(2)", ("there is no /dev/kvm on this host", "load the kvm module, or enable virtualisation")),
-    ("Kvm object", ("/dev/kvm could not be opened", "see that the kvm module works: sandbox-console doctor")),
+    ("Kvm object", ("/dev/kvm could not be opened", "check that the kvm module works: sandbox-console doctor")),
     ("xattr", ("its files cannot keep extended attributes", "put MSB_HOME and the folder on ext4, xfs or btrfs")),
     ("guest user not found", ("its image has no such user", "name a user that it has, or leave user out")),
     ("No space left on device", ("the disk is full", "free space where MSB_HOME is")),

@@ -110,7 +110,7 @@ def problems(spec: SandboxSpec) -> Mapping[str, str]:
     found = {
         "image": _image_problem(spec.image, folder),
         "cpus": "a microVM has whole vCPUs" if cpus and cpus != int(cpus) and spec.limits == "strict" else "",
-        "workspace": "" if not spec.workspace or Path(spec.workspace).is_dir() else f"{spec.workspace} is no folder",
+        "workspace": "" if not spec.workspace or Path(spec.workspace).is_dir() else f"{spec.workspace} is not a folder",
     }
     if cpus and cpus > (os.cpu_count() or 1):
         found["cpus"] = f"{cpus:g} is above this host's {os.cpu_count()} CPUs"
@@ -120,4 +120,4 @@ def problems(spec: SandboxSpec) -> Mapping[str, str]:
 def _image_problem(name: str, folder: str) -> str:
     if not name.strip():
         return "an image is needed, for example alpine:3, or dir:PATH for a folder with a root file system"
-    return f"{folder} is no folder" if folder and not Path(folder).is_dir() else ""
+    return f"{folder} is not a folder" if folder and not Path(folder).is_dir() else ""

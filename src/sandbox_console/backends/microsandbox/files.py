@@ -43,7 +43,7 @@ async def stat(module: Any, machine: Any, path: str) -> FileInfo:
 async def list_dir(module: Any, machine: Any, path: str) -> Sequence[FileInfo]:
     """A directory's entries by name. Raises NotFound, Conflict where it is none."""
     if (await stat(module, machine, path)).kind is not FileKind.DIRECTORY:
-        raise Conflict(f"{path} is no folder")
+        raise Conflict(f"{path} is not a folder")
     entries = await _asked(module, machine.fs.list(path), path)
     found = sorted((_info(posixpath.basename(one.path), one) for one in entries), key=lambda info: info.name)
     targets = await _targets(machine, path, [one.name for one in found if one.kind is FileKind.LINK])
@@ -103,7 +103,7 @@ def _judge(code: int | None, path: str, complaint: bytes) -> None:
     if code == 3:
         raise NotFound(f"there is no {path} in the sandbox")
     if code == 4:
-        raise Conflict(f"{path} is no folder")
+        raise Conflict(f"{path} is not a folder")
     if code in (126, 127):
         raise Unsupported("the image lacks sh or tar, which files are moved by", hint="use an image that has them")
     if code != 0:

@@ -60,7 +60,7 @@ def _cannot_open(error: OSError) -> Problem:
         return "there is no /dev/kvm on this host", "load the kvm module, or enable (nested) virtualisation"
     if error.errno in (errno.EACCES, errno.EPERM):
         return "permission denied on /dev/kvm", "add your user to the group kvm and log in again"
-    return f"/dev/kvm cannot be opened: {error.strerror}", "see that the kvm module works"
+    return f"/dev/kvm cannot be opened: {error.strerror}", "check that the kvm module works"
 
 
 @lru_cache(maxsize=4)

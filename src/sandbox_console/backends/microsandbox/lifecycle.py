@@ -14,10 +14,10 @@ from sandbox_console.backends.microsandbox import boot_failure, create_options, 
 from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.pending import Pending
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import to_the_end
 
 _SHUTDOWN_S = 5.0
 """For a microVM whose main process has ended to shut down by itself; then it is killed. It takes 0.7 s unloaded."""
@@ -43,7 +43,7 @@ async def boot_new(
         boot_it = functools.partial(module.Sandbox.create, name, **arguments)
         await _run(module, name, boot_it, one.spec, secrets, functools.partial(boot_it, replace=True))
     except asyncio.CancelledError:
-        await to_the_end(_undone(module, name))
+        await run_to_completion(_undone(module, name))
         raise
     finally:
         with contextlib.suppress(ConsoleError):  # a boot that failed leaves a row, which then tells why
@@ -72,7 +72,7 @@ async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets)
         boot_it = functools.partial(module.Sandbox.start, seen.name, detached=True)
         await _run(module, seen.name, boot_it, seen.spec, secrets)
     except asyncio.CancelledError:
-        await to_the_end(_ended(module, seen.name))
+        await run_to_completion(_ended(module, seen.name))
         raise
 
 
@@ -88,7 +88,7 @@ async def _run(
         await published(module, name)
         await launch(module, machine, spec, secrets)
     except ConsoleError:
-        await to_the_end(_ended(module, name))
+        await run_to_completion(_ended(module, name))
         raise
 
 
@@ -191,7 +191,7 @@ async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets)
         await sdk.result(machine.exec_detached(spec.command[0], list(spec.command[1:]), **asked))
     except module.MicrosandboxError as error:
         raise BackendError(
-            f"the command of {spec.name} cannot be run: {error}", hint="see that its image has the program"
+            f"the command of {spec.name} cannot be run: {error}", hint="check that its image has the program"
         ) from error
 
 

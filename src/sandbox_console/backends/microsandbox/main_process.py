@@ -55,5 +55,5 @@ def exit_of(job: Any, marks: dict[str, str], oom: frozenset[int] = frozenset()) 
     if job.state == "exited" and job.exit_code is not None and job.exit_code >= 0:
         return Exit(job.exit_code)
     if job.state == "exited":
-        return Exit(reason="ended by a signal; the runtime does not tell which")
+        return Exit(reason="ended by a signal; the runtime does not say which")
     return Exit(reason=str(job.error or ""))

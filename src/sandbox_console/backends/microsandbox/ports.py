@@ -106,7 +106,7 @@ def facts(ports: Ports, listening: frozenset[str] | None) -> Iterator[Fact]:
     for port, places in sorted(by_port.items()):
         there = [one for one in places if listening is not None and one.place in listening]
         lost = ", ".join(one.place for one in places if listening is not None and one not in there)
-        note = f"nobody listens at {lost}" if lost else reach(one.address for one in there)
+        note = f"nothing listens at {lost}" if lost else reach(one.address for one in there)
         value = ", ".join(one.place for one in there) or "not published"
         yield Fact(f"port {port}/tcp", value, enforced=not lost, note=note)
 

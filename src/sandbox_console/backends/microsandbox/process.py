@@ -9,9 +9,9 @@ from typing import Any
 
 from sandbox_console.backends.microsandbox.sdk import result
 from sandbox_console.errors import BackendError, ConsoleError
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import joined
 
 CHUNK = 256 * 1024
 _QUEUED = 16  # events that wait for a reader; then the guest is held back
@@ -60,7 +60,7 @@ class MicrosandboxProcess:
                 await result(stdin.close())
 
     async def wait(self) -> Exit:
-        return await joined(self._end)
+        return await shielded(self._end)
 
     async def kill(self) -> None:
         if self._killed:
@@ -143,7 +143,7 @@ class MicrosandboxTerminal:
 
 def _exit(code: int | None) -> Exit:
     if code is None:
-        raise BackendError("the runtime told an end without a code")
+        raise BackendError("the runtime reported an end without an exit code")
     if code < 0:
-        return Exit(128, reason="ended by a signal; the runtime does not tell which")
+        return Exit(128, reason="ended by a signal; the runtime does not say which")
     return Exit(code & 255)

@@ -13,7 +13,7 @@ from typing import Any
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.microsandbox import sdk
 from sandbox_console.errors import BackendError, ConsoleError, NotFound
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 
 _MIB = 1024 * 1024
 _KEPT_S, _LOOK_S = 60.0, 0.1
@@ -34,7 +34,7 @@ async def pull(module: Any, name: str, insecure: bool, progress: Progress) -> No
         await _kept(module, name)
     finally:
         session.cancel()
-        await to_the_end(_tidy(module, session, temporary))
+        await run_to_completion(_tidy(module, session, temporary))
 
 
 async def _follow(module: Any, name: str, session: Any, progress: Progress) -> None:

@@ -100,12 +100,10 @@ def translated(module: Any, what: str) -> Iterator[None]:
     except (module.UnsupportedError, module.UnsupportedOperationError) as error:
         raise Unsupported(f"{what}: {error}") from error
     except module.InvalidConfigError as error:
-        raise UsageError(
-            f"microsandbox refuses {what}: {_bare(error)}", hint="see the words that it was given"
-        ) from error
+        raise UsageError(f"microsandbox refuses {what}: {_bare(error)}", hint="check its arguments") from error
     except (module.RuntimeNotInstalledError, module.RuntimeIncompleteError) as error:
         raise BackendUnreachable(
-            f"microsandbox's runtime is not whole: {error}", hint="pip install --force-reinstall microsandbox"
+            f"microsandbox's runtime is incomplete: {error}", hint="pip install --force-reinstall microsandbox"
         ) from error
     except module.MicrosandboxError as error:
         raise BackendError(f"microsandbox failed on {what}: {error}", hint="sandbox-console doctor") from error

@@ -23,11 +23,11 @@ from sandbox_console.backends.microsandbox import create_options, labels, lifecy
 from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model import ports as published
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.inside import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import to_the_end
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 """What the runtime takes, and some room for what is put before it."""
@@ -45,19 +45,19 @@ async def take(module: Any, handle: Any, name: str, *, full: bool) -> Snapshot:
     seen = translate.view(handle)
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no name of a snapshot", hint="use up to 100 letters and digits; '-', '_' and '.' within"
+            f"{name!r} is not a name for a snapshot", hint="use up to 100 letters and digits; '-', '_' and '.' within"
         )
     if seen.spec is None:
         raise Unsupported(f"sandbox {seen.shown_name} was made by another tool", hint="use msb snapshot")
     if seen.spec.image.startswith("dir:"):
         raise Unsupported(
-            f"sandbox {seen.shown_name} is made of a folder of this host, and microsandbox saves images' disks alone",
+            f"sandbox {seen.shown_name} is made of a folder of this host, and microsandbox saves only disks of images",
             hint="copy files out, or make it of an image",
         )
     if any(one.name == name for one in await all_of(module)):
-        raise Conflict(f"a snapshot called {name!r} is there already")
+        raise Conflict(f"a snapshot called {name!r} exists already")
     if full and seen.status != "running":
-        raise Conflict(f"sandbox {seen.shown_name} does not run, so there is no memory to save", hint="leave full out")
+        raise Conflict(f"sandbox {seen.shown_name} does not run, so there is no memory to save", hint="leave out full")
     made_one = await _taken(module, seen, name, full)
     handle_of = await _found(module, name)
     return await _snapshot(module, handle_of if handle_of is not None else made_one)
@@ -74,7 +74,7 @@ async def _taken(module: Any, seen: translate.View, name: str, full: bool) -> An
         if "managed jobs are active" in error.message:
             raise Conflict(
                 f"microsandbox saves no memory while a main process runs, and that of {seen.shown_name} does",
-                hint="save the disk alone, or make the sandbox without a command and exec in it",
+                hint="save only the disk, or make the sandbox without a command and exec in it",
             ) from error
         raise
 
@@ -121,7 +121,7 @@ async def _restored(
         await lifecycle.launch(module, machine, structs.replace(spec, command=()) if full else spec, secrets)
     except BaseException as error:
         if not (isinstance(error, Conflict) and lifecycle.taken(error)):
-            await to_the_end(_dropped(module, new))
+            await run_to_completion(_dropped(module, new))
         raise
     return SandboxRef("microsandbox", "local", identity)
 

@@ -68,9 +68,9 @@ class Callers:
         try:
             found = self._verify(grant)
         except PermissionError as error:  # a2a_pack's GrantInvalid is one
-            raise Forbidden(f"the grant is not good: {error}"[:200]) from None
+            raise Forbidden(f"the grant is not valid: {error}"[:200]) from None
         except Exception:  # noqa: BLE001 - whatever a forged one makes of a2a_pack, it is no good grant
-            raise Forbidden("the grant is not good") from None
+            raise Forbidden("the grant is not valid") from None
         if self._audience and found.audience not in self._audience:
             raise Forbidden("the grant is for an agent that this server does not serve")
         if not found.audience or not found.bucket:

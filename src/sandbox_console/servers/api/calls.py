@@ -13,7 +13,7 @@ from msgspec import Struct
 from sandbox_console.errors import BackendError, ConsoleError, Denied, NotFound, Unsupported, UsageError
 from sandbox_console.library import ExecResult, SandboxHandle
 from sandbox_console.model.action import Action, Exec, Remove
-from sandbox_console.model.waiting import to_the_end
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.servers.api.callers import Caller
 from sandbox_console.servers.api.messages import (
     CreateBody,
@@ -69,7 +69,7 @@ class Calls:
             self._sandboxes.forget(box)
             raise
         if done.timed_out:
-            await to_the_end(self._remove(handle, box))
+            await run_to_completion(self._remove(handle, box))
         return answer(_ended(done))
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -79,7 +79,7 @@ class Calls:
         except NotFound:
             return web.Response(status=204)
         await self._need_owner(request[CALLER], box, Remove(box.ref, force=True))
-        await to_the_end(self._remove(self._sandboxes.handle(box), box))
+        await run_to_completion(self._remove(self._sandboxes.handle(box), box))
         return web.Response(status=204)
 
     async def run_shell(self, request: web.Request) -> web.Response:
@@ -136,7 +136,7 @@ async def read(request: web.Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"the body does not hold: {error}"[:300], hint="GET /openapi.json") from None
+        raise UsageError(f"the body is not valid: {error}"[:300], hint="GET /openapi.json") from None
 
 
 def answer(value: Struct | Mapping[str, str] | list[str], status: int = 200) -> web.Response:

@@ -31,6 +31,6 @@ async def api(
             accepting(app, socket, tls, most=CONNECTIONS, cancels=True),
         ):
             if not is_loopback(options.host) and options.scheme == "http":
-                say("warning: no TLS: whoever is on the way can read the tokens and all that is sent")
+                say("warning: no TLS: anyone on the network can read the tokens and all that is sent")
             say(f"api: {options.scheme}://{authorities[0]}/")
             yield

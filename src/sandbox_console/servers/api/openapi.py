@@ -12,9 +12,9 @@ from sandbox_console.version import __version__
 
 _KINDS = (CreateBody, ExecBody, ShellBody, PythonBody, Created, Ended, Problem)
 _REFUSALS = {
-    "400": "the request does not hold, or asks for more than is allowed",
+    "400": "the request is not valid, or asks for more than is allowed",
     "401": "no token, or no grant",
-    "403": "a grant that is not good, another bucket, another's sandbox, or the policy",
+    "403": "a grant that is not valid, another bucket, someone else's sandbox, or the policy",
     "404": "no such sandbox",
     "405": "no such method here",
     "408": "the body came too slowly",
@@ -22,7 +22,7 @@ _REFUSALS = {
     "413": "the body is too large",
     "415": "the body is not application/json",
     "421": "another host name",
-    "429": "as many sandboxes or calls as are allowed; wait",
+    "429": "too many sandboxes or calls; wait",
     "500": "a bug, or a secret that cannot be read",
     "501": "the backend cannot do this",
     "502": "the backend failed",

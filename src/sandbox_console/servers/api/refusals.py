@@ -99,7 +99,7 @@ class Door:
         if len(hosts) != 1 or hosts[0].lower() not in self._authorities:
             raise web.HTTPMisdirectedRequest(text="this server does not answer to that host name")
         if "Origin" in request.headers:
-            raise web.HTTPForbidden(text="pages of browsers may not ask this")
+            raise web.HTTPForbidden(text="pages in a browser may not call this")
         if request.path in OPEN:
             return await handler(request)
         caller = await self._callers.of(
@@ -111,7 +111,7 @@ class Door:
         key = (caller.token, caller.bucket)
         if self._running[key] >= self._max_calls:
             await asyncio.sleep(REFUSAL_S)
-            text = f"{self._max_calls} calls of yours run, the most at a time"
+            text = f"{self._max_calls} of your calls are running, the most at a time"
             return _told(429, text, "busy", headers={"Retry-After": "1"})
         self._running[key] += 1
         task = asyncio.current_task()

@@ -142,7 +142,7 @@ class Sandboxes:
             return Denied(f"image {body.image!r} is not among those allowed", rule="api.images")
         for field, cap in (("memory_mib", options.max_memory_mib), ("cpus", options.max_cpus)):
             if (getattr(spec, field) or 0) > cap:
-                return Denied(f"{field} is above the cap of {cap:g}", rule=f"api.max_{field}")
+                return Denied(f"{field} is above the maximum of {cap:g}", rule=f"api.max_{field}")
         return None
 
     def _full(self, bucket: str, boxes: Sequence[Box]) -> Denied | None:

@@ -55,7 +55,7 @@ class Guard:
             return await _answer(send, 401, "a token with the scope mcp is needed", (b"www-authenticate", b"Bearer"))
         if self._running[token.name] >= CALLS:
             await asyncio.sleep(_REFUSAL_S)
-            return await _answer(send, 429, "too many requests of yours run", (b"retry-after", b"1"))
+            return await _answer(send, 429, "too many of your requests are running", (b"retry-after", b"1"))
         self._running[token.name] += 1
         try:
             body = await _body(receive)
@@ -72,7 +72,7 @@ class Guard:
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 421, "this server does not answer to that host name"
         if not self._origins.issuperset(origins):
-            return 403, "another origin's page may not ask this"
+            return 403, "a page of another origin may not call this"
         return (404, f"MCP is at {PATH}") if scope["path"] != PATH else None
 
 
@@ -194,7 +194,7 @@ async def mcp(
             serving = asyncio.ensure_future(listener.serve(sockets=[socket]))
             try:
                 if not is_loopback(options.host) and options.scheme == "http":
-                    say("warning: no TLS: whoever is on the way can read the tokens and all that is sent")
+                    say("warning: no TLS: anyone on the network can read the tokens and all that is sent")
                 say(f"mcp: {options.scheme}://{authorities[0]}{PATH}")
                 yield
             finally:

@@ -36,9 +36,9 @@ class Visible:
         """One by its name or full reference. Raises NotFound also for what may not be seen."""
         found = [one for one in await self.every() if name in (one.name, str(one.ref))]
         if len(found) > 1:
-            raise UsageError("several sandboxes have that name", hint="give the ref that list tells")
+            raise UsageError("several sandboxes have that name", hint="use the ref that list gives")
         if not found:
-            raise NotFound("no sandbox that may be seen has that name", hint="the tool list tells which there are")
+            raise NotFound("no sandbox that you may see has that name", hint="the tool list shows which there are")
         return found[0]
 
     def handle(self, found: Sandbox) -> SandboxHandle:
@@ -63,7 +63,7 @@ class Visible:
     async def need_own(self, found: Sandbox, action: Action) -> None:
         """Raise Denied, with a row, where another than the caller made a sandbox."""
         if found.labels.get(CALLER) != acting():
-            await self.refuse(action, Denied("another than you made it, and you may not remove it", rule="mcp.own"))
+            await self.refuse(action, Denied("somebody else made it, so you may not remove it", rule="mcp.own"))
 
     async def refuse(self, action: Action, why: Denied) -> NoReturn:
         """Record what is refused, and raise why."""

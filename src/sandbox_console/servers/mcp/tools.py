@@ -20,7 +20,7 @@ from sandbox_console.model.verdict import verdict
 from sandbox_console.servers.mcp.sandboxes import Visible
 from sandbox_console.servers.mcp.text import cleaned, lines, untrusted
 
-Name = Annotated[str, Field(description="a sandbox's name or ref, as list tells it", max_length=256)]
+Name = Annotated[str, Field(description="a sandbox's name or ref, as list gives it", max_length=256)]
 Path = Annotated[str, Field(description="an absolute path in the sandbox", max_length=4096)]
 
 Command = Annotated[list[str], Field(description="a program and its arguments; no shell", min_length=1)]

@@ -40,7 +40,7 @@ from sandbox_console.service.gate.operation import ActionResult, ExecIO
 
 
 async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult:
-    """What is done to one sandbox."""
+    """The effect of an action on one sandbox."""
     backend, ref = call.backend, action.ref
     details: dict[str, Any] = {}
     match action:
@@ -75,7 +75,7 @@ async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult
 
 
 async def on_host(action: HostAction, permit: Permit, call: Call) -> ActionResult:
-    """What is done to a backend's images and snapshots."""
+    """The effect of an action on a backend's images and snapshots."""
     if isinstance(action, RestoreSnapshot | RemoveSnapshot):
         return await _snapshots(action, permit, call)
     capability = Capability.IMAGE_FILES if isinstance(action, LoadImage | SaveImage) else Capability.IMAGES
@@ -129,7 +129,7 @@ def _input(io: ExecIO) -> AsyncIterator[bytes]:
 
 
 async def _send(chunks: AsyncIterator[bytes], io: ExecIO) -> int:
-    """Pass chunks to the action's output; gives how many bytes. The source is closed however it ends."""
+    """Pass chunks to the action's output; returns the number of bytes. The source is always closed."""
     if io.on_output is None:
         raise UsageError("this action needs somewhere to put its output")
     sent = 0

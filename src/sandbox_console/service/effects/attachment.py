@@ -12,7 +12,7 @@ from sandbox_console.service.gate.operation import ActionResult
 
 
 async def watch(process: Process, permit: Permit, ref: SandboxRef, call: Call) -> ActionResult:
-    """Pass on what an attached process writes and reads, until it ends or is let go of."""
+    """Pass on an attached process's output and input, until it ends or is detached."""
     if call.io.on_held is not None:
         call.io.on_held(Attachment(process))
     ran = await run_to_end(process, call.io, call.redactor, None)
@@ -21,7 +21,7 @@ async def watch(process: Process, permit: Permit, ref: SandboxRef, call: Call) -
 
 
 class Attachment:
-    """A hold on a main process."""
+    """An attachment to a main process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -43,5 +43,5 @@ class Attachment:
             await self._terminal.resize(cols, rows)
 
     async def let_go(self) -> None:
-        """End the watching; the process lives on."""
+        """Detach; the process keeps running."""
         await self._process.kill()

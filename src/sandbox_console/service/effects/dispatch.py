@@ -39,9 +39,9 @@ from sandbox_console.model.action import (
     Update,
     Upload,
 )
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service.effects.abilities import inner, on_host
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.plan import How, Plan, plan_for, within_bounds
@@ -51,7 +51,7 @@ from sandbox_console.service.gate.operation import ActionResult
 
 
 async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:  # noqa: C901, PLR0912 - a case a verb
-    """Do it. Raises one of ``sandbox_console.errors`` where it cannot be done."""
+    """Carry out an action. Raises one of ``sandbox_console.errors`` if it fails."""
     backend, ref = call.backend, call.target.ref if call.target else None
     match action:
         case Create():
@@ -107,7 +107,7 @@ async def _create(action: Create, permit: Permit, call: Call) -> SandboxRef:
     except BaseException:
         # A create that cannot start leaves nothing; one that ran and failed is there to be looked at.
         with suppress(Exception):  # what went wrong first is what is told
-            await to_the_end(_discard(call.backend, permit, ref))
+            await run_to_completion(_discard(call.backend, permit, ref))
         raise
     return ref
 

@@ -25,7 +25,7 @@ _AGAIN_S = 0.2
 async def change(
     gateway: Egress, permit: Permit, action: EgressAction, progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Put the rules in force and ask the gateway what it decides now.
+    """Apply the rules and ask the gateway what it decides now.
 
     Gives ``before`` and ``after``, and for each pattern what ``checked`` says: as asked (``ok``), or which rule stands
     in the way; of one that was taken away, whether the gateway goes by the rules that are left. ``unchecked`` is why
@@ -59,7 +59,7 @@ def _asked(action: EgressAction) -> Sequence[tuple[EgressRule, bool]]:
 
 
 def _left(action: EgressAction, after: Sequence[EgressRule]) -> Sequence[tuple[EgressRule, bool]]:
-    """What an action takes away for good, and what the rules that are left say to it."""
+    """What an action removes for good, and what the remaining rules say about it."""
     if isinstance(action, DenyEgress):
         return []
     added = {key_of(rule.pattern) for rule in action.add}

@@ -10,9 +10,9 @@ import struct
 from msgspec import Struct
 
 from sandbox_console.backends.base import Process
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import to_the_end
 
 _CHUNK = 64 * 1024
 LINGER_S = 10.0
@@ -28,14 +28,14 @@ _ESTABLISHED, _CLOSED = 1, 7
 
 
 class Tally(Struct):
-    """What has gone through: ``bytes_in`` into the sandbox, ``bytes_out`` out of it."""
+    """The bytes that were carried: ``bytes_in`` into the sandbox, ``bytes_out`` out of it."""
 
     bytes_in: int = 0
     bytes_out: int = 0
 
 
 class Connection:
-    """One client's connection. It ends with either side; then nothing of it is left in the sandbox."""
+    """One client's connection. It ends when either side does, and leaves nothing in the sandbox."""
 
     def __init__(self, client: socket.socket, process: Process, total: Tally) -> None:
         self._client, self._process, self._total = client, process, total
@@ -61,7 +61,7 @@ class Connection:
                 task.cancel()
             await asyncio.gather(up, down, gone, return_exceptions=True)
             if ended is None:
-                await to_the_end(self._process.kill())
+                await run_to_completion(self._process.kill())
         self._close_client(ended)
 
     async def _up(self) -> None:
@@ -85,7 +85,7 @@ class Connection:
                 await asyncio.sleep(0)
 
     async def _gone(self) -> None:
-        """Return when the client is gone, also while the program reads nothing, so that nobody reads the client."""
+        """Return when the client is gone, even while the program reads nothing and the client is not read."""
         quiet, moved = 0.0, -1
         while quiet < LINGER_S:
             await asyncio.sleep(_TICK_S)
@@ -101,7 +101,7 @@ class Connection:
         return None
 
     def _close_client(self, ended: Exit | None) -> None:
-        """Close it, or reset it where the server's words did not end by themselves."""
+        """Close it, or reset it if the server did not end its output."""
         self.refused = ended is not None and not self._got and ended.code != 0
         if self.refused or ended is None or ended.code is None or ended.code >= 128:
             reset(self._client)

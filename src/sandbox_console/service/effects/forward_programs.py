@@ -82,7 +82,7 @@ _WAYS: Mapping[str, str] = {
 
 
 async def way_in(backend: Backend, permit: Permit, action: Forward, name: str) -> Exec:
-    """The command that carries one connection. Raises Unsupported where the sandbox has no program for it."""
+    """The command that carries one connection. Raises Unsupported if the sandbox has no program for it."""
     found = await _look(backend, permit, action, name)
     if found not in _WAYS:
         raise Unsupported(

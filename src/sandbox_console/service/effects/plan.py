@@ -24,7 +24,7 @@ _LIVE = {
 }
 _FOREIGN_LIVE = ("name", "cpus", "memory_mib", "pids")
 _FOREIGN = "another tool made it: its name and its limits can be changed, the rest only by that tool"
-_LIFTED = "a limit cannot be lifted while it lives, and what another tool made is not replaced"
+_LIFTED = "a limit cannot be removed while it runs, and a sandbox of another tool is not recreated"
 
 
 class How(StrEnum):
@@ -46,20 +46,20 @@ class Change(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """All changes between two specs. ``notes`` are sentences about what the new one will not keep to."""
+    """All changes between two specs. ``notes`` are sentences about what the new one will not enforce."""
 
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def how(self) -> How | None:
-        """The heaviest of the changes; None where nothing differs."""
+        """The most drastic of the changes; None if nothing differs."""
         found = {change.how for change in self.changes}
         return next((how for how in (How.UNSUPPORTED, How.RECREATE, How.LIVE) if how in found), None)
 
 
 def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, injects: Mapping[str, str]) -> Plan:
-    """What leads from a sandbox as it is to a spec; one that another tool made is never replaced."""
+    """The plan from a sandbox to a spec; one that another tool made is never replaced."""
     plan = make_plan(spec_of(sandbox), new, capabilities, injects)
     if sandbox.spec is not None:
         return plan
@@ -68,7 +68,7 @@ def plan_for(sandbox: Sandbox, new: SandboxSpec, capabilities: Capabilities, inj
 
 
 async def within_bounds(plan: Plan, backend: Backend, sandbox: Sandbox, new: SandboxSpec) -> Plan:
-    """The plan with those live changes refused that the backend could not make as things are."""
+    """The plan, with live changes refused that the backend cannot make at the moment."""
     if plan.how is not How.LIVE or not isinstance(backend, Bounded):
         return plan
     beyond = await backend.out_of_bounds(sandbox.ref, new)
@@ -100,7 +100,7 @@ def _in_place(change: Change, fixed: Mapping[str, str]) -> Change:
 
 
 def differing(sandbox: Sandbox, new: SandboxSpec, problems: Mapping[str, str]) -> dict[str, str]:
-    """Those of a spec's problems that are with what it changes."""
+    """The problems of a spec that concern the fields that it changes."""
     old = spec_of(sandbox)
     return {field: text for field, text in problems.items() if getattr(old, field, None) != getattr(new, field, None)}
 

@@ -1,7 +1,7 @@
-"""Forwards a port of a running sandbox to this machine, for as long as somebody holds it.
+"""Forwards a port of a running sandbox to this machine, as long as somebody keeps it open.
 
 Each connection runs one command in the sandbox, whose stdin and stdout are the stream: the sandbox needs no network
-and is not recreated. Bytes pass as they are, and none of them is kept.
+and is not recreated. Bytes pass unchanged, and none of them is stored.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from msgspec import structs
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.action import Exec, Forward, Permit
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Status
 from sandbox_console.model.text import clean
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.forward_connection import Connection, Tally, reset
 from sandbox_console.service.effects.forward_programs import way_in
@@ -38,7 +38,7 @@ _FULL_S = 0.2
 
 
 async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
-    """Answer until let go of or the sandbox ends, which ``end`` of the details tells.
+    """Listen until closed or until the sandbox ends, which is then ``end`` in the details.
 
     Raises Conflict (the place is taken, the sandbox does not run), UsageError (no place to listen at), Unsupported
     (the sandbox has no program that could connect).
@@ -57,7 +57,7 @@ async def hold(action: Forward, permit: Permit, call: Call) -> ActionResult:
 
 
 class Forwarding:
-    """A hold on a forward that listens."""
+    """A forward that listens."""
 
     def __init__(self, place: str, action: Forward, audit_id: int) -> None:
         self.place, self.action, self.audit_id = place, action, audit_id
@@ -67,12 +67,12 @@ class Forwarding:
         self._over = asyncio.Event()
 
     async def let_go(self) -> None:
-        """End it; returns when it answers no more and nothing of it is left in the sandbox. Safe to call twice."""
+        """End it; returns when it has stopped listening and left nothing in the sandbox. Safe to call twice."""
         self._left.set()
         await self._over.wait()
 
     def told(self) -> dict[str, object]:
-        """What the audit log says of it."""
+        """The details for the audit log."""
         return {
             "place": self.place,
             "connections": self.connections,
@@ -96,7 +96,7 @@ class _Answering:
         self._said = ""
 
     async def run(self) -> str:
-        """Answer until let go of (gives nothing) or until the sandbox has ended (gives why)."""
+        """Listen until closed (returns nothing) or until the sandbox has ended (returns why)."""
         accepting = asyncio.ensure_future(self._accept())
         watching = asyncio.ensure_future(self._watch())
         leaving = asyncio.ensure_future(self._held._left.wait())  # noqa: SLF001 - two halves of one thing
@@ -107,7 +107,7 @@ class _Answering:
                 accepting.result()
             return watching.result() if watching in done else ""
         finally:
-            await to_the_end(self._end(own))
+            await run_to_completion(self._end(own))
 
     async def _end(self, own: set[asyncio.Future[Any]]) -> None:
         await _cancelled(own)
@@ -154,7 +154,7 @@ class _Answering:
         self._say(f"{self._name}: nothing answered at port {port}" if connection.refused else "")
 
     async def _watch(self) -> str:
-        """Why the sandbox is not there any more. What cannot be known for the moment is asked again."""
+        """Why the sandbox is gone. If that is not known at the moment, it is asked again."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._doubt.wait(), _LOOK_S)
@@ -170,7 +170,7 @@ class _Answering:
             self._doubt.clear()
 
     def _say(self, text: str) -> None:
-        """Tell whoever follows, once for all connections that fare alike."""
+        """Report a problem once for all connections that have it."""
         if text and text != self._said:
             self._call.progress(text)
         self._said = text
@@ -185,7 +185,7 @@ async def _cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 def _bound(asked: PublishedPort) -> socket.socket:
-    """A socket at the place, which does not listen yet. Raises Conflict, UsageError."""
+    """A socket that is bound to the address but does not listen yet. Raises Conflict, UsageError."""
     six = ipaddress.ip_address(asked.address).version == 6
     sock = socket.socket(socket.AF_INET6 if six else socket.AF_INET)
     try:
@@ -202,11 +202,11 @@ def _bound(asked: PublishedPort) -> socket.socket:
 
 def _no_place(asked: PublishedPort, error: OSError) -> ConsoleError:
     if error.errno == errno.EADDRINUSE:
-        hint = f"take another one, or leave it out for a free one: {asked.port}"
+        hint = f"choose another one, or leave it out for a free one: {asked.port}"
         return Conflict(f"port {asked.host_port} of this host is taken at {asked.address}", hint=hint)
     if error.errno in (errno.EACCES, errno.EPERM):
-        hint = "take one from 1024 on, or leave it out for a free one"
+        hint = "choose one from 1024 on, or leave it out for a free one"
         return UsageError(f"{asked.place}: you may not listen at port {asked.host_port} of this host", hint=hint)
     if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-        return UsageError(f"{asked.address} is no address of this host", hint="leave it out for 127.0.0.1")
+        return UsageError(f"{asked.address} is not an address of this host", hint="leave it out for 127.0.0.1")
     return Conflict(f"{asked.place} cannot be listened at: {error.strerror}")

@@ -10,9 +10,9 @@ from msgspec import Struct, field
 
 from sandbox_console.backends.base import Process
 from sandbox_console.errors import InputFailed, NotFound, SandboxEnded
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit, Sandbox, Status
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.gate.operation import CAPTURE_BYTES, ExecIO
@@ -26,7 +26,7 @@ _LOOKS_S = (0.0, 0.05, 0.2)
 
 
 class Ran(Struct):
-    """What a command left."""
+    """The result of a command."""
 
     exit: Exit = field(default_factory=Exit)
     pid: int | None = None
@@ -39,7 +39,7 @@ class Ran(Struct):
 async def run_to_end(process: Process, io: ExecIO, redactor: Redactor, timeout_s: float | None) -> Ran:
     """Wait for the command; past ``timeout_s`` or when cancelled, its process tree is killed first.
 
-    Raises InputFailed where the input raised: a command that got a part of it must not look as if it had all.
+    Raises InputFailed if the input raised: a command that got only a part must not look complete.
     """
     ran = Ran()
     feed = _Feed(process, io)
@@ -49,13 +49,13 @@ async def run_to_end(process: Process, io: ExecIO, redactor: Redactor, timeout_s
             await _drain(process, io, redactor, ran)
             ran.exit = await process.wait()
     except TimeoutError:
-        await to_the_end(process.kill())
+        await run_to_completion(process.kill())
         if timeout_s is None or not limit.expired():  # a failure of the provider's own, not our limit
             raise
         ran.timed_out = True
         ran.exit = Exit(code=TIMED_OUT_CODE, reason=f"it ran longer than {timeout_s:g} s")
     except BaseException:
-        await to_the_end(process.kill())
+        await run_to_completion(process.kill())
         raise
     finally:
         feeding.cancel()
@@ -83,7 +83,7 @@ class _Feed:
             if self.problem is None:
                 await self._process.close_stdin()  # also where writing failed: a guest must not wait for more
             else:  # no end of input: what the command has is not all that it was to get
-                await to_the_end(self._process.kill())
+                await run_to_completion(self._process.kill())
 
     async def _next(self) -> bytes | None:
         try:
@@ -116,7 +116,7 @@ async def _give(stream: Stream, data: bytes, io: ExecIO, ran: Ran) -> None:
 
 
 async def refuse_ended(call: Call, end: Exit) -> None:
-    """Raise SandboxEnded where a command was killed because its sandbox ended: 137 would say that it was the command.
+    """Raise SandboxEnded if a command was killed because its sandbox ended: 137 would blame the command.
 
     Costs nothing unless the command was killed.
     """
@@ -128,7 +128,7 @@ async def refuse_ended(call: Call, end: Exit) -> None:
         try:
             now = await call.backend.inspect(before.ref)
         except NotFound:
-            raise SandboxEnded(f"{before.name} was removed while the command ran", hint="make it anew") from None
+            raise SandboxEnded(f"{before.name} was removed while the command ran", hint="create it again") from None
         if _another_run(before, now):
             why = f": {now.exit.reason}" if now.exit and now.exit.reason else ""
             raise SandboxEnded(f"{before.name} ended while the command ran{why}", hint="start it, then run it again")

@@ -1,4 +1,4 @@
-"""Replaces a sandbox by one with another spec. If that fails, the old one is there unchanged."""
+"""Replaces a sandbox by one with another spec. If that fails, the old one is unchanged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from msgspec import structs
 from sandbox_console.backends.base import Backend, Progress, Secrets
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.waiting import to_the_end
 
 _GRACE_S = 10.0
 
@@ -20,9 +20,9 @@ _GRACE_S = 10.0
 async def recreate(
     backend: Backend, permit: Permit, old: Sandbox, spec: SandboxSpec, secrets: Secrets, progress: Progress
 ) -> SandboxRef:
-    """Make the new one beside the old, swap them, remove the old. Gives the new ref.
+    """Create the new one next to the old one, swap them, remove the old one. Returns the new ref.
 
-    The old one runs until the new one is made, and is started again when the new one does not start.
+    The old one runs until the new one is created, and is started again if the new one does not start.
     """
     own = [secret for secret in secrets if secret.name in spec.secrets]
     temporary = f"{spec.name[:50]}-new-{random.token_hex(3)}"
@@ -34,13 +34,13 @@ async def recreate(
             await backend.stop(permit, old.ref, _GRACE_S)
             progress("starting the new one")
             await backend.start(permit, new, own)
-        await to_the_end(_swap(backend, permit, old, new, spec.name))
+        await run_to_completion(_swap(backend, permit, old, new, spec.name))
     except BaseException as error:
-        await to_the_end(_undo(backend, permit, old, new, secrets))
+        await run_to_completion(_undo(backend, permit, old, new, secrets))
         if isinstance(error, ConsoleError):  # nobody knows the name that the new one had in between
             error.message, error.hint = (text.replace(temporary, spec.name) for text in (error.message, error.hint))
         raise
-    await to_the_end(backend.remove(permit, old.ref, force=True))
+    await run_to_completion(backend.remove(permit, old.ref, force=True))
     return new
 
 

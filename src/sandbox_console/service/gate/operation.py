@@ -10,9 +10,9 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from sandbox_console.model.action import Action
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit, SandboxRef
-from sandbox_console.model.waiting import joined
 
 CAPTURE_BYTES = 1024 * 1024
 """How much of each stream a result keeps where nobody takes the output as it comes."""
@@ -81,7 +81,7 @@ class Operation:
     async def result(self) -> ActionResult:
         """Wait for the end. Raises the action's error; cancelling the wait does not cancel the action."""
         assert self._task is not None  # noqa: S101 - run() is called by the console that made this
-        return await joined(self._task)
+        return await shielded(self._task)
 
     async def events(self) -> AsyncIterator[str]:
         """Lines of progress until the end."""

@@ -13,8 +13,8 @@ from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
 from sandbox_console.errors import AuditUnavailable, ConfigError, UsageError
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditSelection, AuditStats, Verification
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.event import AuditChanged
-from sandbox_console.model.waiting import joined
 from sandbox_console.secrets.sources import SecretSource, resolve
 from sandbox_console.service.config import AuditOptions
 
@@ -49,7 +49,7 @@ class Trail:
         if self._opening is None or (self._opening.done() and self._journal is None):
             self._opening = asyncio.create_task(self._open())
         # A caller that is cancelled while it waits must not leave a half-opened journal behind.
-        return await joined(self._opening)
+        return await shielded(self._opening)
 
     async def _open(self) -> Journal:
         try:
@@ -115,7 +115,8 @@ class Trail:
             return await verify.verify(path, public, archive)
         except ValueError as error:
             raise UsageError(
-                f"this is no public key of an audit log: {error}", hint="sandbox-console audit public-key prints it"
+                f"this is not the public key of an audit log: {error}",
+                hint="sandbox-console audit public-key prints it",
             ) from None
 
     def public_key(self) -> bytes:

@@ -52,7 +52,8 @@ class Vault:
         """Know a secret by value. Raises SecretError for one that cannot be kept, Conflict for another value."""
         if name in self._given and self._given[name] != secret:
             raise Conflict(
-                f"the secret {name!r} has another value in this console", hint="give it another name, or open another"
+                f"the secret {name!r} has another value in this console",
+                hint="give it another name, or open another console",
             )
         sources.check(name, secret.value)
         self._given[name] = secret

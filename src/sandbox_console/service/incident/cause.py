@@ -72,7 +72,7 @@ async def cause(console: Console, sandbox: Sandbox) -> Cause:
     )
     found = verdict(sandbox, rows, happenings, "\n".join(words))
     if found is not None and not found.sure:
-        missing.append("the kernel's log of the host (dmesg) would tell of an out-of-memory kill")
+        missing.append("the host's kernel log (dmesg) would show an out-of-memory kill")
     beside = await _healthy(console, sandbox) if found is not None and _failed(sandbox) else None
     return Cause(
         sandbox, found, tuple(words), tuple(denied), tuple(row for row in rows if row.attempt.action in _CHANGES),
@@ -101,13 +101,18 @@ async def _happenings(console: Console, sandbox: Sandbox, missing: list[str]) ->
 
 
 async def _last_words(console: Console, sandbox: Sandbox, missing: list[str]) -> Sequence[str]:
-    """The last lines of stderr; of stdout where stderr has none."""
+    """The last lines of stderr; of stdout where stderr has none. Of a long line, which comes in pieces, the first."""
     kept: dict[Stream, deque[bytes]] = {stream: deque(maxlen=LAST_LINES) for stream in Stream}
+    inside: set[Stream] = set()
     try:
         async for batch in console.logs(sandbox.ref, LogQuery(tail=_TAIL)):
             for item in batch:
-                if isinstance(item, LogRecord) and item.data.strip():
+                if not isinstance(item, LogRecord):
+                    inside.clear()
+                    continue
+                if item.stream not in inside and item.data.strip():
                     kept[item.stream].append(item.data)
+                (inside.discard if item.data.endswith(b"\n") else inside.add)(item.stream)
     except ConsoleError as error:
         missing.append(f"logs: {error.message}")
     lines = kept[Stream.STDERR] or kept[Stream.STDOUT] or kept[Stream.TTY]

@@ -28,7 +28,7 @@ Refused = Callable[[Sandbox, ConsoleError | None], object]
 
 
 class _Book:
-    """What is known of one sandbox."""
+    """What is known about one sandbox."""
 
     def __init__(self) -> None:
         self.hosts = Feed()
@@ -36,7 +36,7 @@ class _Book:
         self.host, self.at = "", 0.0
 
     def add(self, ref: SandboxRef, name: str, record: EgressRecord) -> None:
-        """Take a record."""
+        """Add a record."""
         self.hosts.add(ref, name, record)
         if _in_vain(record):
             self.counts[record.outcome] += 1
@@ -44,7 +44,7 @@ class _Book:
 
 
 class DenialFeed:
-    """Follows every sandbox that has a gateway, by what the hub tells, and publishes Denied to the hub.
+    """Follows every sandbox that has a gateway, by the hub's events, and publishes Denied to the hub.
 
     ``unread`` has the name of each sandbox whose records cannot be read, and why; ``version`` is another number
     whenever a view would show something else.
@@ -64,7 +64,7 @@ class DenialFeed:
         self._followers: list[tuple[asyncio.Queue[Seen], Refused]] = []
 
     def start(self) -> None:
-        """Follow the fleet from now on. A no-op when it is followed already."""
+        """Follow the fleet from now on. Does nothing if it is followed already."""
         if not self._started:
             self._started = True
             self._hub.listen(self._hear)
@@ -101,7 +101,7 @@ class DenialFeed:
             reader.show(wanted)
 
     async def follow(self, since: float | None, refused: Refused) -> AsyncIterator[Seen]:
-        """Records as they are read, from ``since`` on. One who takes them slowly holds the reading back."""
+        """Records as they are read, from ``since`` on. A slow caller slows the reading down."""
         with self.news(refused) as news:
             while True:
                 sandbox, record = await news.get()
@@ -110,7 +110,7 @@ class DenialFeed:
 
     @contextmanager
     def news(self, refused: Refused = lambda *_: None) -> Iterator[asyncio.Queue[Seen]]:
-        """Each record that is read while the block runs. ``refused`` is told of records that cannot be read."""
+        """Each record that is read while the block runs. ``refused`` is called for records that cannot be read."""
         news: asyncio.Queue[Seen] = asyncio.Queue(_WAITING_MOST)
         follower = (news, refused)
         self._followers.append(follower)
@@ -207,7 +207,7 @@ class DenialFeed:
 
 
 def _in_vain(record: EgressRecord) -> bool:
-    """Whether it was not let through, or came to nothing; the end of one that was taken back is no denial."""
+    """Whether it was refused or failed; the end of a connection that was revoked is not a denial."""
     return record.outcome in (Outcome.UNRESOLVED, Outcome.FAILED) or not record.allowed
 
 

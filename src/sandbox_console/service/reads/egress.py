@@ -25,7 +25,7 @@ TEMPLATE = "template"
 
 
 class Outbound:
-    """Reads of egress. Each raises Unsupported, with the reason, where a backend has none."""
+    """Reads of egress. Each raises Unsupported, with the reason, if a backend has none."""
 
     def __init__(self, fleet: Fleet, denials: DenialFeed, vault: Vault) -> None:
         self._fleet = fleet
@@ -33,11 +33,11 @@ class Outbound:
         self._denials = denials
 
     async def state(self, ref: SandboxRef) -> EgressState:
-        """The rules in force, and whether the gateway answers."""
+        """The current rules, and whether the gateway answers."""
         return await (await self._able(ref)).egress(ref)
 
     async def explain(self, ref: SandboxRef, host: str, port: int) -> tuple[EgressVerdict, EgressRule | None]:
-        """What the rules say about a host and port, with the rule that decides. Nothing is connected, nobody asked."""
+        """What the rules say about a host and port, with the rule that decides. Nothing is connected or asked."""
         rules = (await self.state(ref)).rules
         said = verdict(rules, host, port, now=time.time())
         effect = Effect.ALLOW if said.allowed else Effect.DENY
@@ -54,7 +54,7 @@ class Outbound:
     async def records(
         self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
     ) -> AsyncIterator[EgressRecord]:
-        """A sandbox's decisions on record, oldest first, known secrets masked in the hosts that it chose."""
+        """A sandbox's recorded decisions, oldest first, with known secrets masked in the hosts that it chose."""
         gateway = await self._able(ref)
         with suppress(NotFound):  # the read itself tells that
             spec = (await self._fleet.inspect(ref)).spec
@@ -63,7 +63,7 @@ class Outbound:
             yield masked_host(record, self._vault)
 
     async def replay(self, ref: SandboxRef, rules: Sequence[EgressRule]) -> Sequence[Replayed]:
-        """What a draft would have decided about the traffic on record."""
+        """What a draft would have decided about recorded traffic."""
         traffic = Traffic()
         async for record in self.records(ref):
             traffic.add(record)
@@ -105,7 +105,7 @@ class Outbound:
 def same_template(sandbox: Sandbox, others: Iterable[Sandbox]) -> Sequence[Sandbox]:
     """Those made from the same template, itself among them, of those that have a gateway.
 
-    The same template is the same label ``template`` where it has one, else the same image on the same backend.
+    That is an equal label ``template`` if it has one, or else the same image on the same backend.
     """
     mark = sandbox.labels.get(TEMPLATE)
 

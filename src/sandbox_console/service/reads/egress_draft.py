@@ -1,4 +1,4 @@
-"""A draft of egress rules as text, one rule per line: written, parsed, and compared with the rules in force. Pure."""
+"""A draft of egress rules as text, one rule per line: written, parsed, and compared with the current rules. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _line(rule: EgressRule, now: float) -> str:
 
 
 def _forms(rule: EgressRule) -> list[str]:
-    """A rule as a line; of one with an end, until a time of the day, and until a date with the time; both local."""
+    """A rule as a line; one with an end in two forms, with a time of day, or with a date and time; both local."""
     if rule.until is None:
         return [f"{rule.effect} {rule.pattern}"]
     then = datetime.fromtimestamp(rule.until).astimezone()
@@ -47,7 +47,7 @@ def _forms(rule: EgressRule) -> list[str]:
 def read_draft(text: str, now: float, *, known: Sequence[EgressRule] = (), allow_ip: bool = False) -> list[DraftLine]:
     """Each line of a draft: ``[allow|deny] PATTERN [for DURATION | until TIME]``, ``#`` begins a comment.
 
-    A line as `write_draft` writes a ``known`` rule is that rule to the fraction of a second. ``allow_ip`` is the
+    A line that `write_draft` wrote for a ``known`` rule is that rule, to the fraction of a second. ``allow_ip`` is the
     policy's opt-in to addresses, which a denial does not need.
     """
     written = {form: rule for rule in known for form in _forms(rule)}
@@ -71,7 +71,7 @@ def read_draft(text: str, now: float, *, known: Sequence[EgressRule] = (), allow
 def _rule(words: Sequence[str], now: float, written: Mapping[str, EgressRule], *, allow_ip: bool) -> EgressRule:
     if (rule := written.get(" ".join(words))) is not None:
         if rule.until is not None and rule.until <= now:
-            raise ValueError(f"{words[-1]} is over already")
+            raise ValueError(f"{words[-1]} is in the past")
         return rule
     effect = _EFFECTS.get(words[0].lower())
     rest = list(words if effect is None else words[1:])
@@ -102,7 +102,7 @@ def _until(words: Sequence[str], now: float) -> float | None:
 
 
 def _then(text: str, now: float) -> float:
-    """The next time of the day that is meant, or a date with a time; local."""
+    """The next such time of day, or a date with a time; local."""
     today = datetime.fromtimestamp(now).astimezone()
     try:
         if "-" not in text:
@@ -114,14 +114,14 @@ def _then(text: str, now: float) -> float:
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"{text!r} is not a time; write 14:30 or 2031-01-31T14:30") from None
     if until <= now:
-        raise ValueError(f"{text} is over already")
+        raise ValueError(f"{text} is in the past")
     return until
 
 
 def change_to(ref: SandboxRef, rules: Sequence[EgressRule], draft: Sequence[EgressRule]) -> ChangeEgress | None:
-    """The one action by which a draft takes the place of the rules; None where nothing differs.
+    """The one action by which a draft replaces the rules; None if nothing differs.
 
-    Rules that are the same but for their source are left as they are.
+    Rules that differ only in their source are left as they are.
     """
     before, after = _by_pattern(rules), _by_pattern(draft)
     differing = [key for key in {**before, **after} if _terms(before.get(key)) != _terms(after.get(key))]

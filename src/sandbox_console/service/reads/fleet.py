@@ -1,4 +1,4 @@
-"""All backends as one fleet: opened when first used, asked at once. A failing one does not affect the others."""
+"""All backends as one fleet: opened when first used, asked in parallel. A failing one does not affect the others."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sandbox_console.backends.abilities import Brief
 from sandbox_console.backends.base import Backend
 from sandbox_console.backends.common.permit import permitted
 from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
-from sandbox_console.model.waiting import joined
 from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
 from sandbox_console.service.reads.names import Key, Names
 
@@ -31,8 +31,8 @@ Remember = Callable[[Key, str], Awaitable[bool]]
 class Fleet:
     """Every backend on every host, by (backend, host). Each is held to its permits, as ``permitted`` does.
 
-    ``names`` is what is known of hosts that do not answer, ``timeouts`` how long each may take, in seconds.
-    ``remember`` tells whether other records have a name on a host of which no list is kept.
+    ``names`` is what is known about hosts that do not answer, ``timeouts`` how long each may take, in seconds.
+    ``remember`` says whether other records have a name on a host of which no list is kept.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class Fleet:
         return list(self._backends)
 
     async def use(self, name: str, host: str) -> Backend:
-        """One backend, opened. Raises UsageError for one that there is not."""
+        """One backend, opened. Raises UsageError if there is no such backend."""
         backend = self._backends.get((name, host))
         if backend is None:
             raise UsageError(f"no backend {name!r} on host {host!r}", hint=f"there is: {self.described()}")
         opening = self._opened.get((name, host))
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
             self._opened[name, host] = asyncio.create_task(backend.open())
-        await joined(self._opened[name, host])
+        await shielded(self._opened[name, host])
         return backend
 
     def capabilities(self, name: str, host: str) -> Capabilities:
-        """What one backend can do, opened or not; nothing for one that there is not."""
+        """What one backend can do, opened or not; nothing if there is no such backend."""
         backend = self._backends.get((name, host))
         return backend.capabilities() if backend else Capabilities()
 
@@ -70,7 +70,7 @@ class Fleet:
         return ", ".join(name if host == "local" else f"{name} ({host})" for name, host in self._backends) or "none"
 
     async def close(self) -> None:
-        """Close those that were opened."""
+        """Close the backends that were opened."""
         for key, opening in self._opened.items():
             opening.cancel()
             await asyncio.gather(opening, self._backends[key].close(), return_exceptions=True)
@@ -84,9 +84,9 @@ class Fleet:
     async def as_answered(
         self, backend: str = "", patience_s: float = 0.0
     ) -> AsyncGenerator[tuple[tuple[list[Sandbox], list[BackendHealth]], list[Key]], None]:
-        """As ``listing``, in parts: of those that answer within ``patience_s``, then of others as they come.
+        """Like ``listing``, in parts: those that answer within ``patience_s``, then the others as they arrive.
 
-        With each part come those that are still waited for.
+        Each part names those that have not answered yet.
         """
         asked = {key: asyncio.create_task(self.ask(*key)) for key in self._of(backend)}
         told: set[Key] = set()
@@ -113,7 +113,7 @@ class Fleet:
         return await asyncio.gather(*(self._health(*key) for key in self._backends))
 
     async def healths(self, keys: Sequence[Key]) -> AsyncGenerator[BackendHealth, None]:
-        """Ask these at once and give each one's health in this order, those last that did not answer the last time."""
+        """Ask these in parallel and yield each one's health in order; those that were silent last time come last."""
         asked = {key: asyncio.create_task(self._health(*key)) for key in keys}
         try:
             for key in sorted(keys, key=lambda key: self.names.of(key).silent):
@@ -126,7 +126,7 @@ class Fleet:
     async def choose(self, asked: str, default: str) -> Key:
         """Where to make a sandbox: ``asked`` (a name, or name/host), else the default, else the first that answers.
 
-        Raises UsageError for one that there is not, BackendUnreachable: a dead default is never another in silence.
+        Raises UsageError for an unknown one, BackendUnreachable: a dead default is never replaced silently.
         """
         name, _, host = asked.partition("/")
         keys = [key for key in self._backends if name in ("", key[0]) and host in ("", key[1])]
@@ -162,7 +162,7 @@ class Fleet:
             raise BackendUnreachable(f"{place(silent)} does not answer: {silent.reason}", hint=silent.hint) from error
 
     async def holders(self, name: str) -> list[BackendHealth]:
-        """The hosts that held a name when they last answered and that do not answer now."""
+        """The hosts that had a name when they last answered and that do not answer now."""
         keys = [key for key in self._backends if self.names.of(key).holds(name)]
         answers = await asyncio.gather(*(self.ask(*key, brief=True) for key in keys))
         return [health for _, health in answers if not health.ok]
@@ -178,7 +178,7 @@ class Fleet:
     async def ask(self, name: str, host: str, *, brief: bool = False) -> Answer:
         """One host's sandboxes and its health.
 
-        ``brief``: as its provider lists them, without their details; and one that gives its list is well.
+        ``brief``: as its provider lists them, without details; a host that lists them counts as healthy.
         """
         began = time.time()
         answer = await self._ask(name, host, brief=brief)

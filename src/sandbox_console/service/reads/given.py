@@ -33,9 +33,9 @@ class Seen(Struct, frozen=True, array_like=True):
 
 
 class Given(Struct, frozen=True):
-    """Folders by ``backend/host``; and for each path the folders that it was since the machine started.
+    """Folders by ``backend/host``; and for each path the folders that it has been since the machine started.
 
-    A guest keeps what it was given, wherever that is moved to and whatever has its path by now.
+    A guest keeps the folder that it was given, even if it is moved and something else has its path.
     """
 
     folders: dict[str, list[str]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Given(Struct, frozen=True):
         return {folder for found in self.folders.values() for folder in found}
 
     def now(self, folders: Mapping[str, Sequence[str]]) -> Given:
-        """A copy with these folders instead, checked again. Folders that no guest has any more are forgotten."""
+        """A copy with these folders instead, checked again. Folders that no guest has any more are dropped."""
         fresh = _sorted(folders)
         seen: dict[str, list[Seen]] = {}
         for folder in {one for found in fresh.values() for one in found}:
@@ -68,7 +68,7 @@ class Given(Struct, frozen=True):
 
 
 def read(state: Path) -> Given:
-    """What is kept in a state folder; nothing where that cannot be read."""
+    """What is stored in a state folder; nothing if it cannot be read."""
     try:
         with (state / FILE).open("rb") as file:
             said = json.loads(file.read(_MOST_BYTES))
@@ -81,9 +81,9 @@ def read(state: Path) -> Given:
 
 
 def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> Given:
-    """What this user's consoles have given to guests, also those that keep their state in the usual place.
+    """What this user's consoles have given to guests, including those with their state in the default folder.
 
-    ``said`` is what backends of this console have just told, in case it could not be kept.
+    ``said`` is what this console's backends have just reported, in case it could not be stored.
     """
     found = read(state)
     if said and found.folders != found.folders | _sorted(said):
@@ -98,7 +98,7 @@ def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> 
 def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str, Sequence[str]]]) -> None:
     """Write down what is given now; a state folder that is full or read-only stays as it is: who asks is told anyway.
 
-    One console at a time, so that none forgets what another has given meanwhile.
+    Consoles take turns, so that none overwrites what another has given meanwhile.
     """
     try:
         lock = os.open(state / f".{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -143,7 +143,7 @@ def _look(folder: str) -> Seen | None:
 
 
 def _seen(said: Any) -> dict[str, list[Seen]]:
-    """Numbers of inodes and devices mean nothing after a restart of the machine, nor has a guest outlived that."""
+    """Inode and device numbers mean nothing after a restart of the machine, which no guest survives."""
     try:
         found = msgspec.convert(said, _Kept)
     except msgspec.ValidationError:

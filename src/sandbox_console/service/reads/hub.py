@@ -1,4 +1,4 @@
-"""Passes events to viewers, bounded: states of a sandbox coalesce, output drops its oldest part and says so."""
+"""Passes events to viewers in bounded queues: states of a sandbox coalesce, output drops its oldest part."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Subscription:
         self._ready.set()
 
     async def batch(self) -> list[Event]:
-        """Wait for something and take all there is."""
+        """Wait for an event and return all that are queued."""
         await self._ready.wait()
         self._ready.clear()
         gap: list[Event] = [Gap(self._dropped)] if self._dropped else []
@@ -81,7 +81,7 @@ class Hub:
         self._audit = AuditChanged("")
 
     def publish(self, event: Event) -> None:
-        """Take note of an event and hand it to every viewer."""
+        """Store an event and pass it to every viewer."""
         self._remember(event)
         for listener in self._listeners:
             listener(event)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Inside:
-    """What a backend can tell beside its list. Each read raises Unsupported, with the reason, where it cannot."""
+    """What a backend can report beyond its list. Each read raises Unsupported, with the reason, if it cannot."""
 
     def __init__(self, fleet: Fleet, vault: Vault) -> None:
         self._fleet = fleet
@@ -78,14 +78,14 @@ class Inside:
         return await (await self._on(backend, host, Snapshots, Capability.SNAPSHOT)).snapshots()
 
     async def snapshot(self, backend: str, host: str, name: str) -> Snapshot | None:
-        """The one of a name; None where there is none, or the backend keeps none."""
+        """The snapshot of this name; None if there is none, or if the backend has no snapshots."""
         try:
             return next((one for one in await self.snapshots(backend, host) if one.name == name), None)
         except Unsupported:
             return None
 
     async def mask(self, ref: SandboxRef) -> Callable[[str], str]:
-        """What masks known secrets, those of the sandbox among them."""
+        """A mask for known secrets, including those of the sandbox."""
         with suppress(NotFound):  # the read itself tells that
             sandbox = await (await self._fleet.use(ref.backend, ref.host)).inspect(ref)
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())

@@ -35,9 +35,9 @@ cat "$p/environ"; }; done 2>/dev/null"""
 
 
 class Leak(Struct, frozen=True):
-    """A find: ``count`` times at ``place``, first at ``line`` (0 where lines mean nothing).
+    """A hit: ``count`` times at ``place``, first at ``line`` (0 if there are no lines).
 
-    ``secret`` is a name of the config, empty where it only looks like ``what``; else ``what`` is the form it was in.
+    ``secret`` is a name in the config, empty if it only looks like ``what``; otherwise ``what`` is its form.
     """
 
     place: str
@@ -49,7 +49,7 @@ class Leak(Struct, frozen=True):
 
 
 class NotLooked(Struct, frozen=True):
-    """A place that could not be looked into, or a secret that could not be looked for."""
+    """A place that could not be searched, or a secret that could not be searched for."""
 
     place: str
     reason: str
@@ -69,7 +69,7 @@ class LeakScan:
         self._look = look
 
     async def run(self, paths: Sequence[Path] = ()) -> AsyncIterator[Leak | NotLooked]:
-        """Look everywhere, and into ``paths`` too. Values are held until it ends."""
+        """Search everywhere, and in ``paths`` too. Values are kept until it ends."""
         known: list[ResolvedSecret] = []
         for name in self._vault.names:
             try:
@@ -89,7 +89,7 @@ class LeakScan:
                 yield self._masked(found)
 
     def _masked(self, found: Leak | NotLooked) -> Leak | NotLooked:
-        """A file's or a variable's name may hold a value itself."""
+        """The name of a file or a variable, masked, because it may contain a value itself."""
         mask = self._vault.redactor.text
         if isinstance(found, NotLooked):
             return NotLooked(mask(found.place), mask(found.reason))
@@ -136,7 +136,7 @@ class LeakScan:
             yield NotLooked(f"environment of {sandbox.name}", error.message)
             return
         if _BEGIN not in got:
-            yield NotLooked(f"environment of {sandbox.name}", "it has no sh, cat or /proc to look with")
+            yield NotLooked(f"environment of {sandbox.name}", "it has no sh, cat or /proc to search with")
             return
         injects = self._vault.injects(self._fleet.capabilities(sandbox.ref.backend, sandbox.ref.host))
         own = {name for name in (sandbox.spec.secrets if sandbox.spec else ()) if injects.get(name) == "env"}
@@ -145,7 +145,7 @@ class LeakScan:
 
 
 def fingerprint_key(state: Path) -> bytes:
-    """The key of this installation, made when first needed. Raises SecretError where it cannot be kept."""
+    """The key of this installation, made when first needed. Raises SecretError if it cannot be stored."""
     path = state / "fingerprint.key"
     try:
         with suppress(FileExistsError):
@@ -163,7 +163,7 @@ def fingerprint_key(state: Path) -> bytes:
 
 
 def _in_environments(scanner: Scanner, data: bytes, name: str, own: set[str]) -> list[Leak]:
-    """Finds by process and variable, but for a secret in the variable that it was handed over in."""
+    """Hits by process and variable, except a secret in the variable by which it was passed."""
     found: list[Leak] = []
     for process in data.split(_BEGIN)[1:]:
         pid, *entries = process.split(b"\0")
@@ -188,7 +188,7 @@ async def _files(scanner: Scanner, root: Path, *, skip: Path) -> AsyncIterator[L
 
 
 def _below(root: Path, skip: Path) -> Iterator[Path]:
-    """Regular files, links not followed; what backends keep is seen by way of their sandboxes."""
+    """Regular files, without following links; files of backends are searched through their sandboxes."""
     if not root.is_dir():
         yield root
         return
@@ -216,7 +216,7 @@ def _in_file(scanner: Scanner, path: Path) -> list[Hit]:
 
 
 def _played(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """What a recording shows, put together: what was typed comes one character an event."""
+    """The joined output of a recording, because typed text comes one character per event."""
     for line in lines:
         try:
             event = json.loads(line)
@@ -227,7 +227,7 @@ def _played(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _summed(place: str, hits: Iterable[Hit]) -> list[Leak]:
-    """One find for each secret and form at a place."""
+    """One hit for each secret and form at a place."""
     found: dict[tuple[str, str, str], Leak] = {}
     for hit in hits:
         key = (hit.secret, hit.what, hit.fingerprint)

@@ -1,4 +1,4 @@
-"""A sandbox's log for faces: secrets masked, and kept after its end where that is configured."""
+"""A sandbox's log for faces: secrets masked, and kept after its end if that is configured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sandbox_console.service.reads.retained_logs import Retained
 
 
 class LiveLogs:
-    """The logs of the fleet's sandboxes. ``retained`` keeps what is followed; None where nothing is kept."""
+    """The logs of the fleet's sandboxes. ``retained`` keeps what is followed; None if nothing is kept."""
 
     def __init__(self, fleet: Fleet, vault: Vault, retained: Retained | None) -> None:
         self._fleet, self._vault, self._retained = fleet, vault, retained
@@ -56,7 +56,7 @@ class _Masks:
         return [self._masked(item) for item in batch]
 
     def rest(self) -> list[LogItem]:
-        """What was held back, as it may have been the beginning of a value."""
+        """The bytes that were held back, because they might have begun a value."""
         return [LogRecord(self._last, stream, mask.flush()) for stream, mask in self._streams.items() if mask.holding]
 
     def _masked(self, item: LogItem) -> LogItem:

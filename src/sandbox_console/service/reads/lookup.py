@@ -22,7 +22,7 @@ Answer = tuple[Sequence[Sandbox], BackendHealth]
 
 
 class Found(Struct, frozen=True):
-    """What a NAME means. ``doubts`` are the hosts that do not answer and may hold it too."""
+    """What a NAME means. ``doubts`` are the hosts that do not answer and may have it too."""
 
     sandbox: Sandbox
     doubts: tuple[BackendHealth, ...] = ()
@@ -46,10 +46,10 @@ class Hosts(Protocol):
 
 
 class Lookup:
-    """One command's names. A host that does not answer counts as empty unless it may hold the name.
+    """One command's names. A host that does not answer counts as empty unless it may have the name.
 
     It may where it held the name when it last answered or was asked to make it since, and where it never gave a list
-    and now hangs. ``recall`` is asked of a host that is away and of which no list is kept.
+    and now hangs. ``recall`` is used for a host that is away and of which no list is kept.
     """
 
     def __init__(self, fleet: Hosts, words: Sequence[str]) -> None:
@@ -98,7 +98,7 @@ class Lookup:
             await asyncio.gather(*asked.values(), return_exceptions=True)
 
     def _settled(self, words: Sequence[str], waiting: Sequence[Key]) -> bool:
-        """Whether each word is found, and those that are still asked are known not to hold it."""
+        """Whether each word is found, and the hosts that have not answered yet are known not to have it."""
         away = set(waiting)
         for word in words:
             scope, name = self._scope(word), _name(word)

@@ -1,7 +1,7 @@
 """The names on each host as it last listed them, kept on disk.
 
-A host that does not answer may hold a name. What it held when it did answer, and what was made there since, decides.
-One file a host, in the state directory. Where it cannot be read or written, nothing is known, and no verb fails.
+A host that does not answer may have a name: if it had it when it last answered, or if it was created there since.
+There is one file for each host, in the state folder. If it cannot be used, nothing is known, and no verb fails.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FILE_NAME_MOST = 200
 
 
 class Named(Struct, frozen=True, array_like=True):
-    """A name and its id (empty where it was only asked for), and when that was seen, in seconds since the epoch."""
+    """A name and its id (empty if it was only requested), and when that was seen, in seconds since the epoch."""
 
     name: str
     id: str = ""
@@ -40,10 +40,10 @@ class Named(Struct, frozen=True, array_like=True):
 
 
 class Known(Struct, frozen=True):
-    """What is known of one host.
+    """What is known about one host.
 
     ``answered_at``: when it last gave its list, 0 for never. ``silent``: it did not answer the last time.
-    ``told``: a person was told that it is not there.
+    ``told``: somebody was informed that it does not exist.
     """
 
     answered_at: float = 0.0
@@ -52,23 +52,23 @@ class Known(Struct, frozen=True):
     names: tuple[Named, ...] = ()
 
     def holds(self, word: str) -> bool:
-        """Whether it held what the word means, or was asked to make it since."""
+        """Whether it had what the word means, or was asked to create it since."""
         return any(one.fits(word) for one in self.names)
 
     def excludes(self, word: str) -> bool:
-        """Whether it is known not to hold it."""
+        """Whether it is known not to have it."""
         return bool(self.answered_at) and not self.holds(word)
 
 
 class Names:
-    """What is known of every host. Without a folder nothing is kept."""
+    """What is known about every host. Without a folder nothing is stored."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._read: dict[Key, Known] = {}
 
     def of(self, key: Key) -> Known:
-        """What is known of a host, as it was on disk when first asked for."""
+        """What is known about a host, as it was on disk at the first read."""
         if key not in self._read:
             self._read[key] = self._load(key)
         return self._read[key]
@@ -82,7 +82,7 @@ class Names:
         return {one.name for known in self._read.values() for one in known.names}
 
     def listed(self, key: Key, sandboxes: Iterable[Sandbox], began: float) -> None:
-        """Keep a host's list. What was asked for since the list ``began`` (seconds since the epoch) stays."""
+        """Store a host's list. Names requested since the list ``began`` (seconds since the epoch) stay."""
         found = {(one.name, one.ref.id) for one in sandboxes}
 
         def newer(known: Known) -> Known:
@@ -96,12 +96,12 @@ class Names:
         self._change(key, newer)
 
     def asked(self, key: Key, name: str) -> None:
-        """Note that a host is asked to make a sandbox of this name, before it is."""
+        """Note that a host will be asked to create a sandbox of this name."""
         one = Named(name, "", time.time())
         self._change(key, lambda known: msgspec.structs.replace(known, names=(*known.names, one)))
 
     def gone(self, key: Key, id: str) -> None:
-        """Note that a host has a sandbox no longer, or not by the name it had."""
+        """Note that a host no longer has a sandbox, or no longer under this name."""
 
         def without(known: Known) -> Known:
             names = tuple(one for one in known.names if one.id != id)
@@ -114,7 +114,7 @@ class Names:
         self._change(key, lambda known: known if known.silent else msgspec.structs.replace(known, silent=True))
 
     def tell_once(self, key: Key) -> bool:
-        """Whether a person has yet to be told that a host is not there; from now on they were."""
+        """Whether nobody was informed yet that a host does not exist; counts as informed from now on."""
         first = not self.of(key).told
         if first:
             self._change(key, lambda known: msgspec.structs.replace(known, told=True))
@@ -129,7 +129,7 @@ class Names:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Other consoles of this user change these files too."""
+        """A lock, because other consoles of this user change these files too."""
         if self._folder is None:
             yield
             return

@@ -1,4 +1,4 @@
-"""Names and the audit log: which name an action gives or frees, and which names only the log remembers."""
+"""Names and the audit log: which name an action takes or frees, and which names only the log has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOOKED_AT = 200
 
 
 def note_before(names: Names, action: Action) -> None:
-    """Note a name that an action is about to give: should the host fall silent over it, it may have it."""
+    """Note a name that an action is about to give: if the host then stops answering, it may have it."""
     match action:
         case Create(spec=spec):
             names.asked(place_of(action), spec.name)
@@ -28,13 +28,13 @@ def note_before(names: Names, action: Action) -> None:
 
 
 def note_after(names: Names, action: Action) -> None:
-    """Note a name that an action took away."""
+    """Note a name that an action removed."""
     if isinstance(action, (Remove, Rename)):
         names.gone(place_of(action), action.ref.id)
 
 
 def recorded(trail: Trail) -> Callable[[Key, str], Awaitable[bool]]:
-    """A function that tells whether the log has a sandbox of a name on a host that was not removed since."""
+    """A function that says if the log has a sandbox of this name on a host that was not removed since."""
 
     async def told(key: Key, name: str) -> bool:
         try:

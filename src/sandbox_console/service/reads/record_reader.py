@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import NamedTuple
 
 from sandbox_console.backends.abilities import Egress, EgressFiles, able
 from sandbox_console.backends.base import Backend
@@ -24,8 +25,12 @@ FIRST_PER_S, AGAIN_PER_S, MANY_PER_S = 400.0, 100.0, 40.0
 Each is 0.35 ms of CPU without a file: 400 a second made a key in a list of 10,000 take 110 ms instead of 28.
 """
 MANY = 1000
+TURN = 4
+"""Reads between two rests: waking for each one costs half as much as the read."""
 ROUND_S = 1.0
 """A sandbox without files is asked once in so long, at the most."""
+QUIET_SHOWN_S, QUIET_S = 2.0, 30.0
+"""One that tells nothing new is asked half as often each time, down to this: in view, and else."""
 BATCH_S = 0.25
 """A guest may try thousands of hosts: what comes meanwhile is read at once."""
 READ_MOST = 64 << 10
@@ -43,7 +48,7 @@ Refused = Callable[[SandboxRef, ConsoleError | None], None]
 class _Source:
     """One sandbox's records and how far they were read."""
 
-    __slots__ = ("failures", "folder", "follower", "idle", "last", "read", "ref", "timer")
+    __slots__ = ("failures", "folder", "follower", "idle", "last", "quiet", "read", "ref", "timer")
 
     def __init__(self, ref: SandboxRef) -> None:
         self.ref = ref
@@ -52,8 +57,15 @@ class _Source:
         self.last: float | None = None
         self.read = False
         self.idle = False  # there was nothing to read: there may be when it changes
+        self.quiet = 0  # how often in a row it told nothing new
         self.failures = 0
         self.timer: asyncio.TimerHandle | None = None
+
+
+class _Files(NamedTuple):
+    """A backend whose records are files."""
+
+    backend: EgressFiles
 
 
 class RecordReader:
@@ -72,10 +84,11 @@ class RecordReader:
         self._news = asyncio.Event()
         self._shown: frozenset[SandboxRef] = frozenset()
         self._folders: notify.Folders | None = None
+        self._kind: tuple[Backend, _Files | Egress] | None = None
         self._task = asyncio.create_task(self._run())
 
     def add(self, ref: SandboxRef) -> None:
-        """Read a sandbox's records from now on. One that is read already, and may be another by now, is no error."""
+        """Read a sandbox's records from now on. Adding one again, which may have been replaced, is not an error."""
         source = self._sources.get(ref)
         if source is None:
             self._sources[ref] = _Source(ref)
@@ -83,7 +96,7 @@ class RecordReader:
             self._ready(ref)
 
     def drop(self, ref: SandboxRef) -> None:
-        """Read it no longer."""
+        """Stop reading it."""
         source = self._sources.pop(ref, None)
         self._due.pop(ref, None)
         self._first.pop(ref, None)
@@ -94,11 +107,14 @@ class RecordReader:
 
     def show(self, refs: Iterable[SandboxRef]) -> None:
         """Read these sooner: every other turn is theirs."""
-        self._shown = frozenset(refs)
+        before, self._shown = self._shown, frozenset(refs)
         for ref in self._first.keys() - self._shown:
             self._due[ref] = self._first.pop(ref)
         for ref in self._shown & self._due.keys():
             self._first[ref] = self._due.pop(ref)
+        for ref in self._shown - before:
+            if (source := self._sources.get(ref)) is not None and source.quiet:
+                self._ready(ref)
 
     async def close(self) -> None:
         """Stop."""
@@ -108,7 +124,7 @@ class RecordReader:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def _ready(self, ref: SandboxRef) -> None:
-        """It is its turn, as soon as those before it were read."""
+        """Mark a source as due once those before it were read."""
         if ref in self._sources and ref not in self._due:
             (self._first if ref in self._shown else self._due)[ref] = None
         self._news.set()
@@ -126,15 +142,22 @@ class RecordReader:
                 if not self._due and not self._first:
                     await self._wait()
                     continue
-                source = self._next()
-                rate = AGAIN_PER_S if source.read else FIRST_PER_S
-                rate = MANY_PER_S if len(self._sources) >= MANY else rate
-                began = time.monotonic()
-                await self._read(source)
-                await _rest(max(1 / rate, time.monotonic() - began))  # half of the time is others'
+                began, pause = time.monotonic(), 0.0
+                for _ in range(TURN):
+                    if not self._due and not self._first:  # dropped while another was read
+                        break
+                    source = self._next()
+                    pause += 1 / self._rate(source)
+                    await self._read(source)
+                await _rest(max(pause, time.monotonic() - began))  # half of the time is others'
         finally:
             if self._folders is not None:
                 self._folders.close()
+
+    def _rate(self, source: _Source) -> float:
+        if len(self._sources) >= MANY:
+            return MANY_PER_S
+        return AGAIN_PER_S if source.read else FIRST_PER_S
 
     def _next(self) -> _Source:
         self._odd = not self._odd
@@ -142,7 +165,7 @@ class RecordReader:
         return self._sources[queue.popitem(last=False)[0]]
 
     async def _wait(self) -> None:
-        """Until a sandbox is due, or a file has changed."""
+        """Wait until a sandbox is due, or a file has changed."""
         if self._folders is None:
             self._news.clear()
             await self._news.wait()
@@ -156,11 +179,11 @@ class RecordReader:
     async def _read(self, source: _Source) -> None:
         source.idle = False
         try:
-            backend = await self._use()
-            if isinstance(backend, EgressFiles):
-                found = await self._from_file(backend, source)
+            by = self._way(await self._use())
+            if isinstance(by, _Files):
+                found = await self._from_file(by.backend, source)
             else:
-                found = await self._asked(backend, source)
+                found = await self._asked(by, source)
         except (NotFound, Unsupported):
             source.idle = True
             self._refused(source.ref, None)  # the list tells
@@ -183,6 +206,17 @@ class RecordReader:
             self._later(source, min(AGAIN_S * 2**source.failures, SELDOM_S))
             source.failures += 1
 
+    def _way(self, backend: Backend) -> _Files | Egress:
+        """How its records are read. Kept: to ask an object for a protocol costs 0.1 ms. Raises Unsupported."""
+        if self._kind is None or self._kind[0] is not backend:
+            way: _Files | Egress
+            if isinstance(backend, EgressFiles):
+                way = _Files(backend)
+            else:
+                way = able(backend, Egress, Capability.EGRESS_ALLOWLIST)
+            self._kind = backend, way
+        return self._kind[1]
+
     async def _from_file(self, backend: EgressFiles, source: _Source) -> Sequence[EgressRecord]:
         folder = source.folder = source.folder or await backend.egress_folder(source.ref)
         if folder is None or self._sources.get(source.ref) is not source:
@@ -199,15 +233,20 @@ class RecordReader:
             self._ready(source.ref)
         return found
 
-    async def _asked(self, backend: Backend, source: _Source) -> Sequence[EgressRecord]:
-        gateway = able(backend, Egress, Capability.EGRESS_ALLOWLIST)
+    async def _asked(self, gateway: Egress, source: _Source) -> Sequence[EgressRecord]:
         records = gateway.egress_records(source.ref, since=source.last, follow=False)
         try:
             async with asyncio.timeout(_ANSWER_S), aclosing(records) as every:  # type: ignore[type-var]
                 found = [one async for one in every if source.last is None or one.at > source.last]
         except TimeoutError:
-            raise BackendError(f"its records did not come in {_ANSWER_S:.0f} s") from None
+            raise BackendError(f"its records did not arrive within {_ANSWER_S:.0f} s") from None
         source.last = max((one.at for one in found), default=source.last)
         if self._sources.get(source.ref) is source:
-            self._later(source, ROUND_S)
+            source.quiet = 0 if found else source.quiet + 1
+            self._later(source, self._pause(source))
         return found
+
+    def _pause(self, source: _Source) -> float:
+        """Seconds until it is asked again."""
+        most = QUIET_SHOWN_S if source.ref in self._shown else QUIET_S
+        return min(ROUND_S * (1 << min(source.quiet, 5)), most)

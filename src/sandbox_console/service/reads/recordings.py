@@ -1,4 +1,4 @@
-"""Recorded shells: started where the configuration asks for it, masked, hashed into the audit log, played."""
+"""Recorded shells: started if the configuration asks for it, masked, hashed into the audit log, played."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Recordings:
         self._redactor = redactor
 
     def required(self, request: OpenShell) -> bool:
-        """Whether the shell may not go on unrecorded."""
+        """Whether a shell must not continue without its recording."""
         return request.record or self._options.mode == "required"
 
     async def begin(self, request: OpenShell, name: str, audit_id: int) -> Writer | None:
-        """Begin one where it is asked for; None where not. Raises ConsoleError where it is required and cannot be."""
+        """Begin a recording if one is wanted, else None. Raises ConsoleError if it is required but not possible."""
         if not self.required(request) and self._options.mode == "off":
             return None
         made = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -60,7 +60,7 @@ class Recordings:
         return writer
 
     async def end(self, writer: Writer) -> Recorded:
-        """Finish one, known secrets masked over the whole of it: typed ones come a character at a time."""
+        """Finish a recording and mask the whole file, because typed secrets come one character at a time."""
         return await writer.end(self._redactor.across)
 
     async def list(self) -> list[Recording]:
@@ -69,7 +69,7 @@ class Recordings:
         return [found for path in paths if (found := await self._told(path)) is not None]
 
     async def events(self, id_: str) -> AsyncIterator[Event]:
-        """What is in one, in order. Raises NotFound."""
+        """The events of a recording, in order. Raises NotFound."""
         path = self.path(id_)
         source = read_events(path)
         while some := await asyncio.to_thread(_some, source):
@@ -77,14 +77,14 @@ class Recordings:
                 yield event
 
     async def text(self, id_: str) -> AsyncIterator[tuple[float, str]]:
-        """One as lines with the time at which each began. Raises NotFound."""
+        """A recording as lines, each with the time at which it began. Raises NotFound."""
         source = lines(read_events(self.path(id_)))
         while some := await asyncio.to_thread(_some, source):
             for one in some:
                 yield one
 
     async def search(self, wanted: str) -> AsyncIterator[Found]:
-        """The lines with a text, in any case of letters, newest recording first."""
+        """The lines that contain a text, ignoring case, newest recording first."""
         folded = wanted.casefold()
         for recording in await self.list():
             if recording.problem:
@@ -94,7 +94,7 @@ class Recordings:
                     yield Found(recording, at, line)
 
     def path(self, id_: str) -> Path:
-        """Its file. Raises NotFound."""
+        """The file of a recording. Raises NotFound."""
         path = self.folder / f"{id_}.cast"
         if not re.fullmatch(r"[A-Za-z0-9._-]+", id_) or not path.is_file():
             raise NotFound(f"no recording is called {id_!r}", hint="sandbox-console recordings ls")
@@ -151,7 +151,7 @@ def _some(source: Iterator[T]) -> list[T]:
 
 
 def _make_room(folder: Path, cap_bytes: int) -> None:
-    """Remove the oldest until what is there fits."""
+    """Remove the oldest recordings until the rest fits."""
     found = sorted(folder.glob("*.cast")) if folder.is_dir() else []
     sizes = {path: path.stat().st_size for path in found}
     total = sum(sizes.values())

@@ -1,6 +1,6 @@
 """Logs kept after their sandboxes are gone: secrets masked, in files of bounded size.
 
-Each sandbox has two files, the older of which goes when the newer has half of what one sandbox may take. A file is
+Each sandbox has two files, the older of which is removed when the newer has half of a sandbox's share. A file is
 one JSON line that says whose it is, then frames: time (ns), stream, length, bytes; a length cut short ends it.
 """
 
@@ -29,7 +29,7 @@ PIECE = 256 * 1024
 
 
 class RetainedLog(Struct, frozen=True):
-    """A log that is kept: whose, how much, and when it was last written (seconds since the epoch)."""
+    """A kept log: whose it is, its size, and when it was last written (seconds since the epoch)."""
 
     ref: SandboxRef
     name: str
@@ -49,11 +49,11 @@ class Retained:
         self._lock = asyncio.Lock()
 
     def keeper(self, ref: SandboxRef, name: str) -> Keeper:
-        """What adds a reading of a log to what is kept of it."""
+        """A keeper that adds one reading of a log to its kept part."""
         return Keeper(self, ref, name)
 
     async def add(self, keeper: Keeper, items: Sequence[LogItem]) -> None:
-        """Add what is new. A disk that fails is told by ``problem``; reading goes on."""
+        """Add what is new. A failing disk is reported in ``problem``; reading goes on."""
         if not items:
             return
         async with self._lock:  # two views of one sandbox must not write it twice
@@ -64,7 +64,7 @@ class Retained:
                 self.problem = f"logs are not kept: {error.strerror or error}"
 
     async def listing(self) -> list[RetainedLog]:
-        """All that are kept, the newest first. A disk that fails is told by ``problem``."""
+        """All kept logs, the newest first. A failing disk is reported in ``problem``."""
         try:
             return await asyncio.to_thread(self._listing)
         except OSError as error:
@@ -72,7 +72,7 @@ class Retained:
             return []
 
     async def read(self, ref: SandboxRef) -> list[LogItem]:
-        """One kept log; empty where there is none, and a gap where its files cannot be read."""
+        """One kept log; empty if there is none, and a gap if its files cannot be read."""
         try:
             return await asyncio.to_thread(lambda: list(self._items(ref)))
         except OSError as error:
@@ -151,7 +151,7 @@ class Retained:
 
 
 class Keeper:
-    """Adds one reading of a log, in whole lines: one that is left in the middle of a line reads it again later."""
+    """Adds one reading of a log, in whole lines: if it stops in the middle of a line, it reads the line again later."""
 
     def __init__(self, kept: Retained, ref: SandboxRef, name: str) -> None:
         self.ref = ref
@@ -165,7 +165,7 @@ class Keeper:
         await self._kept.add(self, [whole for item in items if (whole := self._whole(item)) is not None])
 
     async def end(self) -> None:
-        """Nothing more comes of the log: what has no end yet has none."""
+        """End the log: a last line without its end is kept as it is."""
         await self._kept.add(self, list(self._open.values()))
         self._open.clear()
 

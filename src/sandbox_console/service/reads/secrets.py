@@ -1,4 +1,4 @@
-"""What a face may know about secrets: everything but their values."""
+"""What a face may know about secrets: everything except their values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Secrets:
         return self._vault.names
 
     async def listed(self) -> tuple[Sequence[SecretInfo], Sequence[str]]:
-        """All secrets with who uses them, and the backends that could not be asked about that."""
+        """All secrets with the sandboxes that use them, and the backends that could not be asked about that."""
         sandboxes, healths = await self._fleet.listing()
         users: dict[str, list[str]] = {}
         for sandbox in sandboxes:
@@ -64,7 +64,7 @@ class Secrets:
         return found, [f"{one.backend} ({one.reason})" for one in silent]
 
     async def checked(self, one: SecretInfo) -> SecretInfo:
-        """Read a secret, and tell whether that worked."""
+        """Read a secret, and say whether that worked."""
         source = self._vault.table[one.name]
         note = local.exposure(source.source.partition(":")[2]) if source.kind == "file" else ""
         try:
@@ -74,17 +74,17 @@ class Secrets:
         return replace(one, note=note)
 
     def leaks(self, paths: Sequence[Path] = ()) -> AsyncIterator[Leak | NotLooked]:
-        """Look for secrets where none should be. Looking into a running sandbox is an exec, and on record."""
+        """Search for secrets where none should be. Searching a running sandbox is an exec, and is recorded."""
         return self._scan.run(paths)
 
     def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
-        """Which secrets of a spec nothing on this backend keeps to their hosts, a sentence each."""
+        """One sentence for each secret of a spec that nothing on this backend restricts to its hosts."""
         table, injects = self._vault.table, self._vault.injects(self._fleet.capabilities(backend, host))
         found = (unkept(name, table[name], injects[name], spec.egress) for name in spec.secrets if name in table)
         return [text for text in found if text]
 
     def further(self, sandbox: Sandbox, patterns: Iterable[str]) -> Sequence[str]:
-        """Which secrets of a sandbox could go further than their hosts by these patterns, a sentence each."""
+        """One sentence for each secret of a sandbox that these patterns would let out beyond its hosts."""
         if sandbox.spec is None:
             return ()
         return self.notes(replace(sandbox.spec, egress=tuple(patterns)), sandbox.ref.backend, sandbox.ref.host)

@@ -1,4 +1,4 @@
-"""Which folders of this machine are the guests', and which are the console's and must never be theirs."""
+"""Which folders of this machine belong to guests, and which are the console's own and must never be given."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sandbox_console.service.reads.given import Given
 
 ASKED_S = 1.0
 """How long a backend may take to name its guests' folders before what it last said has to do."""
-_APART = "a sandbox could change what the console does, and what it has on record"
+_APART = "a sandbox could change what the console does, and what it has recorded"
 
 
 class Own(Struct, frozen=True):
@@ -38,13 +38,13 @@ class Own(Struct, frozen=True):
 
 
 class Shares:
-    """Asks the backends; what they said last is kept, for when one of them does not answer."""
+    """Asks the backends, and stores their last answer for when one of them does not answer."""
 
     def __init__(self, fleet: Fleet, own: Own) -> None:
         self._fleet, self._own = fleet, own
 
     async def ground(self) -> Ground:
-        """The guests' ground now. Raises ConfigError where the console's own state lies in it."""
+        """The folders that guests can change now. Raises ConfigError if the console's own state is in one."""
         answers = await asyncio.gather(*(self._ask(*key) for key in self._fleet.keys))
         said = {f"{name}/{host}": found for (name, host), found in zip(self._fleet.keys, answers, strict=True)}
         return await asyncio.to_thread(self._ground, {key: one for key, one in said.items() if one is not None})
@@ -56,7 +56,7 @@ class Shares:
         return known.ground(self._own.state / "parts")
 
     async def _ask(self, name: str, host: str) -> Sequence[str] | None:
-        """The folders of one backend's guests; None where it does not say."""
+        """The folders of one backend's guests; None if it does not answer."""
         try:
             async with asyncio.timeout(ASKED_S):
                 backend = await self._fleet.use(name, host)
@@ -67,21 +67,21 @@ class Shares:
             return None
 
     async def refresh(self, backend: str, host: str) -> None:
-        """Ask one backend again, after something was made or removed; where it does not say what is known stays."""
+        """Ask one backend again, after something was made or removed; if it does not answer, the old answer stays."""
         found = await self._ask(backend, host)
         if found is not None:
             fresh = {f"{backend}/{host}": found}
             await asyncio.to_thread(given.change, self._own.state, lambda known: {**known, **fresh})
 
     async def remember(self, backend: str, host: str, folder: str) -> None:
-        """A folder is about to become a guest's."""
+        """Remember a folder that is about to become a guest's."""
         key = f"{backend}/{host}"
         await asyncio.to_thread(
             given.change, self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]}
         )
 
     async def problems(self, spec: SandboxSpec) -> Mapping[str, str]:
-        """Why a spec's folders cannot be a sandbox's, by field."""
+        """Why a spec's folders cannot be given to a sandbox, by field."""
         found: dict[str, str] = {}
         if spec.workspace and (why := await asyncio.to_thread(self._workspace_problem, spec.workspace)):
             found["workspace"] = why
@@ -102,7 +102,7 @@ class Shares:
 
 
 def planted(folder: str, known: Given) -> str:
-    """Why a guest could lead a workspace elsewhere before it is mounted; empty where none could.
+    """Why a guest could redirect a workspace before it is mounted; empty if none could.
 
     It may be the very folder that others have, but not one in theirs: that could be a link by then.
     """
@@ -118,22 +118,22 @@ def planted(folder: str, known: Given) -> str:
 
 
 def workspace_problem(folder: str, own: Own) -> str:
-    """Why a folder is not for sandboxes; empty where nothing is wrong with it."""
+    """Why a folder must not be given to sandboxes; empty if nothing is wrong with it."""
     known = mounts.read()
     theirs = list(mounts.spots(folder, known))
     for what, place in own.places:
         if mounts.overlap(theirs, mounts.spots(str(place), known)):
-            return f"{folder} is, holds or lies in {place}, {what}: {_APART}"
+            return f"{folder} is, contains or is inside {place}, {what}: {_APART}"
     if not own.home:
         for home in _homes():
             if _holds(theirs, mounts.spots(home, known)):
                 return (
-                    f"{folder} is or holds the home folder {home}, with keys and programs of yours: name a folder "
+                    f"{folder} is or contains the home folder {home}, with keys and programs of yours: name a folder "
                     "in it, or set policy.home_workspace = true"
                 )
     for what, place in own.used:
         if mounts.overlap(theirs, mounts.spots(str(place), known)):
-            return f"{folder} is, holds or lies in {place}, {what}: {_APART}"
+            return f"{folder} is, contains or is inside {place}, {what}: {_APART}"
     return ""
 
 
@@ -152,7 +152,7 @@ def _homes() -> set[str]:
 
 
 def refuse_guests(own: Own, known: Given) -> None:
-    """Raise ConfigError where a guest has a hand in where one of the console's own places is, or in what is there.
+    """Raise ConfigError if a guest can change one of the console's own places, or the path that leads to it.
 
     A guest that has the home folder itself, as other tools' containers often do, is no reason: it can change what the
     user's shells run, so that a refusal would only take the console away.
@@ -173,7 +173,7 @@ def refuse_guests(own: Own, known: Given) -> None:
 
 
 def _led_by(place: Path, ground: Ground) -> str:
-    """The first of the guests' folders that the way to a place goes through, by its links; empty where none is."""
+    """The first of the guests' folders that the way to a place goes through, by its links; empty if there is none."""
     try:
         with find(place, ground) as found:
             return found.folder.root.path if found.folder.root else ""
@@ -184,7 +184,7 @@ def _led_by(place: Path, ground: Ground) -> str:
 
 
 def _lies_in(place: str, folders: Iterable[str]) -> str:
-    """The first of the folders that a place lies in, by whatever name; empty where it lies in none."""
+    """The first of the folders that a place is in, under any name; empty if it is in none."""
     given = sorted({one for one in folders if one != "/"})
     if not given:
         return ""
@@ -200,6 +200,6 @@ def _lies_in(place: str, folders: Iterable[str]) -> str:
 
 
 def without_guests_programs(path: str, folders: Iterable[str]) -> str:
-    """PATH without folders in which guests write: a program found there could be theirs."""
+    """PATH without folders that guests can write to: a program found there could be theirs."""
     given = list(folders)
     return os.pathsep.join(one for one in path.split(os.pathsep) if not _lies_in(str(Path(one).absolute()), given))

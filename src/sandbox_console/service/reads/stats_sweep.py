@@ -25,7 +25,7 @@ PATIENCE_S = 10.0
 
 
 class Sweep:
-    """One task that goes round. ``sandboxes`` gives all there are, ``streamed`` those that are sampled anyway."""
+    """One task that samples in rounds. ``sandboxes`` gives all there are, ``streamed`` those sampled anyway."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class Sweep:
         self._soon = asyncio.Event()
 
     def start(self) -> None:
-        """Begin. A no-op when already going round."""
+        """Begin. Does nothing if it is already running."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._round())
 
     def hurry(self, soon: bool) -> None:
-        """Go round without long pauses, from now on, or with them again."""
+        """Sample without long pauses from now on, or with them again."""
         if soon == self._soon.is_set():
             return
         if not soon:

@@ -25,7 +25,7 @@ _MINUTES_MOST = 180
 class HostSeen(Struct):
     """One host. Times are seconds since the epoch; ``reason`` and ``rule`` are those of the last decision.
 
-    ``denied_at`` is when it was denied last; 0 where it never was. ``outcome`` is the last one; what was ``unresolved``
+    ``denied_at`` is when it was denied last; 0 if never. ``outcome`` is the last one; what was ``unresolved``
     or ``failed`` was not denied: no rule would help it.
     """
 
@@ -48,7 +48,7 @@ class HostSeen(Struct):
 
     @property
     def trouble(self) -> int:
-        """How often it did not come through: denied, not resolved or failed."""
+        """How often it did not get through: denied, not resolved or failed."""
         return self.denied + self.unresolved + self.failed
 
 
@@ -65,7 +65,7 @@ class Feed:
         """Denials, by the minute since the epoch in which they were."""
 
     def add(self, ref: SandboxRef, name: str, record: EgressRecord) -> None:
-        """Count a record. The end of an allowed connection adds its bytes and is no connection of its own."""
+        """Count a record. The end of an allowed connection adds its bytes and does not count as another."""
         self.version += 1
         seen = self._hosts.pop(record.host, None) or HostSeen(record.host, first=record.at)
         self._hosts[record.host] = seen  # the dictionary's order is that of the last word
@@ -101,7 +101,7 @@ class Feed:
                 self._count(Counter([int(record.at // 60)]))
 
     def denied_since(self, at: float) -> int:
-        """How often something was denied since ``at`` (seconds since the epoch), by whole minutes."""
+        """How often something was denied since ``at`` (seconds since the epoch), to the minute."""
         first = int(at // 60)
         return sum(count for minute, count in self.minutes.items() if minute >= first)
 
@@ -122,7 +122,7 @@ class Feed:
             self._count(feed.minutes)
 
     def shrink(self, count: int) -> None:
-        """Forget the hosts that were not heard of for longest."""
+        """Forget the hosts that were requested longest ago."""
         for host in list(self._hosts)[:count]:
             del self._hosts[host]
             self.forgotten += 1
@@ -131,12 +131,12 @@ class Feed:
         return len(self._hosts)
 
     def hosts(self, *, denied_only: bool = False) -> Sequence[HostSeen]:
-        """Hosts, the one that was heard of last first; ``denied_only``: those in ``trouble`` of any kind."""
+        """Hosts, the most recently requested first; ``denied_only``: those in ``trouble`` of any kind."""
         return [seen for seen in reversed(self._hosts.values()) if seen.trouble or not denied_only]
 
 
 def _with(before: HostSeen, later: HostSeen) -> HostSeen:
-    """One host of two feeds; the last word is the later one's."""
+    """One host of two feeds; the later feed decides."""
     return replace(
         later,
         allowed=before.allowed + later.allowed,
@@ -153,9 +153,9 @@ def _with(before: HostSeen, later: HostSeen) -> HostSeen:
 
 
 class Replayed(Struct, frozen=True):
-    """A host and port of recorded traffic under a draft, and how often it was asked for.
+    """A host and port of recorded traffic under a draft, and how often it was requested.
 
-    ``was`` is what was decided then, ``present`` what the rules in force say now (where they are not given: ``was``),
+    ``was`` is what was decided then, ``present`` what the current rules say (``was`` if they are not given),
     ``would`` the draft. ``rule`` and ``reason`` are the draft's; ``address_rule`` is what lets a private address pass.
     """
 
@@ -171,7 +171,7 @@ class Replayed(Struct, frozen=True):
 
     @property
     def change(self) -> str:
-        """What would newly happen: denied, allowed, or empty where it stays."""
+        """What would newly happen: denied, allowed, or empty if nothing changes."""
         return "" if self.present is self.would else ("allowed" if self.would else "denied")
 
 
@@ -203,7 +203,7 @@ class Traffic:
 
     @property
     def tallies(self) -> Sequence[Tally]:
-        """What there is now; it does not change, so it can be replayed in a thread."""
+        """The current counts, as a copy that can be replayed in a thread."""
         return list(self._seen.values())
 
 
@@ -214,7 +214,7 @@ def replay(
     rules: Sequence[EgressRule] | None = None,
     now: float | None = None,
 ) -> Sequence[Replayed]:
-    """What a draft says to recorded traffic, beside what the rules in force say to it.
+    """What a draft says about recorded traffic, next to what the current rules say.
 
     What was refused for its form (a wrong server name, no TLS) would be so again, whatever the draft. Rules that have
     run out at ``now`` are as none.
@@ -224,7 +224,7 @@ def replay(
 
 
 class _Book:
-    """Rules by what they name: of hundreds only a few can say anything of one of thousands of hosts."""
+    """Rules by what they name, because of hundreds of rules only a few can match one of thousands of hosts."""
 
     def __init__(self, rules: Sequence[EgressRule], now: float | None) -> None:
         self._rules = rules if now is None else in_force(rules, now)
@@ -262,7 +262,7 @@ _RULED = ("not_allowed", "denied", "no_policy", "not_global", "own_host")
 
 
 def _said(record: EgressRecord, rules: _Book) -> tuple[EgressVerdict, str]:
-    """What rules decide, and the rule that lets the address pass where one has to."""
+    """What rules decide, and the rule that allows the address if one is needed."""
     if not record.allowed and record.reason not in (*_PASSED, *_RULED):
         return EgressVerdict(False, record.reason), ""
     said = verdict(rules.about(record.host), record.host, record.port)

@@ -24,7 +24,7 @@ Publish = Callable[[Event], None]
 
 
 class Watcher:
-    """One task a backend, started by the first viewer."""
+    """One task for each backend, started by the first viewer."""
 
     def __init__(self, fleet: Fleet, publish: Publish) -> None:
         self._fleet = fleet
@@ -33,11 +33,11 @@ class Watcher:
 
     @property
     def running(self) -> bool:
-        """Whether the hub is being told of every change."""
+        """Whether the hub receives every change."""
         return bool(self._tasks)
 
     def start(self) -> None:
-        """Watch every backend. A no-op when already watching."""
+        """Watch every backend. Does nothing if already watching."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._watch(*key)) for key in self._fleet.keys]
 
@@ -83,7 +83,7 @@ class StatsPump:
     def show(self, refs: Iterable[SandboxRef], *, rest_soon: bool = False) -> None:
         """Sample just these from now on; ended streams are started again when shown again.
 
-        ``rest_soon``: the sweep of the others makes haste.
+        ``rest_soon``: the others are sampled soon, too.
         """
         self._sweep.start()
         self._sweep.hurry(rest_soon)

@@ -9,9 +9,9 @@ from typing import Any
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Attach
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import joined
 from sandbox_console.service.effects.attachment import Attachment
 from sandbox_console.service.gate.gate import Consent, Performs
 from sandbox_console.service.gate.operation import ExecIO, Hold
@@ -101,7 +101,7 @@ class AttachedSession:
 
     async def wait(self) -> Exit:
         """How the process ended; without a code where it was let go of."""
-        result = await joined(self._ending)
+        result = await shielded(self._ending)
         return Exit(code=result.exit_code, reason=str(result.details.get("end", "")))
 
     async def close(self) -> None:

@@ -11,8 +11,8 @@ import msgspec
 
 from sandbox_console.backends.base import Terminal
 from sandbox_console.model.action import OpenShell
+from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.sandbox import Exit
-from sandbox_console.model.waiting import joined
 from sandbox_console.recording.cast import Writer
 from sandbox_console.secrets.redactor import Redactor, StreamRedactor
 from sandbox_console.service.reads.recordings import Recordings, not_recorded
@@ -101,7 +101,7 @@ class ShellSession:
         """End the shell and all that it started, and note it. Safe to call twice."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
-        await joined(self._closing)
+        await shielded(self._closing)
 
     async def _close(self) -> None:
         ended, problem = Exit(), ""

@@ -78,7 +78,7 @@ class Errors(Checks):
 
     async def test_a_signal_that_there_is_not_is_refused(self, rig: Rig) -> None:
         rig.needs(Capability.KILL)
-        ref = await rig.make()
+        ref = await rig.idle()
         await rig.refusal(rig.backend.kill(await rig.permit("kill"), ref, "SIGNONSENSE"), "the signal SIGNONSENSE")
 
 

@@ -46,7 +46,7 @@ class Images(Checks):
         rig.needs(Capability.IMAGE_FILES, Capability.COMMIT)
         backend = rig.ability(abilities.Images, Capability.IMAGES)
         maker = rig.ability(abilities.Committing, Capability.COMMIT)
-        await maker.commit(await rig.permit("commit"), await rig.make(), _NAME)
+        await maker.commit(await rig.permit("commit"), await rig.idle(), _NAME)
         saved = b"".join([chunk async for chunk in backend.save_image(await rig.permit("save-image"), _NAME)])
         await backend.remove_image(await rig.permit("remove-image"), _NAME, False)
         assert not [one for one in await backend.images() if _NAME in one.names]
@@ -70,7 +70,7 @@ class Images(Checks):
     async def test_a_snapshot_brings_back_what_was(self, rig: Rig) -> None:
         backend = rig.ability(abilities.Snapshots, Capability.SNAPSHOT)
         files = rig.ability(abilities.Files, Capability.COPY)
-        ref, name = await rig.make(), rig.spec().name
+        ref, name = await rig.idle(), rig.spec().name
         await put(rig, files, ref, "/etc", tar_of(("kept", b"kept")))
         await backend.take_snapshot(await rig.permit("snapshot"), ref, name, False)
         try:
@@ -85,7 +85,7 @@ class Images(Checks):
 
     async def test_a_fork_is_a_copy_with_a_name_of_its_own(self, rig: Rig) -> None:
         backend = rig.ability(abilities.Snapshots, Capability.FORK)
-        ref, name = await rig.make(), rig.spec().name
+        ref, name = await rig.idle(), rig.spec().name
         copy = await backend.fork(await rig.permit("fork"), ref, name, ())
         rig.made.append(copy)
         assert copy != ref

@@ -20,7 +20,7 @@ from sandbox_console.testing.conformance.tars import put, tar_of
 class Looks(Checks):
     async def test_processes_are_the_main_one_and_those_beside_it(self, rig: Rig) -> None:
         backend = rig.ability(abilities.Processes, Capability.PROCESSES)
-        ref = await rig.make()
+        ref = await rig.idle()
         process = await rig.exec(ref, "sleep", "7741")
 
         async def both() -> bool:
@@ -55,7 +55,7 @@ class Looks(Checks):
     async def test_changes_tell_what_was_added(self, rig: Rig) -> None:
         backend = rig.ability(abilities.Changes, Capability.DIFF)
         files = rig.ability(abilities.Files, Capability.COPY)
-        ref = await rig.make()
+        ref = await rig.idle()
         await put(rig, files, ref, "/etc", tar_of(("added-by-the-suite", b"x")))
         assert ("/etc/added-by-the-suite", "added") in {(one.path, one.how) for one in await backend.changes(ref)}
 

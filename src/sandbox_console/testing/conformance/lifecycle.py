@@ -31,7 +31,7 @@ class Lifecycle(Checks):
 
     async def test_start_runs_it_and_tells_when(self, rig: Rig) -> None:
         rig.needs(Capability.START)
-        found = await rig.look(await rig.make())
+        found = await rig.look(await rig.idle())
         assert found.status is Status.RUNNING
         assert found.started_at is not None
         assert found.created_at is not None
@@ -39,7 +39,7 @@ class Lifecycle(Checks):
 
     async def test_starting_a_running_one_changes_nothing(self, rig: Rig) -> None:
         rig.needs(Capability.START)
-        ref = await rig.make()
+        ref = await rig.idle()
         before = await rig.look(ref)
         await rig.start(ref)
         assert (await rig.look(ref)).started_at == before.started_at
@@ -91,7 +91,7 @@ class Lifecycle(Checks):
 
     async def test_pause_freezes_and_resume_goes_on(self, rig: Rig) -> None:
         rig.needs(Capability.PAUSE)
-        ref = await rig.make()
+        ref = await rig.idle()
         await rig.backend.pause(await rig.permit("pause"), ref)
         assert (await rig.look(ref)).status is Status.PAUSED
         await rig.backend.resume(await rig.permit("resume"), ref)
@@ -136,25 +136,25 @@ class Lifecycle(Checks):
 
     async def test_labels_are_changed_live(self, rig: Rig) -> None:
         rig.needs(Capability.UPDATE_LABELS)
-        ref = await rig.make()
+        ref = await rig.idle()
         spec = (await rig.look(ref)).spec
         assert spec is not None
         await rig.backend.update(await rig.permit("update"), ref, structs.replace(spec, labels={"k": "v"}))
         found = await rig.look(ref)
         assert (dict(found.labels), found.status) == ({"k": "v"}, Status.RUNNING)
+        await rig.backend.update(await rig.permit("update"), ref, spec)
 
     async def test_removing_a_running_one_needs_force(self, rig: Rig) -> None:
         rig.needs(Capability.REMOVE)
-        ref = await rig.make()
+        ref = await rig.idle()
         with pytest.raises(Conflict):
             await rig.remove(ref, force=False)
         assert (await rig.look(ref)).status is Status.RUNNING
-        await rig.remove(ref, force=True)
 
     async def test_a_removed_one_is_gone(self, rig: Rig) -> None:
         rig.needs(Capability.REMOVE)
         ref = await rig.make()
-        await rig.remove(ref)
+        await rig.remove(ref, force=True)
         assert ref not in [one.ref for one in await rig.backend.list()]
         with pytest.raises(NotFound):
             await rig.look(ref)

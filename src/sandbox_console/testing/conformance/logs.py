@@ -6,42 +6,54 @@ import asyncio
 
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
+from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually, resident_mib
 
 _LONG = 50 * 1024 * 1024
 
 
+# One sandbox that has ended is read by all checks that only read: a line on stderr, later many on stdout, one that is
+# no text, and a last one without its end.
+_WRITES = r"""
+echo early >&2; sleep 0.5
+i=0; while [ $i -lt 500 ]; do echo line-$i; i=$((i+1)); done
+printf '\377\000\033]52;c;aGk=\007\nlast'
+"""
+_EARLY, _BYTES, _LAST = b"early\n", b"\xff\x00\x1b]52;c;aGk=\x07\n", b"last"
+_LINES = b"".join(f"line-{i}\n".encode() for i in range(500))
+
+
 class Logs(Checks):
+    async def _written(self, rig: Rig, *wanted: Capability) -> SandboxRef:
+        """A sandbox whose main command wrote all of the above and ended."""
+        rig.needs_sh(*wanted)
+        return await rig.lend("sh", "-c", _WRITES, status=Status.EXITED)
+
     async def test_lines_come_in_order_and_stay_after_the_end(self, rig: Rig) -> None:
-        rig.needs_sh(Capability.LOGS)
-        ref = await rig.script("i=0; while [ $i -lt 500 ]; do echo line-$i; i=$((i+1)); done")
-        await rig.ended(ref)
-        assert await rig.text(ref) == b"".join(f"line-{i}\n".encode() for i in range(500))
+        ref = await self._written(rig, Capability.LOGS)
+        assert await rig.text(ref) == _EARLY + _LINES + _BYTES + _LAST
 
     async def test_streams_are_told_apart(self, rig: Rig) -> None:
-        rig.needs_sh(Capability.LOG_STREAMS)
-        ref = await rig.script("echo one; echo two >&2")
-        await rig.ended(ref)
-        found = {(item.stream, item.data) for item in await rig.logs(ref) if isinstance(item, LogRecord)}
-        assert found == {(Stream.STDOUT, b"one\n"), (Stream.STDERR, b"two\n")}
+        ref = await self._written(rig, Capability.LOG_STREAMS)
+        found = {Stream.STDOUT: b"", Stream.STDERR: b""}
+        for item in await rig.logs(ref):
+            if isinstance(item, LogRecord):
+                found[item.stream] += item.data
+        assert found == {Stream.STDOUT: _LINES + _BYTES + _LAST, Stream.STDERR: _EARLY}
 
     async def test_tail_gives_the_last_lines(self, rig: Rig) -> None:
-        rig.needs_sh(Capability.LOGS)
-        ref = await rig.script("for i in 1 2 3 4 5; do echo $i; done")
-        await rig.ended(ref)
-        assert await rig.text(ref, tail=2) == b"4\n5\n"
+        ref = await self._written(rig, Capability.LOGS)
+        assert await rig.text(ref, tail=3) == b"line-499\n" + _BYTES + _LAST
         assert await rig.text(ref, tail=0) == b""
-        assert await rig.text(ref, tail=99) == b"1\n2\n3\n4\n5\n"
+        assert await rig.text(ref, tail=9999) == _EARLY + _LINES + _BYTES + _LAST
 
     async def test_since_and_until_cut_by_time(self, rig: Rig) -> None:
-        rig.needs_sh(Capability.LOGS)
-        ref = await rig.script("echo early; sleep 0.5; echo late")
-        await rig.ended(ref)
-        early, late = [item.at_ns / 1e9 for item in await rig.logs(ref)]
+        ref = await self._written(rig, Capability.LOGS)
+        early, late, *_ = [item.at_ns / 1e9 for item in await rig.logs(ref)]
         assert late - early >= 0.4
         middle = (early + late) / 2
-        assert await rig.text(ref, since=middle) == b"late\n"
-        assert await rig.text(ref, until=middle) == b"early\n"
+        assert await rig.text(ref, since=middle) == _LINES + _BYTES + _LAST
+        assert await rig.text(ref, until=middle) == _EARLY
 
     async def test_follow_gives_new_lines_and_ends_with_the_sandbox(self, rig: Rig) -> None:
         rig.needs_sh(Capability.LOGS)
@@ -117,16 +129,13 @@ class Logs(Checks):
         assert [item.data for item in seen] == [b"line-1\n", b"line-2\n", b"line-3\n"] * 2
 
     async def test_a_last_line_without_its_end_is_there(self, rig: Rig) -> None:
-        rig.needs_sh(Capability.LOGS)
-        ref = await rig.script("echo one; printf two")
-        await rig.ended(ref)
-        assert await rig.text(ref) == b"one\ntwo"
+        ref = await self._written(rig, Capability.LOGS)
+        assert await rig.text(ref, tail=1) == _LAST
+        assert (await rig.text(ref)).endswith(b"\n" + _LAST)
 
     async def test_bytes_that_are_no_text_are_kept(self, rig: Rig) -> None:
-        rig.needs_sh(Capability.LOGS)
-        ref = await rig.script(r"printf '\377\000\033]52;c;aGk=\007\n'")
-        await rig.ended(ref)
-        assert await rig.text(ref) == b"\xff\x00\x1b]52;c;aGk=\x07\n"
+        ref = await self._written(rig, Capability.LOGS)
+        assert await rig.text(ref, tail=2) == _BYTES + _LAST
 
     async def test_a_sandbox_that_wrote_nothing_has_empty_logs(self, rig: Rig) -> None:
         rig.needs(Capability.LOGS)

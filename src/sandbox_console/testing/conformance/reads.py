@@ -84,7 +84,7 @@ class Reading(Checks):
 
     async def test_stats_sample_a_running_one(self, rig: Rig) -> None:
         rig.needs(Capability.STATS)
-        ref = await rig.make()
+        ref = await rig.idle()
         samples = []
         async with asyncio.timeout(WAIT_S):
             async for sample in rig.backend.stats(ref, 0.2):

@@ -40,8 +40,8 @@ class Profile(Struct, frozen=True):
     machines. ``own_kernel``: this machine's /proc does not show what runs inside. ``least_cpus``: the smallest limit
     of CPUs that it can hold. ``longest_s``: a longest life that is over soon, and not before it has begun.
     ``slow``: why what moves 50 MB and more is not asked here. ``lent``: where making one takes seconds and
-    the backends of all checks are on one state, an empty list that holds a sandbox which sleeps from check to check;
-    who gave it removes that in the end. ``runtime`` is one that the backend has, by its name.
+    the backends of all checks are on one state, an empty dict that holds sandboxes by their command from check to
+    check; who gave it removes them in the end. ``runtime`` is one that the backend has, by its name.
     ``outside`` are two names that its gateways take for the host that ``host_command`` is in, and the address of both.
     ``no_walls``: why nothing keeps its guests in, where it says that of itself.
     """
@@ -59,7 +59,7 @@ class Profile(Struct, frozen=True):
     least_cpus: float = 0.2
     longest_s: float = 1.0
     slow: str = ""
-    lent: list[SandboxRef] | None = None
+    lent: dict[tuple[str, ...], SandboxRef] | None = None
     runtime: str = ""
     outside: tuple[str, str, str] | None = None
     no_walls: str = ""
@@ -131,17 +131,27 @@ class Rig:
 
     async def idle(self) -> SandboxRef:
         """A sandbox that sleeps, for a check that leaves it as it was but for files."""
-        lent = self.profile.lent
-        if lent is None:
-            return await self.make()
-        if not (lent and await self._runs(lent[0])):
-            lent[:] = [await self.make()]
-            self.made.remove(lent[0])
-        return lent[0]
+        return await self.lend()
 
-    async def _runs(self, ref: SandboxRef) -> bool:
+    async def lend(self, *command: str, status: Status = Status.RUNNING) -> SandboxRef:
+        """A sandbox with this command and status, for a check that leaves it as it was but for files.
+
+        Where the profile lends, the next check that asks for the same has the same one.
+        """
+        lent = self.profile.lent
+        if lent is not None and command in lent and await self._is(lent[command], status):
+            return lent[command]
+        ref = await self.make(*command)
+        await self.until(ref, status)
+        if lent is not None:
+            replaced, lent[command] = lent.get(command), ref
+            self.made.remove(ref)
+            self.made.extend([replaced] if replaced else [])
+        return ref
+
+    async def _is(self, ref: SandboxRef, status: Status) -> bool:
         try:
-            return (await self.look(ref)).status is Status.RUNNING
+            return (await self.look(ref)).status is status
         except NotFound:
             return False
 

@@ -13,9 +13,9 @@ from sandbox_console.hostfs.tar_pack import Order, packed
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import Found, find
 from sandbox_console.model.action import Download, Upload
+from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
-from sandbox_console.model.waiting import to_the_end
 from sandbox_console.service import Consent, Console, ExecIO, Operation
 from sandbox_console.tui.text.formatting import error_words
 
@@ -46,7 +46,7 @@ async def download(
         await _finish(console.perform(Download(ref, path), consent=consent, io=ExecIO(on_output=take)))
         await unpacker.finish()
     finally:
-        await to_the_end(unpacker.abandon())
+        await run_to_completion(unpacker.abandon())
     return list(map(await console.inside.mask(ref), left)) if left else left
 
 

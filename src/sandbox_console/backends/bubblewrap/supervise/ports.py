@@ -92,7 +92,7 @@ class Ports(Helper):
         try:
             why = self.line.recv(_WHY_MOST).decode(errors="replace")
         except TimeoutError:
-            why = f"no answer in {_JOIN_S:.0f} s"
+            why = f"no answer within {_JOIN_S:.0f} s"
         if why != _READY:
             raise StartFailed(f"its ports cannot be published: {why or 'their process ended'}")
 

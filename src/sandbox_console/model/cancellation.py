@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def to_the_end(work: Awaitable[T]) -> T:
+async def run_to_completion(work: Awaitable[T]) -> T:
     """Await work that must not be cut short: a cancellation is passed on once it is done."""
     task = asyncio.ensure_future(work)
     cancelled = False
@@ -29,12 +29,12 @@ async def to_the_end(work: Awaitable[T]) -> T:
     return task.result()
 
 
-async def joined(work: asyncio.Future[T]) -> T:
+async def shielded(work: asyncio.Future[T]) -> T:
     """Wait for work that is another's too: a cancelled wait leaves it be, and is passed on at once."""
     return await asyncio.shield(work)
 
 
-async def settled(work: asyncio.Future[Any]) -> BaseException | None:
+async def wait_until_done(work: asyncio.Future[Any]) -> BaseException | None:
     """Wait until work is done, however often the waiter is cancelled, and give what it raised.
 
     For an ``except CancelledError`` that raises again: a thread or another process goes on all the same.

@@ -1,0 +1,167 @@
+"""The way to an engine over ssh: one connection a context, with the remote engine's socket forwarded to a local one.
+
+asyncssh reads what ssh reads: known_hosts, the agent, and of ~/.ssh/config Host, HostName, User, Port, IdentityFile
+and ProxyJump. No session is opened and no environment is sent: the connection carries forwarded sockets only.
+Imported when a context has an address with ``ssh://``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncssh
+from msgspec import Struct
+
+from sandbox_console.backends.docker.failures import Unusable, engine_prefix
+from sandbox_console.errors import BackendUnreachable
+
+LOGIN_S = 8.0
+"""Seconds that a connection and its login may take, each jump included."""
+
+ALIVE_S, MISSED = 2, 2
+"""A peer that leaves two questions, asked every two seconds, without an answer is lost: a frozen one after 4 to 6 s."""
+
+_REMOTE_SOCKET = "/var/run/docker.sock"
+_FOLDER = "sandbox-console-ssh-"
+_SHORT = 50
+"""Bytes of the path above it: a Unix socket's whole path is at most 107 bytes, 103 on macOS."""
+_LONGEST = 300
+"""Characters of an error that the other side worded."""
+
+asyncssh.set_log_level("CRITICAL")  # its warnings would be printed onto the screen; each failure is raised as well
+
+
+class Address(Struct, frozen=True):
+    """``ssh://[USER@]HOST[:PORT][/PATH]``; HOST may be an alias of ~/.ssh/config, PATH is the engine's socket there."""
+
+    host: str
+    user: str | None
+    port: int | None
+    path: str
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """Read it. Raises ValueError where there is no host, or the port is not a number."""
+        parts = urlsplit(url)
+        if not parts.hostname or parts.password is not None or parts.query or parts.fragment:
+            raise ValueError(url)
+        # urlsplit lowers the host's letters, and the aliases of ~/.ssh/config are told apart by them.
+        host = parts.netloc.rpartition("@")[2]
+        host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        return cls(host, parts.username, parts.port, parts.path.rstrip("/") or _REMOTE_SOCKET)
+
+
+class SshTunnel:
+    """An open connection to the host of an engine. ``socket`` is a local path that leads to the engine there."""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection, folder: Path) -> None:
+        self.socket = str(folder / "docker.sock")
+        self._connection = connection
+        self._folder = folder
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended, by either side or by silence."""
+        return self._connection.is_closed()
+
+    async def close(self) -> None:
+        """End the connection and remove the local socket."""
+        self._connection.close()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        with suppress(asyncssh.Error, OSError, TimeoutError):
+            async with asyncio.timeout(1):  # a frozen peer never answers the goodbye
+                await self._connection.wait_closed()
+        self._connection.abort()
+
+
+async def open_tunnel(context: str, url: str) -> SshTunnel:
+    """Log in and forward the engine's socket. Raises BackendUnreachable with the reason and what to do about it."""
+    address = Address.parse(url)
+    try:
+        async with asyncio.timeout(LOGIN_S):
+            connection = await _connect(address)
+            return await _forward(connection, address)
+    except Exception as error:
+        raise _translated(context, address, error) from error
+
+
+async def _connect(address: Address) -> asyncssh.SSHClientConnection:
+    chosen = {"username": address.user, "port": address.port}
+    return await asyncssh.connect(
+        address.host,
+        **{name: value for name, value in chosen.items() if value is not None},
+        # Nobody is there to answer a question: only what needs no typing, as `ssh -o BatchMode=yes` does.
+        preferred_auth="gssapi-keyex,gssapi-with-mic,publickey",
+        keepalive_interval=ALIVE_S,
+        keepalive_count_max=MISSED,
+    )
+
+
+async def _forward(connection: asyncssh.SSHClientConnection, address: Address) -> SshTunnel:
+    folder = await asyncio.to_thread(_private_folder)
+    tunnel = SshTunnel(connection, folder)
+    try:
+        # A forwarded socket accepts whatever is at its other end: so ask once whether an engine's is there.
+        _, writer = await connection.open_unix_connection(address.path)
+        writer.close()
+        await connection.forward_local_path(tunnel.socket, address.path)
+    except BaseException:
+        await tunnel.close()
+        raise
+    return tunnel
+
+
+def _private_folder() -> Path:
+    """A folder of this user alone, named after this process; those of processes that were killed are removed."""
+    places = (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp")  # noqa: S108 - mkdtemp is safe there
+    base = Path(next(place for place in places if 0 < len(os.fsencode(place)) <= _SHORT))
+    for left in base.glob(f"{_FOLDER}*"):
+        pid = left.name.removeprefix(_FOLDER).partition("-")[0]
+        with suppress(OSError):
+            if pid.isdecimal() and left.lstat().st_uid == os.getuid() and not _alive(int(pid)):
+                shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=base))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _translated(context: str, address: Address, error: Exception) -> BackendUnreachable:
+    why, hint = _reason(address, error)
+    mine = isinstance(error, (asyncssh.ConfigParseError, asyncssh.KeyImportError))
+    return (Unusable if mine else BackendUnreachable)(engine_prefix(context) + why, hint=hint)
+
+
+def _reason(address: Address, error: Exception) -> tuple[str, str]:
+    host, said = address.host, str(error)[:_LONGEST]
+    match error:
+        case asyncssh.HostKeyNotVerifiable():
+            why = f"the host key of {host} is not in known_hosts, or is not the one that stands there"
+            return why, f"compare the key and accept it once: ssh {host}"
+        case asyncssh.PermissionDenied():
+            why = f"{host} refused the login: it accepted no key of yours"
+            return why, f"make sure that this works without a question: ssh -o BatchMode=yes {host} true"
+        case asyncssh.ChannelOpenError():  # OpenSSH gives one code and no reason for all three
+            why = f"no engine answers at {host}:{address.path}, or you may not open it, or sshd forwards no sockets"
+            return why, "start the engine, join the group docker there, or set AllowStreamLocalForwarding yes"
+        case asyncssh.ConfigParseError() | asyncssh.KeyImportError():
+            return f"the ssh configuration cannot be used: {said}", "look at ~/.ssh/config"
+        case TimeoutError():
+            return f"{host} did not answer over ssh in {LOGIN_S:g} s", f"try it: ssh {host} true"
+        case OSError():
+            return f"{host} cannot be reached over ssh: {said}", f"try it: ssh {host} true"
+        case _:
+            return f"the ssh connection to {host} failed: {said}", f"try it: ssh {host} true"
