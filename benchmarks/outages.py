@@ -2,7 +2,8 @@
 
 Two private engines (tests/support/engine.py) are two contexts, near and far. Both have a container cx; only-near and
 only-far live on one each. The far one is frozen (SIGSTOP), or killed, before the verb begins; then it is frozen, or
-killed and started again, under verbs that go on. Run it as root: ``python -m benchmarks.outages``.
+killed and started again, under verbs that go on. Run it as root: ``python -m benchmarks.outages [VERB]...``, all
+verbs where none is named.
 """
 
 from __future__ import annotations
@@ -20,17 +21,24 @@ from pathlib import Path
 from tests.support.engine import IMAGE, DockerEngine, private_engine
 
 VERBS: tuple[tuple[str, ...], ...] = (
-    ("ls",), ("stats",), ("images", "ls"),
+    ("ls",), ("stats",), ("images", "ls"), ("snapshot", "ls"), ("egress", "ls"), ("secrets", "ls"),
     ("show", "{}"), ("logs", "{}"), ("top", "{}"),
-    ("exec", "{}", "--", "true"), ("attach", "{}"), ("cp", "{}:/etc/passwd", "-"),
-    ("start", "{}"), ("pause", "{}"), ("kill", "{}"), ("rename", "{}", "other"), ("update", "{}", "--pids", "99"),
-    ("egress", "allow", "{}", "example.com"), ("rm", "{}", "--force"),
-    ("create", "{}", "--image", IMAGE),
+    ("port", "{}"), ("diff", "{}"), ("inspect", "{}"), ("events", "{}"), ("why", "{}"), ("timeline", "{}"),
+    ("egress", "show", "{}"), ("egress", "test", "{}", "example.com"), ("wait", "{}", "--timeout", "1"),
+    ("exec", "{}", "--", "true"), ("attach", "{}"), ("forward", "{}", "80"), ("cp", "{}:/etc/passwd", "-"),
+    ("start", "{}"), ("stop", "{}", "--grace", "0s"), ("restart", "{}", "--grace", "0s"),
+    ("pause", "{}"), ("resume", "{}"), ("kill", "{}"), ("rename", "{}", "other"), ("update", "{}", "--pids", "99"),
+    ("commit", "{}", "copy:1"), ("fork", "{}", "other"), ("snapshot", "create", "{}", "s1"),
+    ("egress", "allow", "{}", "example.com"), ("egress", "deny", "{}", "example.com"),
+    ("egress", "remove", "{}", "example.com"),
+    ("rm", "{}", "--force"), ("create", "{}", "--image", IMAGE),
+    ("stop", "-l", "team=x", "--yes"), ("prune", "--yes"),
 )  # fmt: skip
 NAMES = ("only-near", "only-far", "cx")
 UNDER: tuple[tuple[str, ...], ...] = (
     ("exec", "only-far", "--", "sleep", "30"), ("attach", "only-far"), ("logs", "only-far", "-f"),
     ("stats", "only-far", "--watch"), ("events", "only-far", "-f"),
+    ("ls", "--watch"), ("wait", "only-far"),
 )  # fmt: skip
 MOST_S = 40.0
 
@@ -119,8 +127,9 @@ LOOP = "while :; do echo tick; sleep 1; done"
 
 
 def words_of(err: str) -> str:
-    """The last thing said, short."""
+    """The last trouble that was told, else the last thing said, short."""
     lines = [line for line in err.splitlines() if not line.startswith("hint:")]
+    lines = [line for line in lines if line.startswith(("error:", "warning:"))] or lines
     said = (lines[-1] if lines else "").replace("|", "/")
     return re.sub(r"/tmp/sc-docker-\w+/", "", said).partition(" (hint")[0]
 
@@ -148,7 +157,7 @@ def main(only: Sequence[str]) -> None:
         row("verb", "frozen", "killed")
         row("---", "---", "---")
         for verb in VERBS:
-            if only and verb[0] not in only:
+            if only and not {verb[0], " ".join(verb[:2])} & set(only):
                 continue
             for name in NAMES if any("{}" in word for word in verb) else ("",):
                 words = [word.replace("{}", name) for word in verb]

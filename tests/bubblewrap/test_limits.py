@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -88,8 +89,9 @@ async def test_stats_tell_a_busy_sandbox_from_an_idle_one(make: Make, backend) -
     assert [sample async for sample in backend.stats(idle.ref, 0.1)] == []
 
 
-async def test_what_limits_its_files_and_its_log_is_told(make: Make) -> None:
-    facts = {fact.field: fact for fact in (await (await make()).show()).effective}
+async def test_what_limits_its_files_and_its_log_is_told(make: Make, workspace: Path) -> None:
+    facts = {fact.field: fact for fact in (await (await make(workspace=str(workspace))).show()).effective}
+    assert "any size and number of files" in facts["workspace"].note
     assert facts["log_rate"].value == "16 MiB/s"
     assert facts["tmpfs /tmp"].value == "512 MiB"
     assert "any number of files" in facts["tmpfs /tmp"].note

@@ -134,7 +134,7 @@ def test_a_backend_that_was_never_there_is_told_of_once(verb: str) -> None:
     assert "engine" not in told(golden, verb)
 
 
-@pytest.mark.parametrize("verb", ["ls", "stats", "images ls", "snapshot ls"])
+@pytest.mark.parametrize("verb", ["ls", "stats", "images ls", "snapshot ls", "egress ls", "egress feed"])
 def test_a_backend_that_does_not_answer_is_named_each_time(verb: str) -> None:
     golden = Golden(fleet(dead=True))
     for _ in range(2):

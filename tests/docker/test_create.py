@@ -115,6 +115,8 @@ async def test_a_workspace_is_shared_and_written_as_its_owner(backend, make, per
     assert (out, code) == ("/workspace\n1234\n", 0)
     assert (folder / "file").read_text() == "hello\n"
     assert (folder / "file").stat().st_uid == 1234
+    fact = next(fact for fact in (await backend.inspect(ref)).effective if fact.field == "workspace")
+    assert "any size and number of files" in fact.note
 
 
 async def test_a_workspace_that_the_user_cannot_write_is_said(backend, make, tmp_path):
@@ -220,6 +222,8 @@ async def test_pause_resume_and_rename(backend, make, permit, unique):
     with pytest.raises(Conflict):
         await backend.exec(await permit("exec"), Exec(ref, ("true",)), ())
     await backend.resume(await permit("resume"), ref)
+    with pytest.raises(Conflict, match="is not paused"):
+        await backend.resume(await permit("resume"), ref)
     name = unique()
     await backend.rename(await permit("rename"), ref, name)
     found = await backend.inspect(ref)

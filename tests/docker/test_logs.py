@@ -35,6 +35,26 @@ def test_frames_are_read_whatever_the_chunks():
         ]
 
 
+def test_joined_lines_are_the_same_bytes_in_the_same_order():
+    full = b"z" * 16384
+    wire = b"".join(frame(1, STAMP + f"line {number}\n".encode()) for number in range(50))
+    wire += frame(2, STAMP + b"err\n") * 3 + frame(1, STAMP + full) + frame(2, STAMP + b"between\n")
+    wire += frame(1, STAMP + b"rest") + frame(1, STAMP + b"\n") + frame(1, STAMP + full)
+    demuxer = Demuxer()
+    lines = demuxer.feed(wire) + demuxer.flush()
+    whole = Demuxer()
+    assert len(whole.feed_joined(wire) + whole.flush()) < 10
+    for size in (1, 7, 39, 40, 1000, len(wire)):
+        demuxer = Demuxer()
+        out = [r for at in range(0, len(wire), size) for r in demuxer.feed_joined(wire[at : at + size])]
+        out += demuxer.flush()
+        assert {record.at_ns for record in out} == {NS}
+        for stream in (Stream.STDOUT, Stream.STDERR):
+            assert b"".join(r.data for r in out if r.stream == stream) == b"".join(r.data for r in lines if r.stream == stream)  # fmt: skip
+        runs = [[record.stream, record.data] for record in lines]
+        assert b"".join(r.data for r in out) == b"".join(data for _, data in runs)
+
+
 def test_the_newline_that_the_local_driver_drops_is_put_back():
     later = STAMP.replace(b"05.", b"06.")
     full, wire = b"z" * 16384, b""
@@ -180,7 +200,8 @@ async def test_one_removed_before_the_last_look_ends_a_follow_too(backend, make,
     def removing(*_):
         raise gone
 
-    monkeypatch.setattr(await backend._connection.engine(), "stream", removing)
+    for how in ("stream", "bulk"):
+        monkeypatch.setattr(await backend._connection.engine(), how, removing)
     assert [batch async for batch in reader.once(follow=False)] == []
     with pytest.raises(NotFound, match=ref.id[:12]):
         await read(backend, ref)

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.secrets.forms import edges, forms
 from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
 from sandbox_console.secrets.views import Line, lasting, torn
+from sandbox_console.service.reads.live_logs import _Masks
 
 VALUES = [
     "hunter2-hunter2",
@@ -126,3 +128,27 @@ def test_what_is_left_out_of_a_line_leaves_it_as_it_is(data):
 
 def test_its_repr_shows_no_value():
     assert VALUES[0] not in repr(Redactor(VALUES))
+
+
+def test_joined_lines_of_a_log_are_masked_as_single_ones_are():
+    value = "canary-7f3a9b2c1d"
+    lines = [
+        b"plain\n",
+        f"a {value} b\n".encode(),
+        b"can\x1b[31mary-7f3a\x1b[0m9b2c1d\n",
+        b"x\ry\n",
+        b"canary-7f3a",
+        b"9b2c1d\n",
+    ]
+    lines = [*lines * 50, b"canary-7f"]
+
+    def shown(parts):
+        masks = _Masks(Redactor([value]))
+        items = masks.over([LogRecord(1, Stream.STDOUT, part) for part in parts]) + masks.rest()
+        return b"".join(item.data for item in items)
+
+    single = shown(lines)
+    assert single.count(b"[secret]") == 150
+    whole = b"".join(lines)
+    for size in (64, 1000, len(whole)):
+        assert shown([whole[at : at + size] for at in range(0, len(whole), size)]) == single

@@ -10,13 +10,13 @@ from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.create import follow
 from sandbox_console.cli.egress_explain import replay, test, time_left
-from sandbox_console.cli.lookup import find
+from sandbox_console.cli.lookup import find, warn_of_the_silent
 from sandbox_console.cli.text import duration, moment
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model import check
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction
 from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRule, Outcome
-from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console, Feed, HostSeen, has_gateway
 
 _SAID = {one: str(one) for one in Outcome} | {Outcome.UNRESOLVED: "not resolved", Outcome.ASKED: "asked for"}
@@ -69,7 +69,8 @@ async def _show(context: Context, console: Console, found: Sandbox) -> int:
 async def _ls(context: Context, console: Console) -> int:
     since = _since(context)
     feed = Feed()
-    async for sandbox, record in console.egress.feed(since=since, refused=_tell_unread(context)):
+    told = _tell_silent(context, console)
+    async for sandbox, record in console.egress.feed(since=since, refused=_tell_unread(context), answered=told):
         if context.backend[0] in ("", sandbox.ref.backend):
             feed.add(sandbox.ref, sandbox.name, record)
     found = feed.hosts(denied_only=not context.args.all)
@@ -87,11 +88,17 @@ async def _feed(context: Context, console: Console) -> int:
         async for _, record in console.egress.feed(since=since or context.now(), follow=True, refused=refused):
             if _wanted(context, record):
                 _print_record(context, record)
-    records = console.egress.feed(since=since, refused=refused)
+    records = console.egress.feed(since=since, refused=refused, answered=_tell_silent(context, console))
     found = [record async for _, record in records if _wanted(context, record)]
     for record in sorted(found, key=lambda record: record.at):
         _print_record(context, record)
     return context.code
+
+
+def _tell_silent(context: Context, console: Console) -> Callable[[Sequence[BackendHealth]], None]:
+    """Warns of hosts that did not answer: what their sandboxes were denied is not in the list."""
+    asked = context.backend[0]
+    return lambda healths: warn_of_the_silent(context, console, [one for one in healths if asked in ("", one.backend)])
 
 
 def _tell_unread(context: Context) -> Callable[[Sandbox, ConsoleError | None], None]:

@@ -209,9 +209,10 @@ def _place_here(word: str, path: str, first: tarfile.TarInfo, ground: Ground, *,
     here = _found(word, ground)
     try:
         if here.is_folder:
-            if contents and first.isdir():
+            name = posixpath.basename(path)
+            if (contents or not name) and first.isdir():  # the root has no name: what is in it is meant
                 return here.again()
-            return _inside_of(here, posixpath.basename(path) or "root", ground, follow=first.isdir())
+            return _inside_of(here, name, ground, follow=first.isdir())
         if first.isdir() and here.what is not None:
             raise Conflict(f"{word} is a file, and {path} is a folder")
         if not first.isdir() and word.endswith("/"):

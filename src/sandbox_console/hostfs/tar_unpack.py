@@ -76,7 +76,7 @@ class Unpacker:
                 raise ConsoleError(f"{error.filename or 'the copy'} cannot be written: {error.strerror}") from error
 
     def _unpack_all(self, pipe: _Tail) -> None:
-        with tarfile.open(fileobj=pipe, mode="r|", bufsize=1 << 20, errorlevel=1) as tar:  # type: ignore[call-overload]
+        with tarfile.open(fileobj=pipe, mode="r|", bufsize=1 << 16, errorlevel=1) as tar:  # type: ignore[call-overload]
             first = tar.next()
             if first is None:
                 raise BackendError("the copy is empty")

@@ -9,6 +9,7 @@ from sandbox_console.backends.bubblewrap import calls, jail, ports
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Record
+from sandbox_console.backends.common.messages import UNCOUNTED
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 
 NAME, HOST = "bubblewrap", "local"
@@ -53,7 +54,7 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
         yield Fact("image", str(error), "it cannot be entered or started", enforced=False)
     yield calls.fact(record)
     if spec.workspace:
-        yield Fact("workspace", spec.workspace, "read-write at /workspace; nosuid, nodev")
+        yield Fact("workspace", spec.workspace, f"read-write at /workspace; nosuid, nodev; {UNCOUNTED}")
     for name, controller, value in _limits(record, options):
         why = limiter.why_not(controller)
         how = "cgroup" if controller in limiter.parents else "RLIMIT_NPROC"

@@ -1,4 +1,4 @@
-"""Messages with the same words in every backend: refusals, and the note on a port that others can reach."""
+"""Messages with the same words in every backend: refusals, and notes on what is not limited or reached by others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import ipaddress
 from collections.abc import Iterable
 
 from sandbox_console.errors import Conflict
+
+UNCOUNTED = "of any size and number of files: no kernel counts them for a folder"
+"""The note on a workspace: quotas are a file system's, by user or project, and its administrator's."""
 
 
 def not_running(name: str, status: str = "") -> Conflict:

@@ -75,12 +75,17 @@ class DockerBackend(Gated):
         return abilities.capabilities(self._connection.info, self._gates.problem, self._lives.problem)
 
     async def health(self) -> BackendHealth:
-        health = await self._connection.health()
-        if health.ok:
-            with suppress(ConsoleError):  # it broke off in between: the next look tells
-                await self._gates.look()
-            await self._lives.see()
-        return health
+        looking = asyncio.create_task(self._gates.look())  # meanwhile: a round trip less of each command
+        try:
+            health = await self._connection.health()
+            if health.ok:
+                with suppress(ConsoleError):  # it broke off in between: the next look tells
+                    await looking
+                await self._lives.see()
+            return health
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
 
     async def diagnose(self) -> Sequence[Diagnosis]:
         if not (await self.health()).ok:

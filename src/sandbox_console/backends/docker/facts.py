@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sandbox_console.backends.common.messages import UNCOUNTED
 from sandbox_console.backends.docker import calls
 from sandbox_console.backends.docker.detail import image_facts, network_facts, state_facts, variable_facts
 from sandbox_console.backends.docker.labels import EGRESS, SECRETS, WORKSPACE, WRAPPER
@@ -136,9 +137,10 @@ def _workspace_note(data: Mapping[str, Any], access: str) -> str:
     label = (data["Config"].get("Labels") or {}).get(WORKSPACE, "")
     if label:
         return f"; {label}"
-    if user in ("0", "root") and access == "read-write":
-        return "; root of the container owns what it writes there, on this host too"
-    return ""
+    if access != "read-write":
+        return ""
+    owner = "; root of the container owns what it writes there, on this host too" if user in ("0", "root") else ""
+    return f"{owner}; {UNCOUNTED}"
 
 
 def _log(host: Mapping[str, Any]) -> Fact:

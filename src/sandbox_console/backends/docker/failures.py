@@ -79,6 +79,6 @@ def about(thing: str) -> Iterator[None]:
     except Refused as error:
         if error.status == 404:
             raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
-        if error.status == 409:
+        if error.status == 409 or error.message.endswith(" is not paused"):  # which engines give 500
             raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error
         raise

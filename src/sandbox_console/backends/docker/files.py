@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from sandbox_console.backends.docker import guest_files
+from sandbox_console.backends.docker.bulk_answer import blocks
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.backends.docker.guest_path import Place, locate, made_up, seen
 from sandbox_console.backends.docker.paths import container_path
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
 
 _KINDS = {tarfile.DIRTYPE: FileKind.DIRECTORY, tarfile.SYMTYPE: FileKind.LINK}
-BLOCK = 1 << 20
-"""How much of a download is passed on at once: an engine sends 300 MB in 10,000 pieces, each a hop between threads."""
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.CONTTYPE, tarfile.GNUTYPE_SPARSE)
 
 
@@ -67,26 +66,15 @@ async def download(engine: Engine, id: str, path: str) -> AsyncGenerator[bytes, 
         )
     if place.inside:
         async with aclosing(guest_files.download(engine, place)) as chunks:
-            async for block in _blocks(chunks):
+            async for block in blocks(chunks):
                 yield block
         return
     try:
-        async with engine.stream(container_path(id, "archive"), {"path": place.path}) as archive:
-            async for block in _blocks(archive):
+        async with engine.bulk(container_path(id, "archive"), {"path": place.path}) as archive:
+            async for block in blocks(archive):
                 yield block
     except Refused as error:
         raise _missing(path) if error.status in (404, 500) else error from error
-
-
-async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    held = bytearray()
-    async for chunk in chunks:
-        held += chunk
-        if len(held) >= BLOCK:
-            yield bytes(held)
-            held.clear()
-    if held:
-        yield bytes(held)
 
 
 async def upload(engine: Engine, id: str, path: str, archive: AsyncIterator[bytes]) -> None:

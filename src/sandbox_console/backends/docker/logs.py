@@ -13,6 +13,7 @@ from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.backends.docker.backoff import Backoff
+from sandbox_console.backends.docker.bulk_answer import blocks
 from sandbox_console.backends.docker.connection import Connection
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.log_frames import Demuxer, TtySplitter
@@ -25,6 +26,7 @@ RESTART_S = 1.5
 """How long a container that ended while it was followed may take to run again: an engine starts one in 0.5 s."""
 
 _LOOKS = 5
+_JOINED = 256 * 1024
 
 OVERLAP_NS = 10**9
 """How far before the last record a reconnect reads again: the two streams' timestamps are not in one order."""
@@ -110,14 +112,19 @@ class _Reader:
     async def once(self, *, follow: bool) -> AsyncGenerator[Sequence[LogItem], None]:
         """What is new of one reading."""
         splitter = TtySplitter() if self._tty else Demuxer()
+        once = not self._query.follow  # then nothing is read twice
+        joined = once and not self._query.lines
+        feed = splitter.feed_joined if joined and isinstance(splitter, Demuxer) else splitter.feed
+        told = list if once else self._told
         try:
             engine = await self._connection.engine()
-            async with engine.stream(container_path(self._id, "logs"), self._params(follow)) as chunks:
+            ask = engine.bulk if once else engine.stream
+            async with ask(container_path(self._id, "logs"), self._params(follow)) as chunks:
                 self._opened = True
-                async for chunk in chunks:
-                    if items := self._told(splitter.feed(chunk)):
+                async for chunk in blocks(chunks, _JOINED) if joined else chunks:
+                    if items := told(feed(chunk)):
                         yield items
-                if items := self._told(splitter.flush()):
+                if items := told(splitter.flush()):
                     yield items
         except Refused as error:
             failure = _refused(described(self._id), error)

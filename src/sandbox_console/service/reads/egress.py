@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 
 from sandbox_console.backends.abilities import Egress, able
@@ -14,7 +14,7 @@ from sandbox_console.model.action import EgressAction
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.egress_rules import changed, opened
-from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.asked import asked
@@ -73,19 +73,22 @@ class Outbound:
         return await asyncio.to_thread(replay, traffic.tallies, rules)
 
     async def feed(
-        self, *, since: float | None = None, follow: bool = False, refused: Refused = lambda *_: None
-    ) -> AsyncIterator[Seen]:
-        """The records of every sandbox that has a gateway; with ``follow`` also of those created later.
+        self, *, since: float | None = None, follow: bool = False, refused: Refused = lambda *_: None,
+        answered: Callable[[Sequence[BackendHealth]], None] = lambda _: None,
+    ) -> AsyncIterator[Seen]:  # fmt: skip
+        """The records of every sandbox that has a gateway; with ``follow`` also of those that are made later.
 
         ``refused`` is told of each whose records cannot be read; with ``follow`` they are asked for again, and it is
-        told None when they can be.
+        told None when they can be. ``answered`` is told which hosts answered, but with ``follow``.
         """
         if follow:
             async with aclosing(self._denials.follow(since, refused)) as news:  # type: ignore[type-var]
                 async for seen in news:
                     yield seen
         asks = await asked(self._trail)
-        for sandbox in (await self._fleet.listing())[0]:
+        sandboxes, healths = await self._fleet.listing()
+        answered(healths)
+        for sandbox in sandboxes:
             if has_gateway(sandbox):
                 async for record in self._read(sandbox, since, refused):
                     yield sandbox, record
