@@ -59,6 +59,14 @@ def between(at: int, size: int) -> bytes:
     return short + (b"\x1b[%d@" % len(rest) + rest if size % 2 else b"\x1b[4h" + rest + b"\x1b[4l")
 
 
+@pytest.mark.parametrize("junk", [b"x", b"xyz"])
+@pytest.mark.parametrize("at", [1, 4, 12, 18])
+def test_what_was_shown_already_is_not_brought_together_by_a_later_code(at: int, junk: bytes) -> None:
+    data = b"\r   a longer line than the value is, before it" + later(at, junk)
+    for cut in range(len(data)):
+        assert VALUE not in shows(streamed(data, [cut], Redactor([VALUE])))
+
+
 value = VALUE.encode()
 steps = st.sampled_from([*BACK, *CODES])
 broken = st.lists(

@@ -151,8 +151,10 @@ class Redactor:
                 view = now.write(part, at).view()
                 for start, end in self._hits(view.data):
                     begin, stop = view.span(start, end)
-                    if stop > 0:  # else it was shown, and nothing new is in it
+                    if stop > 0:
                         yield max(begin, at), stop
+                    elif not (line and self._found(line.view().data)):  # codes of this part bring it together
+                        yield at, at + len(part)
             at, now = at + len(part) + 1, views.Line()
 
     def _hits(self, data: bytes) -> list[Span]:
