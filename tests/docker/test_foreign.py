@@ -74,6 +74,6 @@ async def test_it_is_never_replaced(console, engine, theirs):
         wanted = structs.replace(spec_of(theirs), **{field: value})
         plan = await console.plan(theirs, wanted)
         assert [(change.field, change.how) for change in plan.changes] == [(field, How.UNSUPPORTED)]
-        with pytest.raises(Unsupported, match=f"{field} cannot be changed: .*another tool made"):
+        with pytest.raises(Unsupported, match=f"{field} cannot be changed: .*another tool"):
             await updated(console, theirs, **{field: value})
     assert engine.inspect(theirs.ref.id)["State"]["Running"]
