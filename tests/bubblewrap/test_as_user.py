@@ -7,6 +7,7 @@ from tests.support.as_user import run
 from tests.support.require import requires
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", ["tests/bubblewrap", "tests/conformance/test_bubblewrap.py"])
 @requires("user")
