@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Cli
 from tests.docker.test_lifetimes import end, ended, home, keeper, kept, rows, spec, until
 from tests.support.require import requires
 
@@ -133,7 +132,7 @@ async def test_a_full_disk_holds_no_end_back_also_where_the_keeper_dies_on_it(sm
         first, second = (box.ref.id for box in boxes)
         await until(lambda: not docker_engine.inspect(first)["State"]["Running"], "the first is ended")
         end(keeper(small))
-        Cli(small)("ls", "--backend", "docker")
+        subprocess.run([sys.executable, "-m", "sandbox_console", "ls", "--backend", "docker"], check=True)
         await until(lambda: not docker_engine.inspect(second)["State"]["Running"], "the second is ended")
     finally:
         for name in ("filler", "filler2"):
@@ -143,8 +142,12 @@ async def test_a_full_disk_holds_no_end_back_also_where_the_keeper_dies_on_it(sm
             await until(lambda box=box: not kept(small, box.ref.id)["unrecorded"], "it is recorded when it can be")
             found = await console.sandbox(box.ref)
             assert (await found.inspect()).exit.reason == "max_duration_s ran out"
-            assert [str(row.outcome) for row in await rows(console, box.ref)] == ["ok"]
-            await found.remove(force=True)
+            await found.remove(
+                force=True
+            )  # what was written into the log's reserve comes into the log with the next row
+            outcomes = [str(row.outcome) for row in await rows(console, box.ref)]
+            assert "ok" in outcomes, outcomes
+            assert {"ok", "unknown", ""} >= set(outcomes), outcomes  # it was killed between an end and its record
 
 
 @pytest.mark.slow

@@ -87,6 +87,14 @@ def server(home: Home, token: str) -> Iterator[Server]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def mcp_url(server: Server, home: Home) -> str:
+    """Where MCP is served beside the API."""
+    log = home.path / "api.log"
+    assert eventually(lambda: "\nmcp: " in log.read_text())
+    return next(line.split(" ", 1)[1] for line in log.read_text().splitlines() if line.startswith("mcp: "))
+
+
 @pytest.fixture
 def tidy(home: Home) -> Iterator[None]:
     yield
@@ -181,14 +189,14 @@ async def test_secrets_and_egress_are_the_templates(call):
     assert (status, done["exit_code"]) == (200, 0), done
 
 
-async def test_an_image_cannot_give_itself_to_a_caller_or_an_assistant(call, home, server, docker_engine):
+async def test_an_image_cannot_give_itself_to_a_caller_or_an_assistant(call, home, mcp_url, docker_engine):
     """The engine adds an image's labels to its containers; what says whose a sandbox is stands in its spec."""
     made = home.run("create", "hers", "--image", "sandbox-console-test:labels", "--", "sleep", "1000")
     assert made.returncode == 0, made
     assert docker_engine.inspect("hers")["Config"]["Labels"]["a2a.token"] == "agents"
     assert (await call("GET", "/v1/sandboxes"))[1] == []
     assert (await call("POST", "/v1/sandboxes/hers/exec", {"script": "true"}))[0] == 404
-    async with mcp_client(address(server, home), home.token("carol", "mcp")) as assistant:
+    async with mcp_client(mcp_url, home.token("carol", "mcp")) as assistant:
         assert await tool(assistant, "list") == {"sandboxes": []}
         await refused(assistant, "exec", name="hers", command=["true"])
     with serving(home, "--api", "--no-page") as another:
@@ -196,15 +204,8 @@ async def test_an_image_cannot_give_itself_to_a_caller_or_an_assistant(call, hom
     assert home.names() == ["hers"], "it was taken for the one-shot sandbox of a server that was killed"
 
 
-def address(server: Server, home: Home) -> str:
-    """Where MCP is served beside the API."""
-    log = home.path / "api.log"
-    assert eventually(lambda: "\nmcp: " in log.read_text())
-    return next(line.split(" ", 1)[1] for line in log.read_text().splitlines() if line.startswith("mcp: "))
-
-
-async def test_a_life_of_a_sandbox_over_mcp(server, home, tidy):
-    async with mcp_client(address(server, home), home.token("alice", "mcp")) as alice:
+async def test_a_life_of_a_sandbox_over_mcp(mcp_url, home, tidy):
+    async with mcp_client(mcp_url, home.token("alice", "mcp")) as alice:
         made = await tool(alice, "create", template="job", name="one")
         done = await tool(alice, "exec", name="one", command=["sh", "-c", "echo out; echo err >&2; exit 3"])
         assert done == {"exit_code": 3, "timed_out": False, "stdout": "out\n", "stderr": "err\n"}
@@ -216,7 +217,7 @@ async def test_a_life_of_a_sandbox_over_mcp(server, home, tidy):
         assert (await tool(alice, "why", name="one"))["why"] == "it has not ended"
         assert (await tool(alice, "inspect", name="one"))["image"] == IMAGE
         assert "without egress" in await refused(alice, "ask_host", name="one", host="pypi.org")
-        async with mcp_client(address(server, home), home.token("bob", "mcp")) as bob:
+        async with mcp_client(mcp_url, home.token("bob", "mcp")) as bob:
             assert "somebody else made it" in await refused(bob, "remove", name="one")
         await tool(alice, "remove", name="one")
         assert await tool(alice, "list") == {"sandboxes": []}
