@@ -8,7 +8,7 @@ import pytest
 from sandbox_console.egress import policy, records
 from sandbox_console.egress.addresses import is_global
 from sandbox_console.egress.decide import address_verdict, verdict
-from sandbox_console.egress.host import said
+from sandbox_console.egress.host_addresses import said
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
 
 

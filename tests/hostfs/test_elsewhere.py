@@ -20,8 +20,8 @@ from tests.support.as_user import UID
 
 import sandbox_console
 from sandbox_console.errors import Conflict, SecretError
-from sandbox_console.hostfs import partial
-from sandbox_console.hostfs.places import AROUND, NOBODYS, Ground
+from sandbox_console.hostfs import partial_files
+from sandbox_console.hostfs.guest_writable import AROUND, NOBODYS, Ground
 from sandbox_console.hostfs.tar_pack import Order, packed
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.action import Create
@@ -196,6 +196,6 @@ def test_what_a_killed_copy_left_is_swept_however_deep_it_is(place, ground):
     for name in ("old", "link"):
         os.utime(nursery / name, (time.time() - 90000,) * 2, follow_symlinks=False)
     with find(place / "ws/x", Ground(ground.roots, nursery)) as found:
-        partial.nursery(found.folder, Ground(ground.roots, nursery)).close()
+        partial_files.nursery(found.folder, Ground(ground.roots, nursery)).close()
     assert os.listdir(nursery) == []
     assert os.listdir(place / "private") == ["token"]

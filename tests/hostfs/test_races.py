@@ -14,9 +14,9 @@ import pytest
 from tests.support.as_user import UID
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.hostfs import kernel, partial
+from sandbox_console.hostfs import kernel, partial_files
 from sandbox_console.hostfs.files import NewFile, read_small
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.tar_pack import Order, packed
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import find
@@ -126,7 +126,7 @@ async def test_out(place, how, rounds):
 async def test_out_to_a_new_folder(place, rounds, reach, monkeypatch):
     """``in reach``: nothing else is on the workspace's mount, so what is half lies where the guest writes."""
     if reach == "in reach":
-        monkeypatch.setattr(partial, "_usable", lambda *_: None)
+        monkeypatch.setattr(partial_files, "_usable", lambda *_: None)
     ground, data = Ground.of([str(place / "ws")], place / "parts"), tar("top/", "top/job/", "top/job/secret")
     (place / "ws/other").symlink_to(place / "private")
     with swapping(place / "ws/job", place / "ws/other", place / "ws", place / "private"):

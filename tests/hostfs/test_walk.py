@@ -13,7 +13,7 @@ from tests.support.as_user import UID
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs import kernel, mounts
 from sandbox_console.hostfs.files import NewFile, read_small
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.walk import find, folder_at
 
 ROOT = os.geteuid() == 0

@@ -15,7 +15,7 @@ from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.egress import EgressRecord, EgressRule
 from sandbox_console.model.event import Denied
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets.sources import SecretSource

@@ -16,7 +16,8 @@ from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import Diagnosis, Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 

@@ -14,7 +14,7 @@ from sandbox_console.cli.spec_options import whole
 from sandbox_console.cli.text import moment, moment_ns
 from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.hostfs.files import read_small
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, Ground
 from sandbox_console.hostfs.walk import folder_at
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Outcome, Verification
 

@@ -13,7 +13,7 @@ from sandbox_console.cli.spec_options import whole
 from sandbox_console.cli.text import moment
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.model.audit import AuditSelection
 from sandbox_console.service import Console
 

@@ -10,7 +10,7 @@ from sandbox_console.cli.context import Context
 from sandbox_console.cli.spec_options import read_file, read_text
 from sandbox_console.cli.text import duration
 from sandbox_console.errors import InvalidSpec, UsageError
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, Ground
 from sandbox_console.model import hosts
 from sandbox_console.model.egress import REASONS, EgressRule
 from sandbox_console.model.sandbox import Sandbox

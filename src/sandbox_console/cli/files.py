@@ -20,12 +20,12 @@ from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.cli.text import size
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.tar_pack import Order, packed, unreadable
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import Found, find
 from sandbox_console.model.action import Download, Upload
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import ActionResult, Console, ExecIO, Operation

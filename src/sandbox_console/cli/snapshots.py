@@ -14,7 +14,7 @@ from sandbox_console.cli.text import duration, size
 from sandbox_console.errors import NotFound
 from sandbox_console.model.action import Action, Commit, Fork, RemoveSnapshot, Rename, RestoreSnapshot, TakeSnapshot
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import ActionResult, Console
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from sandbox_console.errors import InvalidSpec, UsageError
 from sandbox_console.hostfs.files import read_small
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, Ground
 from sandbox_console.model import check
 from sandbox_console.model.check import parse_duration_s, parse_size_mib
 from sandbox_console.model.spec import SandboxSpec

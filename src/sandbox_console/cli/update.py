@@ -11,7 +11,7 @@ from sandbox_console.cli.lookup import find
 from sandbox_console.cli.ls import asked_text
 from sandbox_console.cli.spec_options import from_args, without
 from sandbox_console.errors import InvalidSpec
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, Ground
 from sandbox_console.model.action import Update
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from sandbox_console.egress import hello, retry
+from sandbox_console.egress import client_hello, hello_retry
+from sandbox_console.egress.connection import Flow, Refused
 from sandbox_console.egress.decide import named
-from sandbox_console.egress.flow import Flow, Refused
 from sandbox_console.egress.relay import Budget, Relay
 from sandbox_console.egress.stream import Stream
 from sandbox_console.model.hosts import parse_address
@@ -23,7 +23,7 @@ async def handshake(client: Stream, flow: Flow) -> None:
             name = await _server_name(client)
     except TimeoutError:
         raise _refused("raw", flow, "no TLS handshake came") from None
-    except hello.NotTLS as error:
+    except client_hello.NotTLS as error:
         raise _refused("raw", flow, str(error)) from None
     _check(flow, name)
 
@@ -37,16 +37,16 @@ def _check(flow: Flow, name: str) -> None:
 
 async def _server_name(client: Stream) -> str:
     for _ in range(_READS):
-        name = hello.server_name(client.rest)
+        name = client_hello.server_name(client.rest)
         if name is not None:
             return name
         try:
             await client.more()
         except EOFError:
             if client.rest:
-                raise hello.NotTLS("it ended in its handshake") from None
+                raise client_hello.NotTLS("it ended in its handshake") from None
             raise
-    raise hello.NotTLS("the ClientHello comes in too many pieces")
+    raise client_hello.NotTLS("the ClientHello comes in too many pieces")
 
 
 async def relay(client: Stream, server: socket.socket, flow: Flow, budget: Budget) -> None:
@@ -54,13 +54,13 @@ async def relay(client: Stream, server: socket.socket, flow: Flow, budget: Budge
 
     Raises Refused where a second ClientHello, which a server may ask for, names another host than the first.
     """
-    first = client.take(hello.size(client.rest))
+    first = client.take(client_hello.size(client.rest))
     flow.sent += len(first)
     await asyncio.get_running_loop().sock_sendall(server, first)
     ahead = client.take(len(client.rest))  # a client that knows what comes need not wait for it
     try:
-        sent, received = await retry.watch(client.sock, server, lambda name: _check(flow, name), ahead)
-    except hello.NotTLS as error:
+        sent, received = await hello_retry.watch(client.sock, server, lambda name: _check(flow, name), ahead)
+    except client_hello.NotTLS as error:
         raise _refused("raw", flow, str(error)) from None
     flow.sent += sent
     flow.received += received

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sandbox_console.errors import Conflict
-from sandbox_console.hostfs.places import Ground, Root
+from sandbox_console.hostfs.guest_writable import Ground, Root
 from sandbox_console.hostfs.walk import Folder, Found, find
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sandbox_console.errors import Conflict, ConsoleError, NotFound
 from sandbox_console.hostfs.files import another_owners
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.walk import Folder, Found
 from sandbox_console.model.cancellation import run_to_completion
 

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from sandbox_console.errors import BackendError, Conflict, ConsoleError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.tree import Tree
 from sandbox_console.hostfs.walk import Found
 

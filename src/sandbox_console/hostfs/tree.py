@@ -12,8 +12,8 @@ from typing import IO, Self
 
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.files import fresh_name, remove, remove_tree
-from sandbox_console.hostfs.partial import nursery
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
+from sandbox_console.hostfs.partial_files import nursery
 from sandbox_console.hostfs.walk import Folder
 
 _CHUNK = 64 * 1024

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Self
 
 from sandbox_console.errors import Conflict
+from sandbox_console.hostfs.guest_writable import Ground, Root
 from sandbox_console.hostfs.kernel import mount_of, open_below
-from sandbox_console.hostfs.places import Ground, Root
 
 _MOST_LINKS = 40
 """As many as the kernel follows (path_resolution(7))."""

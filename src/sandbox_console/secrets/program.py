@@ -14,7 +14,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from sandbox_console.errors import Conflict, SecretError
-from sandbox_console.hostfs.places import AROUND, Ground
+from sandbox_console.hostfs.guest_writable import AROUND, Ground
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.text import clean

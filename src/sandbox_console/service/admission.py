@@ -24,7 +24,7 @@ from sandbox_console.model.action import (
     ref_of,
 )
 from sandbox_console.model.egress_rules import rule_problems
-from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.decide import decide

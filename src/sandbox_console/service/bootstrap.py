@@ -16,7 +16,7 @@ from msgspec import structs
 from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import ConfigError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.model.secret import Secret
 from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
 from sandbox_console.service.console import Console

@@ -20,7 +20,7 @@ from sandbox_console.audit.retention import MIB, Keep
 from sandbox_console.errors import ConfigError, UsageError
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.model import hosts
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource, problem
 from sandbox_console.service.serving import ApiOptions, McpOptions, template_problem

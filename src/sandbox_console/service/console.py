@@ -10,7 +10,7 @@ from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.model.action import Action, Exec, OpenShell
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.capability import Capabilities

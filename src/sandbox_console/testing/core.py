@@ -15,7 +15,8 @@ from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress import EgressRecord, EgressRule
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed
-from sandbox_console.model.inside import GuestProcess, Happening, Image, Snapshot
+from sandbox_console.model.guest import GuestProcess, Happening
+from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.testing.attached import FakeAttached

@@ -10,7 +10,7 @@ from msgspec import structs
 from sandbox_console.backends.base import Progress, Secrets
 from sandbox_console.errors import Conflict, NotFound, UsageError
 from sandbox_console.model.action import Permit
-from sandbox_console.model.inside import Image, Prunable, Snapshot
+from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.ports import freed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec

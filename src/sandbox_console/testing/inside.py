@@ -12,7 +12,7 @@ from sandbox_console.backends.tarscan import guarded
 from sandbox_console.egress.decide import verdict
 from sandbox_console.model.action import Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.testing.attached import FakeAttached
 from sandbox_console.testing.core import FakeCore

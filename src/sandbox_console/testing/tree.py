@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from sandbox_console.errors import Conflict, NotFound, UsageError
-from sandbox_console.model.inside import FileInfo, FileKind, PathChange
+from sandbox_console.model.guest import FileInfo, FileKind, PathChange
 
 CHUNK = 64 * 1024
 _LINKS_MOST = 40  # as the kernel has it (MAXSYMLINKS in linux/namei.h)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sandbox_console.errors import ConfigError
 from sandbox_console.hostfs.files import opened
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, Ground
 from sandbox_console.service.tokens import Token, Tokens
 
 TOKEN_VARIABLE = "SANDBOX_CONSOLE_TOKEN"  # noqa: S105 - the variable's name

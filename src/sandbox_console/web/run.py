@@ -16,7 +16,7 @@ from aiohttp import web
 
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import opened
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens

@@ -22,7 +22,7 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.inside import Image
+from sandbox_console.model.image import Image
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.testing.fake import FakeBackend, Within

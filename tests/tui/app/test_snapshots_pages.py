@@ -10,7 +10,7 @@ from tests.tui.app.sheet import MIDDLE, SIZES, SMALL
 from sandbox_console.errors import BackendError
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress import EgressRecord
-from sandbox_console.model.inside import Image, Snapshot
+from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.testing.core import Within
 from sandbox_console.testing.fake import FakeBackend

@@ -9,7 +9,7 @@ from tests.tui.app.sheet import MIDDLE, SIZES, SMALL
 
 from sandbox_console.errors import BackendError
 from sandbox_console.model.egress import EgressRecord
-from sandbox_console.model.inside import GuestProcess, Happening
+from sandbox_console.model.guest import GuestProcess, Happening
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Stats, Status
 from sandbox_console.model.spec import SandboxSpec

@@ -9,7 +9,7 @@ import pytest
 from sandbox_console.logs.fields import DEPTH_ROWS, fold, parse, spread
 from sandbox_console.logs.level import Level, level_of
 from sandbox_console.logs.merge import Merger
-from sandbox_console.logs.shelf import Kept, Shelf
+from sandbox_console.logs.recent_logs import Kept, Shelf
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef

@@ -22,7 +22,7 @@ from sandbox_console.backends.bubblewrap.supervise import wire
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.cancellation import shielded
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 
 _PROGRAM = Path(__file__).with_name("carrier.py")
 _CHUNK = 256 * 1024

@@ -10,7 +10,8 @@ from sandbox_console.backends.base import Process, Progress
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import attach, commit, events, files, images, processes, pull
 from sandbox_console.model.action import Permit
-from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.image import Image, Prunable
 from sandbox_console.model.sandbox import SandboxRef
 
 if TYPE_CHECKING:

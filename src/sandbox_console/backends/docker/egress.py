@@ -20,7 +20,7 @@ from sandbox_console.backends.docker.gates import proxy_of, token_of
 from sandbox_console.backends.docker.labels import gateway_name
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.egress import ask
-from sandbox_console.egress.follow import follow as following
+from sandbox_console.egress.tail import follow as following
 from sandbox_console.errors import BackendError
 from sandbox_console.model.action import Exec, Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict

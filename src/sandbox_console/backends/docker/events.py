@@ -12,7 +12,7 @@ from sandbox_console.backends.docker.failures import Lost, about, engine_prefix
 from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.labels import HELPER, WRAPPER
 from sandbox_console.backends.docker.paths import container_path, described
-from sandbox_console.model.inside import Happening
+from sandbox_console.model.guest import Happening
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine

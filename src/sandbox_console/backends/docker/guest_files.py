@@ -18,7 +18,7 @@ from sandbox_console.backends.docker.labels import HELPER
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, Unsupported
 from sandbox_console.model.action import Exec
 from sandbox_console.model.cancellation import run_to_completion
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit, SandboxRef
 

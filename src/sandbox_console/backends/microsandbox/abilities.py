@@ -27,7 +27,8 @@ from sandbox_console.backends.microsandbox.process import MicrosandboxProcess
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, Prunable, Snapshot
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening
+from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 
 

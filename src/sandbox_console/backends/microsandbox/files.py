@@ -14,7 +14,7 @@ from sandbox_console.backends.base import Process
 from sandbox_console.backends.microsandbox import guest, sdk
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 
 _KINDS = {"file": FileKind.FILE, "directory": FileKind.DIRECTORY, "symlink": FileKind.LINK}

@@ -24,7 +24,7 @@ from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model import ports as published
 from sandbox_console.model.cancellation import run_to_completion
-from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec

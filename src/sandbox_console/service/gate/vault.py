@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from sandbox_console.errors import Conflict, SecretError
-from sandbox_console.hostfs.places import AROUND, Ground
+from sandbox_console.hostfs.guest_writable import AROUND, Ground
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.secret import Inject, ResolvedSecret, Secret
 from sandbox_console.secrets import sources

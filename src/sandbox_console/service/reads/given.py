@@ -14,8 +14,8 @@ import msgspec
 import platformdirs
 from msgspec import Struct, field
 
+from sandbox_console.hostfs.guest_writable import Ground, Moved
 from sandbox_console.hostfs.kernel import birth_of
-from sandbox_console.hostfs.places import Ground, Moved
 
 FILE = "shares.json"
 _SEEN = "seen"

@@ -11,7 +11,8 @@ from msgspec import structs
 from sandbox_console.backends.abilities import Changes, Files, Happenings, Images, Processes, Raw, Snapshots, able
 from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.vault import Vault

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sandbox_console.logs.places import Places, Reading
+from sandbox_console.logs.read_position import Places, Reading
 from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
 

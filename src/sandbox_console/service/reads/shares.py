@@ -13,7 +13,7 @@ from msgspec import Struct
 from sandbox_console.backends.abilities import Sharing
 from sandbox_console.errors import ConfigError, Conflict, ConsoleError
 from sandbox_console.hostfs import mounts
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.reads import given

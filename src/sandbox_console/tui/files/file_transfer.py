@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.tar_pack import Order, packed
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import Found, find

@@ -10,7 +10,7 @@ from textual.content import Content
 
 from sandbox_console.model.action import PruneImages, PullImage, RemoveImage
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import Image
+from sandbox_console.model.image import Image
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.base.static_text import put_note

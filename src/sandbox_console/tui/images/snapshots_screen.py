@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from sandbox_console.model.action import RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.image import Snapshot
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.dialogs.action_menu import Choice

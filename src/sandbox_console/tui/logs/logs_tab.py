@@ -17,7 +17,7 @@ from textual.worker import Worker
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.logs.pattern import compile_pattern
-from sandbox_console.logs.shelf import Kept, Shelf
+from sandbox_console.logs.recent_logs import Kept, Shelf
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox, SandboxRef

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
-from sandbox_console.logs.shelf import Kept, Shelf
+from sandbox_console.logs.recent_logs import Kept, Shelf
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sandbox_console.hostfs.files import NewFile
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import Ground
 
 
 async def save_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: Ground) -> int:

@@ -12,7 +12,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, Ground
 from sandbox_console.logs.store import Line
 from sandbox_console.model.text import strip_colours
 from sandbox_console.tui.keys.keymap import hint, key_of

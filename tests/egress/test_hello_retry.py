@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from tests.egress import world
 
-from sandbox_console.egress import hello, retry
+from sandbox_console.egress import client_hello, hello_retry
 
 GOOD, EVIL = "good.example.com", "evil.example.net"
 CHANGE = b"\x14\x03\x03\x00\x01\x01"
 EARLY = b"\x17\x03\x03\x00\x20" + bytes(32)
 
 
-def client_hello(name: str | None) -> bytes:
+def hello_bytes(name: str | None) -> bytes:
     """A real one, as OpenSSL writes it."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -32,7 +32,7 @@ def client_hello(name: str | None) -> bytes:
     return out.read()
 
 
-def server_hello(random_: bytes = retry._RETRY) -> bytes:
+def server_hello(random_: bytes = hello_retry._RETRY) -> bytes:
     body = b"\x03\x03" + random_ + b"\0\x13\x01\0" + b"\0\x0c\x00\x2b\x00\x02\x03\x04\x00\x33\x00\x02\x00\x18"
     message = b"\x02" + len(body).to_bytes(3, "big") + body
     return b"\x16\x03\x03" + len(message).to_bytes(2, "big") + message
@@ -124,10 +124,10 @@ def test_a_real_handshake_that_is_asked_again_goes_through(gateway, asks_again, 
 @pytest.mark.parametrize("name", [EVIL, None])
 def test_a_second_hello_to_a_real_server_that_names_another_ends_there(gateway, asks_again, name):
     with tunnel(gateway, asks_again) as sock:
-        sock.sendall(client_hello(GOOD))
+        sock.sendall(hello_bytes(GOOD))
         asked = record_of(sock)
-        assert asked[11:43] == retry._RETRY, "the server asks again"
-        sock.sendall(CHANGE + client_hello(name))
+        assert asked[11:43] == hello_retry._RETRY, "the server asks again"
+        sock.sendall(CHANGE + hello_bytes(name))
         rest = world.drain(sock)
     assert rest.endswith(b"\x15\x03\x03\x00\x02\x02\x70"), "unrecognized_name, and no word of the server's"
     assert gateway.reasons() == [(GOOD, "sni_mismatch" if name else "no_sni")]
@@ -153,13 +153,13 @@ def test_no_second_hello_with_another_name_gets_to_the_server(gateway, how, earl
     far = Far(answer)
     with tunnel(gateway, far.port) as sock:
         if early:
-            sock.sendall(client_hello(GOOD))
-            sock.sendall(dressed(client_hello(EVIL)))
+            sock.sendall(hello_bytes(GOOD))
+            sock.sendall(dressed(hello_bytes(EVIL)))
         else:
-            sock.sendall(client_hello(GOOD))
+            sock.sendall(hello_bytes(GOOD))
             record_of(sock)
             with contextlib.suppress(OSError):  # the gateway ends it as soon as it has read the name
-                for part in pieces(dressed(client_hello(EVIL))):
+                for part in pieces(dressed(hello_bytes(EVIL))):
                     sock.sendall(part)
         world.drain(sock)
     far.close()
@@ -176,7 +176,7 @@ def test_no_second_hello_goes_along_in_the_segment_of_the_first(gateway, how, wi
     far = Far(answer)
     gateway.allow(f"{GOOD}:{far.port}", f"127.0.0.1:{far.port}")
     connect = f"CONNECT {GOOD}:{far.port} HTTP/1.1\r\nHost: {GOOD}:{far.port}\r\n\r\n".encode()
-    both = client_hello(GOOD) + dressed(client_hello(EVIL))
+    both = hello_bytes(GOOD) + dressed(hello_bytes(EVIL))
     with socket.create_connection(gateway.address, 20) as sock:
         sock.sendall(connect + both if with_connect else connect)
         assert b" 200 " in sock.recv(4096)
@@ -194,7 +194,7 @@ def test_no_second_hello_goes_along_in_the_segment_of_the_first(gateway, how, wi
 def test_a_second_hello_in_the_segment_of_the_first_arrives_byte_for_byte(gateway, how):
     answer, dressed = SECONDS[how]
     far = Far(answer)
-    both = client_hello(GOOD) + dressed(client_hello(GOOD)) + EARLY * 3
+    both = hello_bytes(GOOD) + dressed(hello_bytes(GOOD)) + EARLY * 3
     with tunnel(gateway, far.port) as sock:
         sock.sendall(both)
         sock.shutdown(socket.SHUT_WR)
@@ -208,7 +208,7 @@ def test_a_second_hello_in_the_segment_of_the_first_arrives_byte_for_byte(gatewa
 def test_a_second_hello_with_the_same_name_arrives_byte_for_byte(gateway, how):
     answer, dressed = SECONDS[how]
     far = Far(answer)
-    first, second = client_hello(GOOD), dressed(client_hello(GOOD)) + EARLY * 3
+    first, second = hello_bytes(GOOD), dressed(hello_bytes(GOOD)) + EARLY * 3
     with tunnel(gateway, far.port) as sock:
         sock.sendall(first)
         for part in pieces(second):
@@ -223,9 +223,9 @@ def test_a_second_hello_with_the_same_name_arrives_byte_for_byte(gateway, how):
 def test_a_handshake_that_is_not_asked_again_passes_what_only_looks_like_a_hello(gateway):
     """In TLS 1.2 encrypted handshake records follow: their bytes may be anything."""
     far = Far(server_hello(bytes(32)))
-    like = client_hello(EVIL)
+    like = hello_bytes(EVIL)
     with tunnel(gateway, far.port) as sock:
-        sock.sendall(client_hello(GOOD))
+        sock.sendall(hello_bytes(GOOD))
         record_of(sock)
         sock.sendall(CHANGE + like)
         sock.shutdown(socket.SHUT_WR)
@@ -238,7 +238,7 @@ def test_a_handshake_that_is_not_asked_again_passes_what_only_looks_like_a_hello
 def test_thousands_of_damaged_hellos_never_bring_another_name_through():
     """Whatever goes on to the server after it has asked again is nothing, or a hello whose name was checked."""
     seed = random.Random(7)
-    whole = client_hello(EVIL)
+    whole = hello_bytes(EVIL)
     passed = 0
     for _ in range(5000):
         data = bytearray(seed.choice((whole, CHANGE + whole, split(whole, seed.randrange(1, 400)))))
@@ -253,11 +253,11 @@ def test_thousands_of_damaged_hellos_never_bring_another_name_through():
                     data[at:at] = seed.randbytes(seed.randrange(1, 9))
                 case _:
                     data[at] ^= 1 << seed.randrange(8)
-        answer = retry.Answer()
+        answer = hello_retry.Answer()
         answer.feed(server_hello())
-        said = retry.Client(answer)
+        said = hello_retry.Client(answer)
         out = b""
-        with contextlib.suppress(hello.NotTLS):
+        with contextlib.suppress(client_hello.NotTLS):
             for at in range(0, len(data), 97):
                 said.feed(bytes(data[at : at + 97]))
                 out += said.onward()
@@ -269,7 +269,7 @@ def test_thousands_of_damaged_hellos_never_bring_another_name_through():
 
 def kinds(data: bytes) -> list[int]:
     """The types of the records in it."""
-    found, records = [], retry._Records()
+    found, records = [], hello_retry._Records()
     records.rest = data
     while record := records.take():
         found.append(record[0])

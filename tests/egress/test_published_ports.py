@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.egress.world import until
 
-from sandbox_console.egress import publish
-from sandbox_console.egress.publish import Publisher, surroundings
+from sandbox_console.egress import published_ports
+from sandbox_console.egress.published_ports import Publisher, surroundings
 from sandbox_console.egress.stream import reset
 
 Guest = Callable[[socket.socket], None]
@@ -152,7 +152,7 @@ def test_so_many_at_once_and_there_is_room_again():
 
 
 def test_a_side_that_stays_silent_after_the_others_end_is_let_go(monkeypatch):
-    monkeypatch.setattr(publish, "HALF_OPEN_S", 0.05)
+    monkeypatch.setattr(published_ports, "HALF_OPEN_S", 0.05)
     told: list[str] = []
 
     def silent(sock: socket.socket) -> None:

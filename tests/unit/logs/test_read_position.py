@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_console.backends.bubblewrap import logs
 from sandbox_console.backends.bubblewrap.supervise import segments
-from sandbox_console.logs.places import Places, Reading
+from sandbox_console.logs.read_position import Places, Reading
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status

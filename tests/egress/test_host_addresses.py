@@ -11,7 +11,7 @@ from tests.egress import world
 
 from sandbox_console.egress.addresses import METADATA
 from sandbox_console.egress.decide import address_verdict
-from sandbox_console.egress.host import Host, answers_4, local_4, local_6
+from sandbox_console.egress.host_addresses import Host, answers_4, local_4, local_6
 from sandbox_console.egress.resolve import is_own
 from sandbox_console.model.egress import EgressRule
 
@@ -58,7 +58,7 @@ def test_it_is_read_anew_and_what_was_known_stays_when_it_cannot_be(tmp_path, mo
     address, table = ipaddress.ip_address(OURS), tmp_path / "fib_trie"
     table.write_text("Local:\n  |-- 10.0.0.1\n     /32 host LOCAL\n")
     host = Host(tmp_path)
-    monkeypatch.setattr("sandbox_console.egress.host._LIVE_S", -1.0)
+    monkeypatch.setattr("sandbox_console.egress.host_addresses._LIVE_S", -1.0)
     assert not host.has(address)
     table.write_text(f"Local:\n  |-- {OURS}\n     /32 link UNICAST\n     /32 host LOCAL\n")
     assert host.has(address)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_console.errors import UsageError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.tui.fleet.columns import BY_KEY, column_key
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from sandbox_console.audit import grams, rows, schema, segments
+from sandbox_console.audit import rows, schema, segments, text_index
 from sandbox_console.audit.keys import Keys
 from sandbox_console.audit.layout import Layout
 
@@ -54,14 +54,14 @@ class _Head(Struct, frozen=True):
 
 def spans(layout: Layout, index: int, text: str) -> list[Span] | None:
     """Where in a segment the text may be, newest first; None if every row must be read."""
-    wanted = grams.wanted(text)
+    wanted = text_index.wanted(text)
     found = _read(layout, index) if wanted else None
     if found is None:
         return None
     first, last, bits = found
     held: list[Span] = []
     for number, begin in enumerate(range(first, last + 1, BLOCK)):
-        if grams.may_have(bits, wanted, number * grams.SIZE):
+        if text_index.may_have(bits, wanted, number * text_index.SIZE):
             joined = bool(held) and held[-1][1] == begin - 1
             held.append((held.pop()[0] if joined else begin, min(begin + BLOCK - 1, last)))
     return held[::-1]
@@ -115,7 +115,7 @@ def _made(layout: Layout, index: int, stop: Callable[[], bool]) -> bytes | None:
         for first in range(begin.first_seq, last + 1, BLOCK):
             if stop():
                 return None
-            blocks.append(grams.bits(_texts(db, first)))
+            blocks.append(text_index.bits(_texts(db, first)))
     if _file(path) != before:
         return None
     body = json.dumps(msgspec.to_builtins(head)).encode() + b"\n" + b"".join(blocks)

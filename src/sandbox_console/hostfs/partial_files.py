@@ -9,8 +9,8 @@ from pathlib import Path
 
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.files import remove_tree
+from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.kernel import mount_of
-from sandbox_console.hostfs.places import Ground
 from sandbox_console.hostfs.walk import Folder, folder_at
 
 _LEFT_S = 24 * 3600

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from sandbox_console.egress.addresses import Address
-from sandbox_console.egress.door import Door
+from sandbox_console.egress.listener import Door
 from sandbox_console.egress.relay import Budget, Relay
 from sandbox_console.egress.stream import reset, tune
 from sandbox_console.model.hosts import Network

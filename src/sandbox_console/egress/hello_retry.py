@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from sandbox_console.egress import hello
+from sandbox_console.egress import client_hello
 
 _RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 """The random of a ServerHello that is a HelloRetryRequest: RFC 8446, 4.1.3."""
@@ -35,7 +35,7 @@ class _Records:
             return b""
         length = int.from_bytes(self.rest[3:_HEAD], "big")
         if self.rest[1] != 3 or length > _RECORD_MOST:
-            raise hello.NotTLS("it is no TLS record")
+            raise client_hello.NotTLS("it is no TLS record")
         if len(self.rest) < _HEAD + length:
             return b""
         record, self.rest = self.rest[: _HEAD + length], self.rest[_HEAD + length :]
@@ -55,7 +55,7 @@ class Answer:
         try:
             while self.asks_again is None and (record := self._records.take()):
                 self._look(record)
-        except hello.NotTLS:
+        except client_hello.NotTLS:
             self.asks_again = False
 
     def _look(self, record: bytes) -> None:
@@ -96,8 +96,8 @@ class Client:
         while not self.done:
             held = self._records.rest
             if held[:1] == bytes([_HANDSHAKE]) and self._answer.asks_again is None:
-                if len(held) > hello.MOST + _RECORD_MOST:
-                    raise hello.NotTLS("the client goes on with its handshake before the server has answered")
+                if len(held) > client_hello.MOST + _RECORD_MOST:
+                    raise client_hello.NotTLS("the client goes on with its handshake before the server has answered")
                 return out
             record = self._records.take()
             if not record:
@@ -116,10 +116,10 @@ class Client:
         """A record that goes on by itself, or empty: one of the second hello waits until the name is known."""
         if record[0] == _HANDSHAKE:
             self._hello += record
-            self.name = hello.server_name(self._hello)
+            self.name = client_hello.server_name(self._hello)
             return b""
         if self._hello or record[0] not in (_CHANGE, _ALERT, _SECRETLY):
-            raise hello.NotTLS("something stands within the second ClientHello")
+            raise client_hello.NotTLS("something stands within the second ClientHello")
         return record
 
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from sandbox_console.egress.addresses import Address
+from sandbox_console.egress.connection import Flow, Refused
 from sandbox_console.egress.decide import address_verdict
-from sandbox_console.egress.flow import Flow, Refused
 from sandbox_console.egress.resolve import Own, Resolve
 from sandbox_console.egress.stream import tune
 from sandbox_console.model.egress import EgressRule

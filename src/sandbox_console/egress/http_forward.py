@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from sandbox_console.egress.flow import Flow
+from sandbox_console.egress.connection import Flow
 from sandbox_console.egress.request import HEAD_MOST, BadRequest, Request, chunk_size, response_head
 from sandbox_console.egress.stream import Stream, TooLong
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from sandbox_console.logs.places import Places
+from sandbox_console.logs.read_position import Places
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.sandbox import SandboxRef
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from sandbox_console.library import held
+from sandbox_console.library import async_resource
 from sandbox_console.sync.loop import Loop
 
 T = TypeVar("T")
@@ -15,7 +15,7 @@ A = TypeVar("A")
 class Held(Generic[T]):
     """``with`` gives the thing and ends it with the block; ``get()`` gives it, and it lives on."""
 
-    def __init__(self, loop: Loop, inner: held.Held[A], wrap: Callable[[A], T]) -> None:
+    def __init__(self, loop: Loop, inner: async_resource.Held[A], wrap: Callable[[A], T]) -> None:
         self._loop = loop
         self._get: Callable[[], T] = lambda: wrap(loop.run(lambda: inner))
         self._enter: Callable[[], T] = lambda: wrap(loop.run(inner.__aenter__))
