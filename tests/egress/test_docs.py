@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import structs
 
 from sandbox_console.backends.bubblewrap.options import Options as OfBubblewrap
-from sandbox_console.backends.docker.gates import Options as OfDocker
+from sandbox_console.backends.docker.gateways import Options as OfDocker
 from sandbox_console.egress import http_answers, records
 from sandbox_console.model.egress import REASONS
 from sandbox_console.service import read_draft

@@ -22,7 +22,7 @@ from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import Exit, SandboxRef
 
 
-class Deeper:
+class Abilities:
     """Files, processes, what is on disk, happenings, the main process's output."""
 
     _store: Store

@@ -17,14 +17,14 @@ from sandbox_console.model.sandbox import SandboxRef
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
     from sandbox_console.backends.docker.engine import Engine
-    from sandbox_console.backends.docker.gates import Gates
+    from sandbox_console.backends.docker.gateways import Gateways
 
 
-class Deeper:
+class Abilities:
     """What a backend may do beside the Backend protocol; mixed into DockerBackend."""
 
     _connection: Connection
-    _gates: Gates
+    _gates: Gateways
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
         return await files.stat(await self._engine(), ref.id, path)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker import secret_handover, shell
-from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.hijacked_stream import Channel
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.process import DockerProcess, Execution
 from sandbox_console.backends.docker.reaper import VARIABLE, Reaper, new_mark

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.docker import calls, secret_handover
+from sandbox_console.backends.docker import secret_handover, syscall_filter
 from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE
 from sandbox_console.backends.docker.translate import DEFAULT_PIDS, MIB
 from sandbox_console.errors import ConfigError, InvalidSpec
@@ -82,7 +82,7 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any], 
     return {
         "NetworkMode": "none",
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true", *calls.options(info, image)],
+        "SecurityOpt": ["no-new-privileges:true", *syscall_filter.options(info, image)],
         "ReadonlyRootfs": spec.read_only_root,
         "Init": True,  # a stop takes 0.05 s instead of 5, and orphans are reaped
         "IpcMode": "private",

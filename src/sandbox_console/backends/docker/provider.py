@@ -27,7 +27,7 @@ class DockerProvider:
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
         """One backend a context. Raises ConfigError for an unknown option or a wrong value; reads no network."""
         from sandbox_console.backends.docker.backend import DockerBackend
-        from sandbox_console.backends.docker.gates import Options
+        from sandbox_console.backends.docker.gateways import Options
         from sandbox_console.backends.docker.hardening import capabilities, tmp_mib
 
         for option in settings.options:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sandbox_console.backends.common.messages import not_running
-from sandbox_console.backends.microsandbox import boot_failure, create_options, labels, ports, runs, sdk, translate
+from sandbox_console.backends.microsandbox import boot_failure, boots, create_options, labels, ports, sdk, translate
 from sandbox_console.backends.microsandbox.inventory import Looker
-from sandbox_console.backends.microsandbox.pending import Pending
+from sandbox_console.backends.microsandbox.never_started import Pending
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import SandboxRef, Status
@@ -95,7 +95,7 @@ async def _run(
 async def published(module: Any, name: str) -> None:
     """See that a microVM that has booted has its ports. Raises Conflict where something else was quicker."""
     seen = translate.view(await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
-    pid = (await asyncio.to_thread(runs.processes)).get(seen.id) if seen.ports else None
+    pid = (await asyncio.to_thread(boots.processes)).get(seen.id) if seen.ports else None
     if pid is None:
         return
     for turn in range(_LISTENS_TRIES):
@@ -138,7 +138,7 @@ async def booted(module: Any, name: str, boot_it: Boot, over_it: Boot | None = N
         return await _insisted(module, name, boot_it, over_it or boot_it)
     except (BackendError, UsageError) as error:  # the SDK has "invalid config" for a guest that is gone, too
         found = await asyncio.to_thread(boot_failure.failure, name) or boot_failure.cause(str(error))
-        if found is None and (why := (await asyncio.to_thread(runs.ended, name)).why):
+        if found is None and (why := (await asyncio.to_thread(boots.ended, name)).why):
             found = f"it ended at once: {why}", "give it more time"
         if found is None:
             raise

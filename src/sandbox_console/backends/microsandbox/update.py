@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.common.messages import name_taken
-from sandbox_console.backends.microsandbox import create_options, labels, runs, sdk, translate
+from sandbox_console.backends.microsandbox import boots, create_options, labels, sdk, translate
 from sandbox_console.backends.microsandbox.inventory import Looker
 from sandbox_console.backends.microsandbox.translate import View
 from sandbox_console.errors import BackendError, Conflict, UsageError
@@ -81,8 +81,8 @@ def _sizes(seen: View, spec: SandboxSpec) -> dict[str, int]:
 
 async def _below_boot(handle: Any, changes: Mapping[str, int]) -> str:
     """Why a running microVM cannot have so little memory; empty where it can. The runtime would note it nonetheless."""
-    pids = await asyncio.to_thread(runs.processes) if "memory" in changes else {}
-    booted = await asyncio.to_thread(runs.booted_mib, pids.get(str(handle.id)))
+    pids = await asyncio.to_thread(boots.processes) if "memory" in changes else {}
+    booted = await asyncio.to_thread(boots.booted_mib, pids.get(str(handle.id)))
     if booted is None or changes["memory"] >= booted:
         return ""
     return f"it booted with {booted} MiB, and gives nothing of that back while it runs"

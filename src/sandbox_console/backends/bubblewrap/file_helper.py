@@ -1,5 +1,6 @@
-"""The program that carries a sandbox's files, run as ``python -I -S -X utf8 carrier.py FD``; FD is its order in memory.
+"""The program that reads and writes a sandbox's files, run as ``python -I -S -X utf8 file_helper.py FD``.
 
+FD is the descriptor of its order, which is in memory.
 It becomes the sandbox's user and joins the sandbox's mount namespace, or changes its root where the sandbox does not
 run, before it looks at any path: a guest's link leads nowhere else. It stays outside the PID namespace, so no guest
 sees or signals it. Answers are JSON lines on stdout, a tar goes by stdout or stdin, and why it failed is one JSON

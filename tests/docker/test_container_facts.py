@@ -12,7 +12,7 @@ from tests.support.engine import IMAGE, until
 from tests.support.require import requires
 
 from sandbox_console.backends.docker.backoff import FIRST_S, LASTED_S, MOST_S, Backoff
-from sandbox_console.backends.docker.detail import image_facts, network_facts, state_facts
+from sandbox_console.backends.docker.container_facts import image_facts, network_facts, state_facts
 from sandbox_console.backends.docker.diagnosis import look
 from sandbox_console.backends.docker.translate import from_inspect, maker
 from sandbox_console.model.event import Changed, Listed

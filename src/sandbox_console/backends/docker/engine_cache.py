@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 KEPT = 4096
 
 
-class History(Struct):
+class EngineCache(Struct):
     """``ooms``: seconds since the epoch of the last OOM kill in each container. Both forget their oldest."""
 
     ooms: OrderedDict[str, float] = field(default_factory=OrderedDict)

@@ -43,7 +43,7 @@ class Lifetime(Struct, frozen=True):
     unrecorded: bool = False
 
 
-class Lifetimes:
+class LifetimeFiles:
     """The files. Who has none for a container knows of no limit of it."""
 
     def __init__(self, folder: Path) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sandbox_console.backends.common.messages import UNCOUNTED
-from sandbox_console.backends.docker import calls
-from sandbox_console.backends.docker.detail import image_facts, network_facts, state_facts, variable_facts
+from sandbox_console.backends.docker import syscall_filter
+from sandbox_console.backends.docker.container_facts import image_facts, network_facts, state_facts, variable_facts
 from sandbox_console.backends.docker.labels import EGRESS, SECRETS, WORKSPACE, WRAPPER
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
@@ -105,7 +105,7 @@ def _walls(host: Mapping[str, Any]) -> Iterator[Fact]:
     yield Fact("capabilities", capabilities)
     options = host.get("SecurityOpt") or []
     yield Fact("no_new_privileges", "yes" if any(_no_new(option) for option in options) else "no")
-    yield calls.fact(options)
+    yield syscall_filter.fact(options)
     yield Fact("ipc", str(host.get("IpcMode") or "shareable"))
     yield Fact("cgroup_namespace", str(host.get("CgroupnsMode") or "host"))
     yield Fact("init", "yes" if host.get("Init") else "no", note="reaps orphans and passes signals on")

@@ -340,19 +340,19 @@ async def test_the_supervisor_leaves_no_core_and_nobody_reads_its_memory(make: M
     assert _memory(supervisor) == "closed"
 
 
-async def test_the_carrier_leaves_no_core_and_nobody_reads_its_memory(make: Make, workspace: Path) -> None:
+async def test_the_file_helper_leaves_no_core_and_nobody_reads_its_memory(make: Make, workspace: Path) -> None:
     from sandbox_console.backends.bubblewrap import files
 
     box = await make(workspace=str(workspace))
     for live in (True, False):
         if not live:
             await box.stop()
-        carrier = await files._Carrier.start(box.backend._store.get(box.ref.id), "upload", "/workspace")
+        helper = await files._FileHelper.start(box.backend._store.get(box.ref.id), "upload", "/workspace")
         try:
-            pid = carrier._process.pid
+            pid = helper._process.pid
             await until(lambda pid=pid: _core_limit(pid) == ["0", "0"] and _memory(pid) == "closed")
         finally:
-            await carrier.end()
+            await helper.end()
 
 
 def test_the_lists_are_one_anothers_complement() -> None:

@@ -18,7 +18,7 @@ from tests.support.engine import IMAGE
 from tests.support.require import requires
 
 from sandbox_console import SandboxSpec, open_console
-from sandbox_console.backends.docker.lifetimes import Lifetimes
+from sandbox_console.backends.docker.lifetime_files import LifetimeFiles
 from sandbox_console.errors import BackendError, Conflict
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import Status
@@ -290,7 +290,7 @@ def kept(home: Path, id: str) -> dict:
 
 
 def test_what_is_no_lifetime_of_ours_is_none(tmp_path) -> None:
-    files = Lifetimes(tmp_path / "x")
+    files = LifetimeFiles(tmp_path / "x")
     own = "a" * 64
     files.add(own, "engine", SandboxSpec("a", "b", max_duration_s=1))
     assert [one.id for one in files.all("engine")] == [own]

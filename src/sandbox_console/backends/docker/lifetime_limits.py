@@ -1,4 +1,4 @@
-"""A backend's part in lifetimes: limits taken down at a create, a keeper needed at a start, and what is told."""
+"""The time limits of a backend's sandboxes: written down at create, enforced by a keeper process, shown as facts.
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.keeper_process import Answer, KeeperProcess, serve
 from sandbox_console.backends.docker.lifecycle import remove_quietly
-from sandbox_console.backends.docker.lifetimes import Lifetime, Lifetimes, asks
+from sandbox_console.backends.docker.lifetime_files import Lifetime, LifetimeFiles, asks
 from sandbox_console.backends.docker.translate import spec_of
 from sandbox_console.errors import BackendError, Conflict
 from sandbox_console.model.sandbox import Diagnosis, Fact
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sandbox_console.backends.abilities import RecordEnd
     from sandbox_console.backends.docker.connection import Connection
     from sandbox_console.backends.docker.engine import Engine
-    from sandbox_console.backends.docker.gates import Gates
+    from sandbox_console.backends.docker.gateways import Gateways
     from sandbox_console.model.spec import SandboxSpec
 
 SEE_S = 10.0
@@ -28,12 +28,12 @@ SEE_S = 10.0
 _FIELDS = ("max_duration_s", "idle_timeout_s")
 
 
-class Lives:
+class LifetimeLimits:
     """The lifetimes of one engine's sandboxes. ``problem`` is why none can be kept to; empty where they can."""
 
-    def __init__(self, connection: Connection, state_dir: Path | None, gates: Gates) -> None:
+    def __init__(self, connection: Connection, state_dir: Path | None, gates: Gateways) -> None:
         self._connection, self._folder, self._gates = connection, state_dir, gates
-        self._files = Lifetimes(state_dir / "lifetimes") if state_dir is not None else None
+        self._files = LifetimeFiles(state_dir / "lifetimes") if state_dir is not None else None
         self._process: KeeperProcess | None = None
         self.problem = ""
         if self._files is None:
@@ -99,10 +99,10 @@ class Lives:
 
     async def keep(self, engine: str, record: RecordEnd) -> None:
         """Be the keeper."""
-        from sandbox_console.backends.docker.keeper import Keeper
+        from sandbox_console.backends.docker.lifetime_keeper import LifetimeKeeper
 
         if self._files is not None and self._folder is not None:
-            await serve(Keeper(self._connection, self._files, self._gates, record), self._folder, engine)
+            await serve(LifetimeKeeper(self._connection, self._files, self._gates, record), self._folder, engine)
             await self._once_more(engine)
 
     async def _once_more(self, engine: str) -> None:

@@ -13,7 +13,7 @@ from tests.support.engine import IMAGE, busybox_tree
 from tests.support.permits import MakePermit
 from tests.support.syscalls import ENOSYS, EPERM, X32, Call, answers, listed, numbers, program
 
-from sandbox_console.backends.docker import calls
+from sandbox_console.backends.docker import syscall_filter
 from sandbox_console.backends.docker.diagnosis import look
 from sandbox_console.model.action import Exec
 from sandbox_console.model.sandbox import SandboxRef
@@ -58,7 +58,7 @@ async def test_no_such_socket_opens_in_a_container(backend, permit, make) -> Non
 @x86_64
 async def test_the_engines_own_default_lets_one_through(backend, permit, make, engine, monkeypatch) -> None:
     """So that the test above can fail; where an engine's default holds, only the upper half of the register is left."""
-    monkeypatch.setattr(calls, "options", lambda *_: [])
+    monkeypatch.setattr(syscall_filter, "options", lambda *_: [])
     ref = await make()
     got = await _answers(backend, permit, ref, _sockets())
     assert {got["AF_VSOCK"], got["AF_VSOCK, upper half set"]} != {EPERM}, got
@@ -94,12 +94,12 @@ async def test_a_container_does_what_it_did(backend, permit, make) -> None:
 
 
 def test_a_profile_that_the_operator_chose_stays() -> None:
-    assert calls.options(INFO, {"Architecture": "amd64"})
+    assert syscall_filter.options(INFO, {"Architecture": "amd64"})
     for options in (["name=seccomp,profile=/etc/docker/mine.json"], ["name=seccomp,profile=unconfined"], []):
-        assert calls.options(INFO | {"SecurityOptions": options}, {}) == []
-    assert calls.options(INFO | {"SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin"]}, {})
-    assert calls.options(INFO | {"Architecture": "riscv64"}, {}) == [], "there is none for it"
-    assert calls.options(INFO, {"Architecture": "386"}) == [], "its programs have no socket without socketcall"
+        assert syscall_filter.options(INFO | {"SecurityOptions": options}, {}) == []
+    assert syscall_filter.options(INFO | {"SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin"]}, {})
+    assert syscall_filter.options(INFO | {"Architecture": "riscv64"}, {}) == [], "there is none for it"
+    assert syscall_filter.options(INFO, {"Architecture": "386"}) == [], "its programs have no socket without socketcall"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_profile_that_the_operator_chose_stays() -> None:
     ],
 )
 def test_what_a_container_has_is_told_in_words(security: list[str], value: str, enforced: bool) -> None:
-    found = calls.fact(security)
+    found = syscall_filter.fact(security)
     assert (found.value, found.enforced) == (value, enforced)
 
 
@@ -135,10 +135,10 @@ def test_the_doctor_tells_what_new_sandboxes_get(profile: str, state: str, words
 async def test_the_gateway_has_it_too(engine) -> None:
     from ipaddress import IPv4Network
 
-    from sandbox_console.backends.docker.gate_config import Gate, gateway
+    from sandbox_console.backends.docker.gateway_config import Gateway, gateway
     from sandbox_console.model.spec import SandboxSpec
 
     spec = SandboxSpec("x", IMAGE, egress=("a.com",))
-    body = gateway(Gate("t", IPv4Network("10.9.8.0/29")), spec, IMAGE, "bridge", Path("/f"), Path("/p"), INFO, ())
+    body = gateway(Gateway("t", IPv4Network("10.9.8.0/29")), spec, IMAGE, "bridge", Path("/f"), Path("/p"), INFO, ())
     [profile] = [one for one in body["HostConfig"]["SecurityOpt"] if one.startswith("seccomp=")]
     assert json.loads(profile.removeprefix("seccomp="))["defaultAction"] == "SCMP_ACT_ERRNO"

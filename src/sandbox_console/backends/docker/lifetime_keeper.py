@@ -20,9 +20,9 @@ from sandbox_console.backends.abilities import RecordEnd
 from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import PROBE_S
 from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.gates import token_of
+from sandbox_console.backends.docker.gateways import token_of
 from sandbox_console.backends.docker.json_lines import lines
-from sandbox_console.backends.docker.lifetimes import Lifetime, Lifetimes
+from sandbox_console.backends.docker.lifetime_files import Lifetime, LifetimeFiles
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.translate import seconds
 from sandbox_console.errors import BackendUnreachable, ConsoleError
@@ -31,7 +31,7 @@ from sandbox_console.model.sandbox import SandboxRef
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
     from sandbox_console.backends.docker.engine import Engine
-    from sandbox_console.backends.docker.gates import Gates
+    from sandbox_console.backends.docker.gateways import Gateways
 
 GRACE_S = 10
 """Between the request to end and the kill, as on bubblewrap."""
@@ -52,7 +52,7 @@ Signs = tuple[float | None, float | None]
 """When its main process wrote a line last, and when a byte passed one of its ports, by the time of day."""
 
 
-class Held:
+class KeptContainer:
     """One run of one container: when it began, and when it was last of use."""
 
     def __init__(self, lifetime: Lifetime, data: Mapping[str, Any]) -> None:
@@ -79,12 +79,12 @@ class Held:
         return longest is not None and time.monotonic() >= self.lifetime.began_s + longest
 
 
-class Keeper:
+class LifetimeKeeper:
     """Keeps to the limits of all containers of an engine that have some, until none of them is left."""
 
-    def __init__(self, connection: Connection, lifetimes: Lifetimes, gates: Gates, record: RecordEnd) -> None:
+    def __init__(self, connection: Connection, lifetimes: LifetimeFiles, gates: Gateways, record: RecordEnd) -> None:
         self._connection, self._lifetimes, self._gates, self._record = connection, lifetimes, gates, record
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, KeptContainer] = {}
         self._ends: dict[str, asyncio.Task[None]] = {}
         self.engine_id = ""
 
@@ -174,7 +174,7 @@ class Keeper:
             await asyncio.to_thread(self._lifetimes.put, lifetime)
         known = self._held.get(lifetime.id)
         if known is None or known.lifetime.run != run:
-            known = self._held[lifetime.id] = Held(lifetime, data)
+            known = self._held[lifetime.id] = KeptContainer(lifetime, data)
         if lifetime.idle_timeout_s is not None:  # what happened while nobody listened is not known
             known.used_s = known.looked_s = time.monotonic()
             known.signs = await self._signs(engine, data)
@@ -209,7 +209,7 @@ class Keeper:
             if why:
                 self._ends[box] = asyncio.create_task(self._end(engine, one, why))
 
-    async def _idle(self, engine: Engine, one: Held) -> str:
+    async def _idle(self, engine: Engine, one: KeptContainer) -> str:
         """Why to end it; empty where it was of use."""
         limit, data = one.lifetime.idle_timeout_s, await self._inspected(engine, one.lifetime.id)
         if limit is None or data is None or not data["State"].get("Running"):
@@ -231,7 +231,7 @@ class Keeper:
     async def _signs(self, engine: Engine, data: Mapping[str, Any]) -> Signs:
         return await _last_line(engine, str(data["Id"])), await asyncio.to_thread(self._gates.port_used, data)
 
-    async def _busy(self, engine: Engine, data: Mapping[str, Any], one: Held) -> bool:
+    async def _busy(self, engine: Engine, data: Mapping[str, Any], one: KeptContainer) -> bool:
         """Whether a command runs in it that is not the image's own checkup."""
         for command in data.get("ExecIDs") or ():
             with suppress(Refused):
@@ -242,7 +242,7 @@ class Keeper:
                     return True
         return False
 
-    async def _end(self, engine: Engine, one: Held, why: str) -> None:
+    async def _end(self, engine: Engine, one: KeptContainer, why: str) -> None:
         """End it; that it was for this reason is on disk before, and the attempt on record, if that can be."""
         lifetime = structs.replace(one.lifetime, ended=one.lifetime.run, why=why, unrecorded=True)
         await asyncio.to_thread(self._lifetimes.put, lifetime)

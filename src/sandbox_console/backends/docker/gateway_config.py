@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sandbox_console.backends.docker import calls, ports
+from sandbox_console.backends.docker import ports, syscall_filter
 from sandbox_console.backends.docker.labels import EGRESS, GATEWAY, gateway_name
 from sandbox_console.backends.docker.translate import MIB
 from sandbox_console.egress.policy import variables
@@ -33,7 +33,7 @@ _PIDS = 64
 _IPV6_OFF = {"net.ipv6.conf.all.disable_ipv6": "1"}
 
 
-class Gate(Struct, frozen=True):
+class Gateway(Struct, frozen=True):
     """One sandbox's way out and in. ``token`` names its network, its gateway and its folder."""
 
     token: str
@@ -60,7 +60,7 @@ class Gate(Struct, frozen=True):
         return str(self.subnet[3])
 
 
-def network(gate: Gate) -> dict[str, Any]:
+def network(gate: Gateway) -> dict[str, Any]:
     """The body of networks/create.
 
     An engine (20.10) gives a sandbox a default route in an internal network, too: by the bridge's address, unless
@@ -79,7 +79,7 @@ def network(gate: Gate) -> dict[str, Any]:
 
 
 def gateway(
-    gate: Gate,
+    gate: Gateway,
     spec: SandboxSpec,
     image: str,
     outside: str,
@@ -129,7 +129,7 @@ def _walls(info: Mapping[str, Any]) -> dict[str, Any]:
     """What keeps a gateway to its work: it reads what a guest sends."""
     return {
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true", *calls.options(info, {})],
+        "SecurityOpt": ["no-new-privileges:true", *syscall_filter.options(info, {})],
         "ReadonlyRootfs": True,
         "IpcMode": "private",
         "CgroupnsMode": "private",
@@ -150,12 +150,12 @@ def _mounts(folder: Path, program: Path, seen: Sequence[str]) -> list[dict[str, 
     ]
 
 
-def joined(container: str, gate: Gate) -> dict[str, Any]:
+def joined(container: str, gate: Gateway) -> dict[str, Any]:
     """The body with which the gateway joins the network."""
     return {"Container": container, "EndpointConfig": {"IPAMConfig": {"IPv4Address": gate.address}}}
 
 
-def dress(body: dict[str, Any], gate: Gate, *, out: bool) -> None:
+def dress(body: dict[str, Any], gate: Gateway, *, out: bool) -> None:
     """Change a sandbox's body for containers/create to use its gate; with ``out`` it gets the proxy's variables."""
     body["Labels"][EGRESS] = gate.token
     own = {entry.partition("=")[0] for entry in body["Env"]}

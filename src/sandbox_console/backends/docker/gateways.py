@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sandbox_console.backends import gateway_rules
-from sandbox_console.backends.docker import gate_config as bodies
-from sandbox_console.backends.docker import gate_start as running
+from sandbox_console.backends.docker import gateway_config as bodies
+from sandbox_console.backends.docker import gateway_start as running
 from sandbox_console.backends.docker import ports
 from sandbox_console.backends.docker.failures import Refused
-from sandbox_console.backends.docker.gate_config import Gate
+from sandbox_console.backends.docker.gateway_config import Gateway
 from sandbox_console.backends.docker.labels import EGRESS, gateway_name
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.backends.docker.translate import seconds, spec_of
@@ -81,7 +81,7 @@ class Options(Struct, frozen=True):
         return made
 
 
-class Gates:
+class Gateways:
     """The gates of one engine. ``problem`` is why there can be none; empty where they work."""
 
     def __init__(self, connection: Connection, folder: Path | None, options: Options) -> None:
@@ -118,7 +118,7 @@ class Gates:
 
     # -- one gate
 
-    async def make(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec) -> Gate:
+    async def make(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec) -> Gateway:
         """A network and a gateway, not started. Leaves nothing behind when it raises."""
         await self.sweep(engine)
         gate = await self._network(engine)
@@ -133,7 +133,7 @@ class Gates:
             raise
         return gate
 
-    async def _furnish(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec, gate: Gate) -> None:
+    async def _furnish(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec, gate: Gateway) -> None:
         folder = await asyncio.to_thread(self._prepare, gate, spec)
         program = await asyncio.to_thread(self._program)
         image, outside = self._options.egress_image, self._options.egress_network
@@ -148,14 +148,14 @@ class Gates:
                     raise
         await engine.call("POST", f"networks/{gate.name}/connect", body=bodies.joined(made["Id"], gate))
 
-    async def _undo(self, engine: Engine, gate: Gate, furnishing: asyncio.Future[None]) -> None:
+    async def _undo(self, engine: Engine, gate: Gateway, furnishing: asyncio.Future[None]) -> None:
         await asyncio.wait([furnishing])
         await self.discard(engine, gate.token)
 
-    async def _network(self, engine: Engine) -> Gate:
+    async def _network(self, engine: Engine) -> Gateway:
         refusal: Refused | None = None
         for subnet in (await self._free_subnets(engine))[:_TRIES]:
-            gate = Gate(secrets.token_hex(6), subnet)
+            gate = Gateway(secrets.token_hex(6), subnet)
             asked = asyncio.ensure_future(engine.call("POST", "networks/create", body=bodies.network(gate)))
             try:
                 await shielded(asked)
@@ -187,7 +187,7 @@ class Gates:
                     break
         return found
 
-    def _prepare(self, gate: Gate, spec: SandboxSpec) -> Path:
+    def _prepare(self, gate: Gateway, spec: SandboxSpec) -> Path:
         folder = self.folder(gate.token)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.parent.chmod(0o700)
