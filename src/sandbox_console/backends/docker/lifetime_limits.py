@@ -1,4 +1,4 @@
-"""The time limits of a backend's sandboxes: written down at create, enforced by a keeper process, shown as facts.
+"""The time limits of one engine's sandboxes: written down at a create, enforced by a keeper process."""
 
 from __future__ import annotations
 
