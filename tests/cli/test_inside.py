@@ -15,7 +15,7 @@ from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
-from sandbox_console.testing.fake import FakeBackend, Within
+from sandbox_console.testing.fake_backend import FakeBackend, Within
 
 WEB = "aaaaaaaaaaa1"
 

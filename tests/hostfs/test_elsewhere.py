@@ -28,8 +28,8 @@ from sandbox_console.model.action import Create
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets.sources import SecretSource, resolve
 from sandbox_console.service import open_console
-from sandbox_console.service.reads.shares import workspace_problem
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.service.reads.folder_guard import workspace_problem
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.web.logins import given_token
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.run import run as serve
@@ -129,7 +129,7 @@ def test_modules_of_the_folder_one_is_in(place):
     (place / "ws/sandbox_console").mkdir()
     for name in ("sandbox_console/__init__", "sandbox_console/__main__", "asyncio", "textual"):
         (place / f"ws/{name}.py").write_text(f"open('{place}/private/taken', 'w')")
-    code = "from sandbox_console.cli.child import running\nwith running(['--version']) as child: child.wait()"
+    code = "from sandbox_console.cli.child_process import running\nwith running(['--version']) as child: child.wait()"
     env = os.environ | {"PYTHONPATH": str(Path(sandbox_console.__file__).parents[1])}
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=place / "ws", capture_output=True, check=False, env=env

@@ -10,8 +10,8 @@ from typing import Any
 from sandbox_console.cli import json_output
 from sandbox_console.cli.audit_export import export, moment_of, ship, stats
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import moment, moment_ns
 from sandbox_console.cli.spec_options import whole
-from sandbox_console.cli.text import moment, moment_ns
 from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.hostfs.files import read_small
 from sandbox_console.hostfs.guest_writable import NOBODYS, Ground

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import BinaryIO
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import moment
 from sandbox_console.cli.logs import when
 from sandbox_console.cli.spec_options import whole
-from sandbox_console.cli.text import moment
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile
 from sandbox_console.hostfs.guest_writable import Ground

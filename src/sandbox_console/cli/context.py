@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, TextIO
 from msgspec import Struct, field
 
 from sandbox_console.cli import json_output
+from sandbox_console.cli.formatting import table
 from sandbox_console.cli.next_step import add_next_step
-from sandbox_console.cli.text import table
 from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console, open_console

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import duration
 from sandbox_console.cli.spec_options import read_file, read_text
-from sandbox_console.cli.text import duration
 from sandbox_console.errors import InvalidSpec, UsageError
 from sandbox_console.hostfs.guest_writable import NOBODYS, Ground
 from sandbox_console.model import hosts

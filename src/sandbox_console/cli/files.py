@@ -17,8 +17,8 @@ from msgspec import Struct, field
 
 from sandbox_console.cli import lookup
 from sandbox_console.cli.context import Context, OutputClosed
+from sandbox_console.cli.formatting import size
 from sandbox_console.cli.stdin import chunks
-from sandbox_console.cli.text import size
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.tar_pack import Order, packed, unreadable

@@ -11,9 +11,9 @@ import msgspec
 
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.create import follow
+from sandbox_console.cli.formatting import duration, size
 from sandbox_console.cli.hosts import able, only
 from sandbox_console.cli.stdin import chunks
-from sandbox_console.cli.text import duration, size
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, fresh_name, opened
 from sandbox_console.hostfs.guest_writable import Ground

@@ -29,12 +29,12 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny, Rules
-from sandbox_console.service.effects.plan import differing
+from sandbox_console.service.effects.change_plan import differing
 from sandbox_console.service.gate.gate import Consent, Request
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.inside import Inside
-from sandbox_console.service.reads.shares import Shares
+from sandbox_console.service.reads.folder_guard import Shares
+from sandbox_console.service.reads.inspection import Inside
 
 
 class Admission:

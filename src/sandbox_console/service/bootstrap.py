@@ -21,11 +21,11 @@ from sandbox_console.model.secret import Secret
 from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.trail import Trail, current_actor
-from sandbox_console.service.reads import given
+from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.folder_guard import Own, refuse_guests, without_guests_programs
 from sandbox_console.service.reads.hub import Hub
-from sandbox_console.service.reads.names import Key, Names
-from sandbox_console.service.reads.shares import Own, refuse_guests, without_guests_programs
+from sandbox_console.service.reads.known_names import Key, Names
 
 _OURS = ("enabled", "timeout_s")
 """Options of a backend's table that are the service's, not the provider's."""
@@ -107,17 +107,17 @@ def check_configuration(config_file: Path | None, only_backend: str = "") -> Non
 
 def known_ground(config_file: Path | None = None) -> Ground:
     """What guests can change as far as is known without asking a backend, for who opens files without a console."""
-    return given.everywhere(find_paths(config_file).state).ground()
+    return shared_folders.everywhere(find_paths(config_file).state).ground()
 
 
 def refuse_config(paths: Paths) -> None:
     """Raise ConfigError for a config file that a guest can write, before it is read."""
-    refuse_guests(Own(paths.state, (_config_file(paths),)), given.everywhere(paths.state))
+    refuse_guests(Own(paths.state, (_config_file(paths),)), shared_folders.everywhere(paths.state))
 
 
 def keep_apart(own: Own) -> None:
     """Raise ConfigError for state that a guest can write, and take no program from where one can."""
-    known = given.everywhere(own.state)
+    known = shared_folders.everywhere(own.state)
     refuse_guests(own, known)
     if known.all and (path := os.environ.get("PATH")):
         os.environ["PATH"] = without_guests_programs(path, known.all)

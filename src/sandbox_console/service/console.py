@@ -22,27 +22,27 @@ from sandbox_console.policy.rules import Decision
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.config import Config
-from sandbox_console.service.effects.plan import Plan, plan_for, within_bounds
+from sandbox_console.service.effects.change_plan import Plan, plan_for, within_bounds
 from sandbox_console.service.gate.gate import Consent, Gate
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.performer import Performer
-from sandbox_console.service.reads import given
-from sandbox_console.service.reads.asked import AskFeed
+from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.denials import DenialFeed
 from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.folder_guard import Own, Shares
+from sandbox_console.service.reads.host_requests import AskFeed
 from sandbox_console.service.reads.hub import Hub, Subscription
-from sandbox_console.service.reads.inside import Inside
+from sandbox_console.service.reads.inspection import Inside
 from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.lookup import Found, place
-from sandbox_console.service.reads.recall import recorded
+from sandbox_console.service.reads.name_changes import recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
-from sandbox_console.service.reads.shares import Own, Shares
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
 from sandbox_console.service.sessions.shell import ShellSession
 
@@ -66,7 +66,7 @@ class Console:
         self.trail = trail
         fleet.remember = recorded(trail)
         state, kept = trail.path.parents[1], config.logs
-        self._vault = Vault(config.secrets, lambda: given.everywhere(state).ground(), secrets)
+        self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
         self.inside = Inside(fleet, self._vault)

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from sandbox_console import service
 from sandbox_console.servers.api import openapi
-from sandbox_console.servers.api.callers import Callers
-from sandbox_console.servers.api.calls import Calls, health
+from sandbox_console.servers.api.authentication import Callers
+from sandbox_console.servers.api.error_responses import Door
+from sandbox_console.servers.api.handlers import Calls, health
 from sandbox_console.servers.api.leftovers import Life, sweep
-from sandbox_console.servers.api.refusals import Door
 from sandbox_console.servers.api.sandboxes import Sandboxes
 from sandbox_console.service.tokens import Tokens
 

@@ -16,8 +16,8 @@ from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.service.reads.known_names import Key, Names
 from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
-from sandbox_console.service.reads.names import Key, Names
 
 ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable, unless the config says."""

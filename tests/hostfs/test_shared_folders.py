@@ -14,8 +14,8 @@ from sandbox_console.hostfs.walk import find
 from sandbox_console.model.action import Create, Remove, Restart, Start
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import open_console
-from sandbox_console.service.reads import given
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.service.reads import shared_folders
+from sandbox_console.testing.fake_backend import FakeBackend
 
 ROOT = os.geteuid() == 0
 mounting = pytest.mark.skipif(not ROOT, reason="mounts need root")
@@ -54,7 +54,9 @@ async def test_a_workspace_that_was_moved(place):
         refused(place / "moved/x/secret", ground)
         refused(place / "ws/y/secret", ground)
     async with open_console(backends=[FakeBackend([])]) as console:  # another console, which never saw it at its place
-        refused(place / "moved/x/secret", given.everywhere(place / "home/.local/state/sandbox-console").ground())
+        refused(
+            place / "moved/x/secret", shared_folders.everywhere(place / "home/.local/state/sandbox-console").ground()
+        )
         assert (await console.ground()).roots == {}  # its backend says that the sandbox is gone
 
 
@@ -70,7 +72,7 @@ async def test_a_folder_that_has_a_removed_ones_inode_is_not_a_guests(place):
         assert read_small(place / "other/y/secret", await console.ground(), 99) == b"of the host"
         said["seen"]["boot"] = "another"
         kept.write_text(json.dumps(said))
-        assert set(given.read(kept.parent).seen) == set()
+        assert set(shared_folders.read(kept.parent).seen) == set()
 
 
 @mounting
@@ -195,7 +197,7 @@ async def test_consoles_that_give_at_once_forget_nothing(place):
                 await console.perform(Create(spec, fake.name, "local")).result()
 
     await asyncio.gather(*map(give, fakes))
-    found = given.read(place / "home/.local/state/sandbox-console").folders
+    found = shared_folders.read(place / "home/.local/state/sandbox-console").folders
     assert {key: len(folders) for key, folders in found.items()} == {f"fake{at}/local": 12 for at in range(4)}
 
 

@@ -13,7 +13,7 @@ from sandbox_console.backends.base import Backend
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Sandbox, spec_of
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.policy import needs
+from sandbox_console.policy import required_capabilities
 
 _LIVE = {
     "name": Capability.RENAME,
@@ -109,7 +109,7 @@ def make_plan(old: SandboxSpec, new: SandboxSpec, capabilities: Capabilities, in
     """Compare two specs for a backend with these capabilities."""
     missing = {
         field: f"{need}: {capabilities.reason(need)}"
-        for field, need in needs.of_spec(new, injects)
+        for field, need in required_capabilities.of_spec(new, injects)
         if not capabilities.has(need)
     }
     changes: list[Change] = []

@@ -23,9 +23,9 @@ from sandbox_console.errors import (
 )
 from sandbox_console.model.actor import acting_as
 from sandbox_console.model.text import clean
-from sandbox_console.servers.api.callers import GRANT_HEADER, Callers, Forbidden, Unauthorized
-from sandbox_console.servers.api.calls import CALLER, answer
-from sandbox_console.servers.api.messages import Problem
+from sandbox_console.servers.api.authentication import GRANT_HEADER, Callers, Forbidden, Unauthorized
+from sandbox_console.servers.api.handlers import CALLER, answer
+from sandbox_console.servers.api.schemas import Problem
 
 OPEN = frozenset({"/healthz", "/openapi.json"})
 """What is answered without a token."""

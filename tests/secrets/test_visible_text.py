@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.secrets.leaks import Scanner
 from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
-from sandbox_console.secrets.views import plain, seen
+from sandbox_console.secrets.visible_text import plain, seen
 
 VALUE = "hunter2-Tr0ub4dor&3"
 CODES = [

@@ -14,8 +14,8 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, open_console
 from sandbox_console.service.bootstrap import timeouts
-from sandbox_console.service.reads.names import Names
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.service.reads.known_names import Names
+from sandbox_console.testing.fake_backend import FakeBackend
 
 HANGS = 3600.0
 

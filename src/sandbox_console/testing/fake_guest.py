@@ -14,8 +14,8 @@ from sandbox_console.model.action import Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
 from sandbox_console.model.sandbox import SandboxRef, Status
-from sandbox_console.testing.attached import FakeAttached
-from sandbox_console.testing.core import FakeCore
+from sandbox_console.testing.fake_attach import FakeAttached
+from sandbox_console.testing.fake_core import FakeCore
 
 T = TypeVar("T", Happening, EgressRecord)
 

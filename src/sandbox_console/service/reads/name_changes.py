@@ -8,7 +8,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Create, Fork, Remove, Rename, RestoreSnapshot, Update, place_of
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome
 from sandbox_console.service.gate.trail import Trail
-from sandbox_console.service.reads.names import Key, Names
+from sandbox_console.service.reads.known_names import Key, Names
 
 _LOOKED_AT = 200
 

@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 from textual_serve.download_manager import DownloadManager
 
-from sandbox_console.web import wire
+from sandbox_console.web import websocket_messages
 from sandbox_console.web.logins import Login
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.process import AppProcess
@@ -71,17 +71,17 @@ class View:
             self._socket = None
         return self._socket is None
 
-    async def handle(self, message: wire.Message) -> None:
+    async def handle(self, message: websocket_messages.Message) -> None:
         """Pass one message of the page on to the app."""
         match message:
-            case wire.Ping(text):
+            case websocket_messages.Ping(text):
                 await self._send_str(json.dumps(["pong", text]))
                 return
-            case wire.Typed(data):
+            case websocket_messages.Typed(data):
                 await self.app.send_bytes(data)
-            case wire.Resized(columns, rows):
+            case websocket_messages.Resized(columns, rows):
                 await self.app.set_terminal_size(columns, rows)
-            case wire.Focused(on):
+            case websocket_messages.Focused(on):
                 await (self.app.focus() if on else self.app.blur())
         self.used = time.monotonic()
 

@@ -16,9 +16,9 @@ from sandbox_console.hostfs import mounts
 from sandbox_console.hostfs.guest_writable import Ground
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.reads import given
+from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.given import Given
+from sandbox_console.service.reads.shared_folders import Given
 
 ASKED_S = 1.0
 """How long a backend may take to name its guests' folders before what it last said has to do."""
@@ -50,8 +50,8 @@ class Shares:
         return await asyncio.to_thread(self._ground, {key: one for key, one in said.items() if one is not None})
 
     def _ground(self, said: Mapping[str, Sequence[str]]) -> Ground:
-        given.change(self._own.state, lambda known: {**known, **said})
-        known = given.everywhere(self._own.state, said)
+        shared_folders.change(self._own.state, lambda known: {**known, **said})
+        known = shared_folders.everywhere(self._own.state, said)
         refuse_guests(self._own, known)
         return known.ground(self._own.state / "parts")
 
@@ -71,13 +71,13 @@ class Shares:
         found = await self._ask(backend, host)
         if found is not None:
             fresh = {f"{backend}/{host}": found}
-            await asyncio.to_thread(given.change, self._own.state, lambda known: {**known, **fresh})
+            await asyncio.to_thread(shared_folders.change, self._own.state, lambda known: {**known, **fresh})
 
     async def remember(self, backend: str, host: str, folder: str) -> None:
         """Remember a folder that is about to become a guest's."""
         key = f"{backend}/{host}"
         await asyncio.to_thread(
-            given.change, self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]}
+            shared_folders.change, self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]}
         )
 
     async def problems(self, spec: SandboxSpec) -> Mapping[str, str]:
@@ -90,7 +90,7 @@ class Shares:
         return found
 
     def _workspace_problem(self, folder: str) -> str:
-        known = given.everywhere(self._own.state)
+        known = shared_folders.everywhere(self._own.state)
         return workspace_problem(folder, self._own) or planted(folder, known)
 
     async def _image_problem(self, folder: str) -> str:
@@ -165,7 +165,7 @@ def refuse_guests(own: Own, known: Given) -> None:
     ground = known.ground()
     hint = (
         "keep it where no sandbox writes: --config, SANDBOX_CONSOLE_HOME; "
-        f"where that sandbox is gone: rm {own.state / given.FILE}"
+        f"where that sandbox is gone: rm {own.state / shared_folders.FILE}"
     )
     for what, place in own.places:
         if root := _lies_in(str(place), folders) or _led_by(place, ground):
@@ -185,12 +185,12 @@ def _led_by(place: Path, ground: Ground) -> str:
 
 def _lies_in(place: str, folders: Iterable[str]) -> str:
     """The first of the folders that a place is in, under any name; empty if it is in none."""
-    given = sorted({one for one in folders if one != "/"})
-    if not given:
+    shared = sorted({one for one in folders if one != "/"})
+    if not shared:
         return ""
     known = mounts.read()
     spots = [next(mounts.spots(at, known), None) for at in (place, str(Path(place).absolute().parent))]
-    for folder in given:
+    for folder in shared:
         theirs = list(mounts.spots(folder, known))
         if any(
             spot and device == spot[0] and mounts.within(spot[1], path) for spot in spots for device, path in theirs
@@ -201,5 +201,7 @@ def _lies_in(place: str, folders: Iterable[str]) -> str:
 
 def without_guests_programs(path: str, folders: Iterable[str]) -> str:
     """PATH without folders that guests can write to: a program found there could be theirs."""
-    given = list(folders)
-    return os.pathsep.join(one for one in path.split(os.pathsep) if not _lies_in(str(Path(one).absolute()), given))
+    shared = list(folders)
+    return os.pathsep.join(
+        one for one in path.split(os.pathsep) if not _lies_in(str(Path(one).absolute()), shared)
+    )

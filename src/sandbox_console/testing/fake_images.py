@@ -14,8 +14,8 @@ from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.ports import freed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.testing.core import FakeCore, Kept, image_id
-from sandbox_console.testing.tree import Tree
+from sandbox_console.testing.fake_core import FakeCore, Kept, image_id
+from sandbox_console.testing.fake_files import Tree
 
 _MAGIC = b"fake-image\n"
 _LAYERS = 3

@@ -16,11 +16,11 @@ from sandbox_console.model.event import BackendEvent, HealthChanged, Removed
 from sandbox_console.model.log import LogItem, LogQuery, LogRecord
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.testing.commands import FakeProcess
-from sandbox_console.testing.core import EVERYTHING, Within
-from sandbox_console.testing.images import FakeKeeping
-from sandbox_console.testing.inside import FakeWithin
-from sandbox_console.testing.terminal import FakeTerminal
+from sandbox_console.testing.fake_commands import FakeProcess
+from sandbox_console.testing.fake_core import EVERYTHING, Within
+from sandbox_console.testing.fake_guest import FakeWithin
+from sandbox_console.testing.fake_images import FakeKeeping
+from sandbox_console.testing.fake_terminal import FakeTerminal
 
 __all__ = ["EVERYTHING", "FakeBackend", "Within"]
 

@@ -14,8 +14,9 @@ from sandbox_console.errors import BackendError, ConsoleError, Denied, NotFound,
 from sandbox_console.library import ExecResult, SandboxHandle
 from sandbox_console.model.action import Action, Exec, Remove
 from sandbox_console.model.cancellation import run_to_completion
-from sandbox_console.servers.api.callers import Caller
-from sandbox_console.servers.api.messages import (
+from sandbox_console.servers.api.authentication import Caller
+from sandbox_console.servers.api.sandboxes import Box, Sandboxes
+from sandbox_console.servers.api.schemas import (
     CreateBody,
     Created,
     Ended,
@@ -24,7 +25,6 @@ from sandbox_console.servers.api.messages import (
     RunBody,
     ShellBody,
 )
-from sandbox_console.servers.api.sandboxes import Box, Sandboxes
 from sandbox_console.service import TIMED_OUT_CODE
 
 T = TypeVar("T", bound=Struct)

@@ -19,10 +19,10 @@ from sandbox_console.model.guest import GuestProcess, Happening
 from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats, Status
-from sandbox_console.testing.attached import FakeAttached
-from sandbox_console.testing.commands import FakeProcess
-from sandbox_console.testing.terminal import FakeTerminal
-from sandbox_console.testing.tree import Tree, base_tree
+from sandbox_console.testing.fake_attach import FakeAttached
+from sandbox_console.testing.fake_commands import FakeProcess
+from sandbox_console.testing.fake_files import Tree, base_tree
+from sandbox_console.testing.fake_terminal import FakeTerminal
 
 EVERYTHING = Capabilities(frozenset(Capability))
 
