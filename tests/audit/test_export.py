@@ -19,7 +19,7 @@ from tests.audit.conftest import act
 
 from sandbox_console.audit import csv_rows, export, ocsf, stats
 from sandbox_console.audit.journal import Journal
-from sandbox_console.audit.rows import told as told_by
+from sandbox_console.audit.rows import body_data as told_by
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditSelection, Outcome
 

@@ -15,7 +15,7 @@ import pytest
 from tests.egress.world import until
 
 from sandbox_console.egress import published_ports
-from sandbox_console.egress.published_ports import Publisher, surroundings
+from sandbox_console.egress.published_ports import Publisher, routers_and_networks
 from sandbox_console.egress.stream import reset
 
 Guest = Callable[[socket.socket], None]
@@ -175,6 +175,6 @@ def test_who_is_near_and_who_is_the_way_out(tmp_path):
         "eth1 0000D50A 00000000 0001 0 0 0 F8FFFFFF 0 0 0\n"
         "eth0 000012AC 00000000 0001 0 0 0 0000FFFF 0 0 0\n"
     )
-    routers, near = surroundings(table)
+    routers, near = routers_and_networks(table)
     assert {str(one) for one in routers} == {"172.18.0.1"}
     assert [str(one) for one in near] == ["10.213.0.0/29", "172.18.0.0/16"]

@@ -21,7 +21,7 @@ from tests.support.as_user import UID
 import sandbox_console
 from sandbox_console.errors import Conflict, SecretError
 from sandbox_console.hostfs import partial_files
-from sandbox_console.hostfs.guest_writable import AROUND, NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import AROUND, NOBODYS, GuestFolders
 from sandbox_console.hostfs.tar_pack import Order, packed
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.action import Create
@@ -52,7 +52,7 @@ def place(tmp_path, monkeypatch):
 
 @pytest.fixture
 def ground(place):
-    return Ground.of([str(place / "ws")])
+    return GuestFolders.of([str(place / "ws")])
 
 
 async def given(place):
@@ -119,7 +119,7 @@ async def test_a_program_is_not_run_in_a_workspace(place, ground, monkeypatch):
 async def test_a_secrets_file_with_a_second_name(place):
     os.chown(place / "ws", UID, UID)
     os.link(place / "private/token", place / "ws/second")
-    AROUND.set(Ground.of([str(place / "ws")]))
+    AROUND.set(GuestFolders.of([str(place / "ws")]))
     with pytest.raises(SecretError, match="second name"):
         await resolve(["T"], {"T": SecretSource(source=f"file:{place}/ws/second")})
 
@@ -195,7 +195,7 @@ def test_what_a_killed_copy_left_is_swept_however_deep_it_is(place, ground):
     (nursery / "link").symlink_to(place / "private")
     for name in ("old", "link"):
         os.utime(nursery / name, (time.time() - 90000,) * 2, follow_symlinks=False)
-    with find(place / "ws/x", Ground(ground.roots, nursery)) as found:
-        partial_files.nursery(found.folder, Ground(ground.roots, nursery)).close()
+    with find(place / "ws/x", GuestFolders(ground.roots, nursery)) as found:
+        partial_files.nursery(found.folder, GuestFolders(ground.roots, nursery)).close()
     assert os.listdir(nursery) == []
     assert os.listdir(place / "private") == ["token"]

@@ -14,7 +14,7 @@ from sandbox_console.model.action import Create, Exec, Start, Update
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import open_console
 from sandbox_console.service.reads import shared_folders
-from sandbox_console.service.reads.folder_guard import Own, without_guests_programs, workspace_problem
+from sandbox_console.service.reads.folder_guard import OwnFolders, without_guests_programs, workspace_problem
 from sandbox_console.testing.fake_backend import FakeBackend
 
 ROOT = os.geteuid() == 0
@@ -196,7 +196,7 @@ def test_what_mounts_are_read_as(monkeypatch, tmp_path):
     found = mounts._mount(line)
     assert (found.device, found.root, found.point) == ("98:0", "/mnt1", "/mnt 2")
     assert found.layers == ("/a:b,c", r"/d\e", "/f:g")
-    assert workspace_problem(str(tmp_path), Own(tmp_path / "state")) == ""
+    assert workspace_problem(str(tmp_path), OwnFolders(tmp_path / "state")) == ""
 
 
 async def test_a_secrets_file_that_a_guest_turned_into_a_link_is_not_read(home, monkeypatch):

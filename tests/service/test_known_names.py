@@ -14,7 +14,7 @@ from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, open_console
 from sandbox_console.service.bootstrap import timeouts
-from sandbox_console.service.reads.known_names import Names
+from sandbox_console.service.reads.known_names import KnownNames
 from sandbox_console.testing.fake_backend import FakeBackend
 
 HANGS = 3600.0
@@ -243,18 +243,18 @@ def test_timeouts_are_a_number_or_one_for_each_host():
 
 
 def test_a_list_keeps_what_was_asked_for_since_it_began(tmp_path):
-    names, key = Names(tmp_path / "names"), ("docker", "a/b c")
+    names, key = KnownNames(tmp_path / "names"), ("docker", "a/b c")
     names.asked(key, "before")
     names.asked(key, "since")
     names.listed(key, [named("docker", "cccccc11", "listed")], names.of(key).names[1].at)
-    known = Names(tmp_path / "names").of(key)
+    known = KnownNames(tmp_path / "names").of(key)
     assert not known.excludes("since")
     assert known.excludes("before")
     assert known.holds("listed")
     assert known.holds("cccccc")
     assert not known.holds("ccccc")  # too short for an id
     names.gone(key, "cccccc11")
-    assert Names(tmp_path / "names").of(key).excludes("listed")
+    assert KnownNames(tmp_path / "names").of(key).excludes("listed")
     assert structs.asdict(known)["silent"] is False
 
 

@@ -99,8 +99,8 @@ def _one_line(body: str) -> str:
     try:
         _object(body)
     except (msgspec.MsgspecError, RecursionError):
-        return json.dumps(rows.told(body))
-    return body if body.isascii() and "\n" not in body and "\r" not in body else json.dumps(rows.told(body))
+        return json.dumps(rows.body_data(body))
+    return body if body.isascii() and "\n" not in body and "\r" not in body else json.dumps(rows.body_data(body))
 
 
 def _odd_line(row: Row) -> str:

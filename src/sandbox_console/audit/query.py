@@ -205,7 +205,7 @@ def row(found: sqlite3.Row | tuple[Any, ...]) -> AuditRow:
     seq, at_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, digest = tuple(found)
     try:
         return AuditRow(seq, at_ns, Kind(kind), ref, actor, session, request, action, backend, target, outcome, dur,
-                        rows_.told(body), digest.hex())  # fmt: skip
+                        rows_.body_data(body), digest.hex())  # fmt: skip
     except (ValueError, TypeError, AttributeError):
         raise AuditUnavailable(
             f"row {seq} of the audit log was edited: it is of no kind that there is ({kind!r}), or has a wrong type",

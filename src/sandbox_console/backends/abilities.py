@@ -53,7 +53,7 @@ class RecordEnd(Protocol):
 
 
 @runtime_checkable
-class Keeping(Protocol):
+class EnforcesLifetimes(Protocol):
     """No capability: a backend that ends sandboxes whose time ran out in a process beside every console."""
 
     async def keep(self, engine: str, record: RecordEnd) -> None:
@@ -62,7 +62,7 @@ class Keeping(Protocol):
 
 
 @runtime_checkable
-class Brief(Protocol):
+class ListsQuickly(Protocol):
     """No capability: a backend that can list quicker than ``list`` does, which names need no details for."""
 
     async def brief(self) -> Sequence[Sandbox]:
@@ -71,7 +71,7 @@ class Brief(Protocol):
 
 
 @runtime_checkable
-class Sharing(Protocol):
+class NamesFolders(Protocol):
     """No capability: a backend that can name its guests' folders sooner than its sandboxes; else those are listed."""
 
     async def shares(self) -> Sequence[str]:

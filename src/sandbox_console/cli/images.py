@@ -16,7 +16,7 @@ from sandbox_console.cli.hosts import able, only
 from sandbox_console.cli.stdin import chunks
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, fresh_name, opened
-from sandbox_console.hostfs.guest_writable import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_pack import unreadable
 from sandbox_console.model.action import Action, LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
 from sandbox_console.model.capability import Capability
@@ -132,7 +132,7 @@ async def _load(context: Context, console: Console) -> None:
     _tell(context, str(result.details.get("image", "")), result)
 
 
-async def _file(path: str, ground: Ground) -> AsyncIterator[bytes]:
+async def _file(path: str, ground: GuestFolders) -> AsyncIterator[bytes]:
     try:
         with await asyncio.to_thread(opened, path, ground) as file:
             while chunk := await asyncio.to_thread(file.read, _CHUNK):
@@ -165,7 +165,7 @@ class _Saved:
 
     operation: Operation
 
-    def __init__(self, context: Context, place: str | None, ground: Ground) -> None:
+    def __init__(self, context: Context, place: str | None, ground: GuestFolders) -> None:
         self._out, self._place, self._closed = context.streams.out, place, False
         self._name, part = (Path(place).name, Path(place).with_name(fresh_name())) if place else ("", None)
         try:

@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 @dataclass(eq=False)
-class Flow:
+class Connection:
     """One request or tunnel that the rules allow for now."""
 
     host: str
@@ -52,7 +52,7 @@ class Flow:
             self.relay = None
 
 
-class Books:
+class ConnectionRecords:
     """Writes a sandbox's records."""
 
     def __init__(self, write: Callable[[EgressRecord], None]) -> None:
@@ -63,12 +63,12 @@ class Books:
         """A connection that was not made."""
         self._record(host, port, method, False, refused.reason, refused.rule, refused.address)
 
-    def allowed(self, flow: Flow) -> None:
+    def allowed(self, flow: Connection) -> None:
         """A connection that is made."""
         flow.began, flow.told = time.monotonic(), True
         self._record(flow.host, flow.port, flow.method, True, "", flow.rule, str(flow.address))
 
-    def ended(self, flow: Flow) -> None:
+    def ended(self, flow: Connection) -> None:
         """The end of one that was made."""
         flow.count()
         if not flow.told:

@@ -32,7 +32,7 @@ _COMPLETE = 2
 _SAID_MOST = 64
 
 
-def said(records: Path) -> tuple[str, ...]:
+def ready_words(records: Path) -> tuple[str, ...]:
     """What a gateway said when it was ready, of a folder that it may fill as it likes: no link, pipe or long file."""
     try:
         fd = os.open(records / "ready", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

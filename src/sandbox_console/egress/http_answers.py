@@ -29,7 +29,7 @@ def refusal(sandbox: str, host: str, port: int, reason: str, detail: str = "") -
     return answer(_STATUS.get(reason, "403 Forbidden"), body)
 
 
-def told(verdict: EgressVerdict) -> bytes:
+def verdict_answer(verdict: EgressVerdict) -> bytes:
     """The answer to a question about a verdict."""
     body = {"allowed": verdict.allowed, "reason": verdict.reason, "rule": verdict.rule, "hint": verdict.hint}
     return answer("200 OK", body)

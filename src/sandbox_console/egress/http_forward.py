@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from sandbox_console.egress.connection import Flow
+from sandbox_console.egress.connection import Connection
 from sandbox_console.egress.request import HEAD_MOST, BadRequest, Request, chunk_size, response_head
 from sandbox_console.egress.stream import Stream, TooLong
 
@@ -15,7 +15,7 @@ HALF_OPEN_S = 120.0
 """How long the answer may take to end once the client has closed its side."""
 
 
-async def forward(request: Request, client: Stream, server: Stream, flow: Flow) -> None:
+async def forward(request: Request, client: Stream, server: Stream, flow: Connection) -> None:
     """Pass it on. Raises BadRequest where nothing was answered yet; EOFError, OSError.
 
     What the client sends after its request's body is dropped: each request is decided on a connection of its own.
@@ -35,7 +35,7 @@ async def forward(request: Request, client: Stream, server: Stream, flow: Flow) 
         await asyncio.gather(asking, answering, return_exceptions=True)
 
 
-async def _ask(request: Request, client: Stream, server: Stream, flow: Flow) -> None:
+async def _ask(request: Request, client: Stream, server: Stream, flow: Connection) -> None:
     """Send the request, then wait until the client has gone for long: it may close its side and still read."""
     head = request.head()
     flow.sent += len(head)
@@ -55,7 +55,7 @@ async def _ask(request: Request, client: Stream, server: Stream, flow: Flow) -> 
     await asyncio.sleep(HALF_OPEN_S)
 
 
-async def _chunks(client: Stream, server: Stream, flow: Flow) -> None:
+async def _chunks(client: Stream, server: Stream, flow: Connection) -> None:
     """A chunked body, framed again: sizes without extensions, no trailers."""
     while size := chunk_size((await client.until(b"\r\n", _LINE_MOST))[:-2]):
         await server.send(b"%x\r\n" % size)
@@ -72,7 +72,7 @@ async def _chunks(client: Stream, server: Stream, flow: Flow) -> None:
     await server.send(b"0\r\n\r\n")
 
 
-async def _answer(client: Stream, server: Stream, flow: Flow) -> None:
+async def _answer(client: Stream, server: Stream, flow: Connection) -> None:
     while True:
         try:
             head = await server.until(b"\r\n\r\n", HEAD_MOST)

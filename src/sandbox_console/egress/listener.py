@@ -14,7 +14,7 @@ _ACCEPTS = 64
 _PAUSE_S = 0.05
 
 
-class Door:
+class Listener:
     """``serve`` has each connection that ``admits`` takes, by its socket and its peer; the others are closed."""
 
     def __init__(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from sandbox_console.egress.addresses import Address
-from sandbox_console.egress.listener import Door
+from sandbox_console.egress.listener import Listener
 from sandbox_console.egress.relay import Budget, Relay
 from sandbox_console.egress.stream import reset, tune
 from sandbox_console.model.hosts import Network
@@ -40,8 +40,8 @@ class Publisher:
         used: Path | None = None,
     ) -> None:
         self._targets, self._inside, self._loopback = targets, inside, loopback
-        self._routers, self._near = surroundings()
-        self._door = Door(self._client, most, self._admits)
+        self._routers, self._near = routers_and_networks()
+        self._door = Listener(self._client, most, self._admits)
         self._budget = Budget(used=used)
 
     async def serve(self, listeners: Sequence[socket.socket]) -> None:
@@ -81,7 +81,7 @@ class Publisher:
                 raise
 
 
-def surroundings(table: Path = Path("/proc/net/route")) -> tuple[set[Address], list[Network]]:
+def routers_and_networks(table: Path = Path("/proc/net/route")) -> tuple[set[Address], list[Network]]:
     """Addresses of the routers, which is how the host of a bridge comes, and the networks that this machine is on."""
     routers: set[Address] = set()
     near: list[Network] = []

@@ -11,11 +11,11 @@ from typing import cast
 
 from sandbox_console.egress import http_answers, tunnel
 from sandbox_console.egress.addresses import Address
-from sandbox_console.egress.connection import Books, Flow, Refused
+from sandbox_console.egress.connection import Connection, ConnectionRecords, Refused
 from sandbox_console.egress.decide import address_verdict, verdict
 from sandbox_console.egress.host_addresses import Host
 from sandbox_console.egress.http_forward import HALF_OPEN_S, forward
-from sandbox_console.egress.listener import Door
+from sandbox_console.egress.listener import Listener
 from sandbox_console.egress.policy import in_force, next_expiry
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.relay import Budget
@@ -50,12 +50,12 @@ class Gateway:
         host: Host | None = None,
     ) -> None:
         self._rules = Rules(folder)
-        self._books = Books(recorder.write)
+        self._books = ConnectionRecords(recorder.write)
         self._peers, self._resolver = peers, resolver
         self._host = host or Host(None)
         self._budget = Budget()
-        self._door = Door(self._client, most, self._admits)
-        self._flows: set[Flow] = set()
+        self._door = Listener(self._client, most, self._admits)
+        self._flows: set[Connection] = set()
         self._watch: asyncio.Task[None] | None = None
 
     async def serve(self, listener: socket.socket) -> None:
@@ -88,7 +88,7 @@ class Gateway:
             request = await self._request(client)
             if request.query is not None:
                 _, rules = self._rules.current()
-                await client.send(http_answers.told(verdict(rules, request.host, request.port)))
+                await client.send(http_answers.verdict_answer(verdict(rules, request.host, request.port)))
             else:
                 await self._pass(request, client)
         except BadRequest as error:
@@ -128,7 +128,7 @@ class Gateway:
             raise Refused(said.reason, rule=said.rule, detail=said.hint)
         self._books.sandbox = policy.sandbox
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        flow = Flow(request.host, request.port, request.method, said.rule, task)
+        flow = Connection(request.host, request.port, request.method, said.rule, task)
         self._open(flow)
         server: socket.socket | None = None
         try:
@@ -147,11 +147,11 @@ class Gateway:
             self._flows.discard(flow)
             self._books.ended(flow)
 
-    async def _forward(self, request: Request, client: Stream, server: socket.socket, flow: Flow) -> None:
+    async def _forward(self, request: Request, client: Stream, server: socket.socket, flow: Connection) -> None:
         self._books.allowed(flow)
         await forward(request, client, Stream(server), flow)
 
-    async def _tunnel(self, _request: Request, client: Stream, server: socket.socket, flow: Flow) -> None:
+    async def _tunnel(self, _request: Request, client: Stream, server: socket.socket, flow: Connection) -> None:
         await client.send(http_answers.CONNECTED)
         await tunnel.handshake(client, flow)
         self._books.allowed(flow)
@@ -162,7 +162,7 @@ class Gateway:
 
     # -- taking back
 
-    def _open(self, flow: Flow) -> None:
+    def _open(self, flow: Connection) -> None:
         self._flows.add(flow)
         if self._watch is None or self._watch.done():
             self._watch = asyncio.ensure_future(self._look())

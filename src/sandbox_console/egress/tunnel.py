@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 from sandbox_console.egress import client_hello, hello_retry
-from sandbox_console.egress.connection import Flow, Refused
+from sandbox_console.egress.connection import Connection, Refused
 from sandbox_console.egress.decide import named
 from sandbox_console.egress.relay import Budget, Relay
 from sandbox_console.egress.stream import Stream
@@ -16,7 +16,7 @@ HANDSHAKE_S = 20.0
 _READS = 200  # a ClientHello in more pieces is no client's; each is read from the start again
 
 
-async def handshake(client: Stream, flow: Flow) -> None:
+async def handshake(client: Stream, flow: Connection) -> None:
     """Read the ClientHello, which stays in the stream. Raises Refused where it is not for the flow's host."""
     try:
         async with asyncio.timeout(HANDSHAKE_S):
@@ -28,7 +28,7 @@ async def handshake(client: Stream, flow: Flow) -> None:
     _check(flow, name)
 
 
-def _check(flow: Flow, name: str) -> None:
+def _check(flow: Connection, name: str) -> None:
     if not name and parse_address(flow.host) is None:
         raise _refused("no_sni", flow)
     if name and named(name) != flow.host:  # a client names no address in its handshake (RFC 6066)
@@ -49,7 +49,7 @@ async def _server_name(client: Stream) -> str:
     raise client_hello.NotTLS("the ClientHello comes in too many pieces")
 
 
-async def relay(client: Stream, server: socket.socket, flow: Flow, budget: Budget) -> None:
+async def relay(client: Stream, server: socket.socket, flow: Connection, budget: Budget) -> None:
     """Pass bytes both ways, the ClientHello in the stream first, until both sides have ended.
 
     Raises Refused where a second ClientHello, which a server may ask for, names another host than the first.
@@ -68,5 +68,5 @@ async def relay(client: Stream, server: socket.socket, flow: Flow, budget: Budge
     await flow.relay.run()
 
 
-def _refused(reason: str, flow: Flow, detail: str = "") -> Refused:
+def _refused(reason: str, flow: Connection, detail: str = "") -> Refused:
     return Refused(reason, rule=flow.rule, detail=detail, address=str(flow.address))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from sandbox_console.egress.addresses import Address
-from sandbox_console.egress.connection import Flow, Refused
+from sandbox_console.egress.connection import Connection, Refused
 from sandbox_console.egress.decide import address_verdict
 from sandbox_console.egress.resolve import Own, Resolve
 from sandbox_console.egress.stream import tune
@@ -18,7 +18,7 @@ CONNECT_S = 10.0
 
 
 async def dial(
-    flow: Flow, rules: Sequence[EgressRule], hosts: Mapping[str, Sequence[str]], resolver: Resolve, own: Own
+    flow: Connection, rules: Sequence[EgressRule], hosts: Mapping[str, Sequence[str]], resolver: Resolve, own: Own
 ) -> socket.socket:
     """Connect to the first good address that answers, which the flow then names. Raises Refused."""
     try:
@@ -28,7 +28,7 @@ async def dial(
     return await _first(flow, _good(flow, rules, found, own))
 
 
-def _good(flow: Flow, rules: Sequence[EgressRule], found: Sequence[Address], own: Own) -> list[Address]:
+def _good(flow: Connection, rules: Sequence[EgressRule], found: Sequence[Address], own: Own) -> list[Address]:
     refused = Refused("unresolvable", rule=flow.rule)
     good = []
     for address in found:
@@ -42,7 +42,7 @@ def _good(flow: Flow, rules: Sequence[EgressRule], found: Sequence[Address], own
     return good
 
 
-async def _first(flow: Flow, addresses: Sequence[Address]) -> socket.socket:
+async def _first(flow: Connection, addresses: Sequence[Address]) -> socket.socket:
     until = time.monotonic() + CONNECT_S
     failure: OSError = TimeoutError()
     for number, address in enumerate(addresses):

@@ -18,7 +18,7 @@ _NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedFolder:
     """A folder that a guest was given by a path which may lead elsewhere by now: that path, and when it was made."""
 
     path: str
@@ -38,7 +38,7 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Ground:
+class GuestFolders:
     """The guests' ground: every folder that one of them can write, and each other way to the same.
 
     ``private`` is a folder that no guest reaches, for what is not whole yet.
@@ -49,8 +49,8 @@ class Ground:
 
     @classmethod
     def of(
-        cls, folders: Iterable[str], private: Path | None = None, moved: Mapping[Identity, Moved] | None = None
-    ) -> Ground:
+        cls, folders: Iterable[str], private: Path | None = None, moved: Mapping[Identity, MovedFolder] | None = None
+    ) -> GuestFolders:
         """Look the folders up. What is bind-mounted from inside them, or layered over them, belongs to them.
 
         ``moved`` are those that guests have or had, wherever they are by now.
@@ -83,10 +83,10 @@ class Ground:
         return any(mounts.within(root.path, folder) for root in self.roots.values())
 
 
-NOBODYS = Ground()
+NOBODYS = GuestFolders()
 """Where nothing is a guest's."""
 
-AROUND: ContextVar[Ground] = ContextVar("ground", default=NOBODYS)
+AROUND: ContextVar[GuestFolders] = ContextVar("ground", default=NOBODYS)
 """The ground of the task that runs, for who is too far down to be handed it: a secret's file."""
 
 
@@ -97,14 +97,14 @@ def _exposes(mount: mounts.Mount, theirs: list[mounts.Spot], known: list[mounts.
     return inside or mounts.overlap(layers, theirs)
 
 
-def _shows(mount: mounts.Mount, gone: Mapping[Identity, Moved], known: list[mounts.Mount]) -> bool:
+def _shows(mount: mounts.Mount, gone: Mapping[Identity, MovedFolder], known: list[mounts.Mount]) -> bool:
     """Whether a mount is a part of a folder that was moved, or one of its layers is: by the folders above it."""
     if not gone:
         return False
     return any(_lies_in(path, gone) for path in (*mount.layers, *mounts.elsewhere(mount, known)))
 
 
-def _lies_in(path: str, gone: Mapping[Identity, Moved]) -> bool:
+def _lies_in(path: str, gone: Mapping[Identity, MovedFolder]) -> bool:
     for one in (path, *map(str, Path(path).parents)) if path.startswith("/") else ():
         with suppress(OSError):
             found = os.stat(one)

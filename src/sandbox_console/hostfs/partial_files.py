@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.files import remove_tree
-from sandbox_console.hostfs.guest_writable import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.kernel import mount_of
 from sandbox_console.hostfs.walk import Folder, folder_at
 
@@ -17,7 +17,7 @@ _LEFT_S = 24 * 3600
 """After this long what lies in the private folder is taken for a killed console's."""
 
 
-def nursery(target: Folder, ground: Ground) -> Folder:
+def nursery(target: Folder, ground: GuestFolders) -> Folder:
     """An open folder that a rename leads from to ``target``: the console's own, or the one that holds the guests'.
 
     Off the guests' ground it is the target itself; there too where nothing else is on the same mount. Then a guest
@@ -30,7 +30,7 @@ def nursery(target: Folder, ground: Ground) -> Folder:
     return target.again()
 
 
-def _private(ground: Ground) -> str:
+def _private(ground: GuestFolders) -> str:
     if ground.private is None:
         return ""
     try:
@@ -41,7 +41,7 @@ def _private(ground: Ground) -> str:
     return str(ground.private)
 
 
-def _sweep(folder: Path, ground: Ground) -> None:
+def _sweep(folder: Path, ground: GuestFolders) -> None:
     with folder_at(folder, ground) as here:
         for name in here.names():
             with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ def _sweep(folder: Path, ground: Ground) -> None:
                     remove_tree(here, name, ground)
 
 
-def _usable(place: str, target: Folder, ground: Ground) -> Folder | None:
+def _usable(place: str, target: Folder, ground: GuestFolders) -> Folder | None:
     try:
         found = folder_at(place, ground)
     except (OSError, Conflict):

@@ -33,7 +33,7 @@ class _Place(Struct):
         return count
 
 
-class Places:
+class ReadPosition:
     """How far each stream of one log was read, in whole lines: a line without its end is read again from its beginning.
 
     Several readings may share them, as two views of one sandbox do.
@@ -56,7 +56,7 @@ class Places:
 class Reading:
     """One reading, which may begin before its places."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: ReadPosition) -> None:
         self._places = places
         self._begins_ns = places.newest_ns
         self._met: dict[Stream | None, _Place] = defaultdict(_Place)

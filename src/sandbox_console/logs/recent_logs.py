@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from sandbox_console.logs.read_position import Places
+from sandbox_console.logs.read_position import ReadPosition
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.sandbox import SandboxRef
 
 
-class Kept(Struct):
+class RecentLog(Struct):
     """One sandbox's log. ``places`` is how far it was read, ``gone_at`` when the sandbox went away."""
 
     ref: SandboxRef
     name: str
     store: LineStore
-    places: Places = field(default_factory=Places)
+    places: ReadPosition = field(default_factory=ReadPosition)
     gone_at: float | None = None
 
 
-class Shelf:
+class RecentLogs:
     """At most ``cap_bytes`` of output. The living go first, since their backend has theirs; then the longest unread."""
 
     def __init__(self, cap_bytes: int) -> None:
         self.cap_bytes = cap_bytes
-        self._kept: dict[SandboxRef, Kept] = {}
+        self._kept: dict[SandboxRef, RecentLog] = {}
 
     @property
     def size_bytes(self) -> int:
@@ -32,12 +32,12 @@ class Shelf:
         return sum(kept.store.size_bytes for kept in self._kept.values())
 
     @property
-    def gone(self) -> list[Kept]:
+    def gone(self) -> list[RecentLog]:
         """Those whose sandbox is gone, newest first."""
         found = [kept for kept in self._kept.values() if kept.gone_at is not None]
         return sorted(found, key=lambda kept: -(kept.gone_at or 0))
 
-    def put(self, kept: Kept) -> None:
+    def put(self, kept: RecentLog) -> None:
         """Keep a log, as the one read last."""
         self._kept.pop(kept.ref, None)
         if len(kept.store) or kept.store.partials():
@@ -50,7 +50,7 @@ class Shelf:
         found = kept.store.newest_ns if kept else None
         return -1 if found is None else found
 
-    def take(self, ref: SandboxRef) -> Kept | None:
+    def take(self, ref: SandboxRef) -> RecentLog | None:
         """Hand a log out, or None."""
         return self._kept.pop(ref, None)
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError
-from sandbox_console.hostfs.guest_writable import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Action, Exec, OpenShell
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.capability import Capabilities
@@ -33,10 +33,10 @@ from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.denials import DenialFeed
 from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.folder_guard import Own, Shares
-from sandbox_console.service.reads.host_requests import AskFeed
+from sandbox_console.service.reads.folder_guard import FolderGuard, OwnFolders
+from sandbox_console.service.reads.host_requests import HostRequests
 from sandbox_console.service.reads.hub import Hub, Subscription
-from sandbox_console.service.reads.inspection import Inside
+from sandbox_console.service.reads.inspection import Inspection
 from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.lookup import Found, place
 from sandbox_console.service.reads.name_changes import recorded
@@ -57,7 +57,7 @@ class Console:
     """
 
     def __init__(
-        self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: Own | None = None,
+        self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: OwnFolders | None = None,
         secrets: Mapping[str, Secret] | None = None,
     ) -> None:  # fmt: skip
         self.config = config
@@ -69,16 +69,16 @@ class Console:
         self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
-        self.inside = Inside(fleet, self._vault)
+        self.inside = Inspection(fleet, self._vault)
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
-        self._asks = AskFeed(trail, hub, self.denials.ask)
+        self._asks = HostRequests(trail, hub, self.denials.ask)
         self.egress = Outbound(fleet, self.denials, self._vault, trail)
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look)
         self.shipper = Shipper(trail)
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
-        self._shares = Shares(fleet, own or Own(state))
+        self._shares = FolderGuard(fleet, own or OwnFolders(state))
         gate = Gate(trail, self._vault, hub.publish, config.policy)
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy)
         self._performer = Performer(self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings)
@@ -154,7 +154,7 @@ class Console:
         found = await self.fleet.use(backend, host)
         return await found.diagnose() if isinstance(found, Diagnosable) else ()
 
-    async def ground(self) -> Ground:
+    async def ground(self) -> GuestFolders:
         """The folders of this machine that guests can change, for who opens files here: see ``hostfs``.
 
         A backend that does not answer costs a second. Raises ConfigError where the console's own state is a guest's.

@@ -13,7 +13,7 @@ from pathlib import Path
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.retention import Keep
 from sandbox_console.backends import registry
-from sandbox_console.backends.abilities import Keeping
+from sandbox_console.backends.abilities import EnforcesLifetimes
 from sandbox_console.backends.base import BackendSettings
 from sandbox_console.errors import AuditUnavailable, ConfigError, ConsoleError
 from sandbox_console.model.action import Permit
@@ -44,7 +44,7 @@ async def _keep(name: str, host: str, folder: Path, engine: str) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     provider = registry.load(registry.available()[name])
     [backend] = provider.backends(BackendSettings(folder, {"contexts": [host]}))
-    if not isinstance(backend, Keeping):
+    if not isinstance(backend, EnforcesLifetimes):
         raise ConfigError(f"{name} has no keeper process")
     try:
         await backend.keep(engine, Recorder(_log_beside(name, folder), f"keeper:{name}/{host}"))

@@ -18,14 +18,14 @@ from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Stat
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.fake_commands import FakeProcess
 from sandbox_console.testing.fake_core import EVERYTHING, Within
-from sandbox_console.testing.fake_guest import FakeWithin
-from sandbox_console.testing.fake_images import FakeKeeping
+from sandbox_console.testing.fake_guest import FakeGuest
+from sandbox_console.testing.fake_images import FakeImages
 from sandbox_console.testing.fake_terminal import FakeTerminal
 
 __all__ = ["EVERYTHING", "FakeBackend", "Within"]
 
 
-class FakeBackend(FakeWithin, FakeKeeping):
+class FakeBackend(FakeGuest, FakeImages):
     """The whole Backend protocol, and every ability, on plain dictionaries.
 
     ``sandboxes`` are there from the start; ``logs`` and ``stats`` are scripts by sandbox id (the last sample is

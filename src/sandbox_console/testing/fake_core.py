@@ -42,7 +42,7 @@ class Within(Struct):
     snapshots: Sequence[Snapshot] = ()
 
 
-class Kept(Struct):
+class FakeImageStore(Struct):
     """A snapshot and what it holds; one that was there from the start holds nothing to restore."""
 
     snapshot: Snapshot
@@ -102,7 +102,7 @@ class FakeCore:
         self._happened = {id_: list(found) for id_, found in within.happenings.items()}
         self._egress = {id_: list(found) for id_, found in within.egress.items()}
         self._rules: dict[str, tuple[EgressRule, ...]] = {}
-        self._snapshots = {one.name: Kept(one) for one in within.snapshots}
+        self._snapshots = {one.name: FakeImageStore(one) for one in within.snapshots}
 
     # By hand, in a test
 

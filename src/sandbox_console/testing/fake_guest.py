@@ -20,7 +20,7 @@ from sandbox_console.testing.fake_core import FakeCore
 T = TypeVar("T", Happening, EgressRecord)
 
 
-class FakeWithin(FakeCore):
+class FakeGuest(FakeCore):
     """``Files``, ``Processes``, ``Changes``, ``Raw``, ``Happenings``, ``Attachable`` and ``Egress``."""
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:

@@ -14,14 +14,14 @@ from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.ports import freed
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.testing.fake_core import FakeCore, Kept, image_id
+from sandbox_console.testing.fake_core import FakeCore, FakeImageStore, image_id
 from sandbox_console.testing.fake_files import Tree
 
 _MAGIC = b"fake-image\n"
 _LAYERS = 3
 
 
-class FakeKeeping(FakeCore):
+class FakeImages(FakeCore):
     """``Committing``, ``Images`` and ``Snapshots``."""
 
     async def commit(self, permit: Permit, ref: SandboxRef, image: str) -> str:
@@ -101,7 +101,7 @@ class FakeKeeping(FakeCore):
         made = Snapshot(
             self.name, self.host, name, sandbox.name, self._clock(), tree.size, full, spec.secrets, spec.workspace or ""
         )
-        self._snapshots[name] = Kept(made, sandbox, tree)
+        self._snapshots[name] = FakeImageStore(made, sandbox, tree)
         return made
 
     async def restore_snapshot(self, permit: Permit, snapshot: str, name: str, secrets: Secrets) -> SandboxRef:  # noqa: ARG002
@@ -132,7 +132,7 @@ class FakeKeeping(FakeCore):
         await self.happen(ref, "start", f"from {sandbox.name}")
         return ref
 
-    def _kept(self, name: str) -> Kept:
+    def _kept(self, name: str) -> FakeImageStore:
         if name not in self._snapshots:
             raise NotFound(f"no snapshot is called {name!r}", hint="sandbox-console snapshot ls")
         return self._snapshots[name]

@@ -28,7 +28,7 @@ class Full(Exception):
     """As many sessions run as are allowed."""
 
 
-class View:
+class AppSession:
     """One app process and, while someone looks, the socket that shows it."""
 
     def __init__(self, login: Login, options: ServeOptions, downloads: DownloadManager) -> None:
@@ -106,13 +106,13 @@ class View:
         await self.close(ENDED, reason)
 
 
-class Views:
+class AppSessions:
     """Every running view of one server, with the limit on their number and the clock that ends them."""
 
     def __init__(self, options: ServeOptions, say: Callable[[str], None]) -> None:
         self._options = options
         self._say = say
-        self._views: dict[str, View] = {}
+        self._views: dict[str, AppSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.downloads = DownloadManager()
 
@@ -120,13 +120,13 @@ class Views:
         """Whether this order would need a session more than is allowed."""
         return self._find(login, order) is None and self._room() <= 0
 
-    async def open(self, socket: web.WebSocketResponse, login: Login, order: Order) -> View:
+    async def open(self, socket: web.WebSocketResponse, login: Login, order: Order) -> AppSession:
         """The view that was ordered, attached to the socket: the one from before, or a new one. Raises Full."""
         view = self._find(login, order)
         if view is None:
             if self._room() <= 0:
                 raise Full
-            view = View(login, self._options, self.downloads)
+            view = AppSession(login, self._options, self.downloads)
             self._views[view.id] = view
             self._say(f"session opened for {login.actor}")
         try:
@@ -136,7 +136,7 @@ class Views:
             raise
         return view
 
-    async def release(self, view: View, socket: web.WebSocketResponse) -> None:
+    async def release(self, view: AppSession, socket: web.WebSocketResponse) -> None:
         """Let go of a socket; its app ends unless it is shown again in time."""
         if view.detach(socket) and view.id in self._views:
             self._later(self._end_unless_shown(view))
@@ -159,14 +159,14 @@ class Views:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _find(self, login: Login, order: Order) -> View | None:
+    def _find(self, login: Login, order: Order) -> AppSession | None:
         view = self._views.get(order.view or "")
         return view if view and view.login is login and view.ended is None else None
 
     def _room(self) -> int:
         return self._options.max_sessions - len(self._views)
 
-    async def _end_unless_shown(self, view: View) -> None:
+    async def _end_unless_shown(self, view: AppSession) -> None:
         until = time.monotonic() + self._options.resume_s
         while view.ended is None and time.monotonic() < until:
             await asyncio.sleep(0.2)
@@ -174,7 +174,7 @@ class Views:
                 return
         await self._end(view, "nobody came back")
 
-    async def _end(self, view: View, reason: str) -> None:
+    async def _end(self, view: AppSession, reason: str) -> None:
         if self._views.pop(view.id, None) is None:
             return
         reason = view.ended or reason

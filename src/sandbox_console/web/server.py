@@ -13,7 +13,7 @@ from textual_serve.server import Server
 
 from sandbox_console.errors import ConfigError
 from sandbox_console.web import websocket_messages
-from sandbox_console.web.app_sessions import Full, View, Views
+from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
 from sandbox_console.web.checks import Checks, add_headers, need_origin
 from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
 from sandbox_console.web.options import ServeOptions
@@ -41,7 +41,7 @@ class BrowserServer(Server):
         self._authorities = authorities
         self._say = say
         self._tickets = Tickets()
-        self._views = Views(options, say)
+        self._views = AppSessions(options, say)
         self._pages = read_pages()
         self.download_manager = self._views.downloads
 
@@ -208,7 +208,7 @@ class BrowserServer(Server):
         return login
 
 
-async def _pump(socket: web.WebSocketResponse, view: View) -> None:
+async def _pump(socket: web.WebSocketResponse, view: AppSession) -> None:
     """Pass messages to the app until the socket closes or breaks the protocol."""
     allowance = websocket_messages.Allowance()
     async for message in socket:

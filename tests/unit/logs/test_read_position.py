@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_console.backends.bubblewrap import logs
 from sandbox_console.backends.bubblewrap.supervise import segments
-from sandbox_console.logs.read_position import Places, Reading
+from sandbox_console.logs.read_position import Reading, ReadPosition
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
@@ -108,7 +108,7 @@ def test_readings_of_any_pieces_give_every_line_once():
         text = b"same\n" if rand.random() < 0.3 else b"%d\n" % number
         lines.append(LogRecord(at, rand.choice((Stream.STDOUT, Stream.STDERR)), text))
     lines.insert(1500, LogGap(lines[1500].at_ns, "slow viewer", 3))
-    places, told, end = Places(), [], 0
+    places, told, end = ReadPosition(), [], 0
     while end < len(lines):
         since = places.since_ns
         end = min(len(lines), end + rand.randrange(1, 90))
@@ -118,7 +118,7 @@ def test_readings_of_any_pieces_give_every_line_once():
 
 
 def test_two_views_of_one_sandbox_count_a_line_once_and_a_clock_put_back_loses_none():
-    places = Places()
+    places = ReadPosition()
     one, two = Reading(places), Reading(places)
     lines = [LogRecord(at, Stream.STDOUT, b"line\n") for at in (7, 7, 8, 9)]
     assert [len(reading.new([line])) for line in lines for reading in (one, two)] == [1, 0] * 4

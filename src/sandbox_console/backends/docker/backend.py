@@ -256,13 +256,13 @@ class DockerBackend(EgressAbilities):
         abilities.refuse_unsupported(structs.replace(spec, egress=(), ports=()), self.capabilities())
         limits = hardening.limits(spec, self._connection.info)
         if now is None:
-            limits = hardening.asked_anew(limits, spec, data["HostConfig"])
+            limits = hardening.changed_limits(limits, spec, data["HostConfig"])
         with about(_name(ref)):
             await engine.call("POST", container_path(ref.id, "update"), body=limits)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
         need(permit)
-        return await executor.run(await self._engine(), request, secrets)
+        return await executor.start_command(await self._engine(), request, secrets)
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
         need(permit)

@@ -59,7 +59,7 @@ class EgressAbilities(Abilities):
         # Asked in the gateway's container, at its door to the sandbox: the sandbox's image may have no program for it.
         gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
-        process = await executor.run(engine, Exec(gateway, argv), ())
+        process = await executor.start_command(engine, Exec(gateway, argv), ())
         said = {Stream.STDOUT: b"", Stream.STDERR: b""}
         async with asyncio.timeout(_ANSWER_S):
             async for stream, data in process.output():

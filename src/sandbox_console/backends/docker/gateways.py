@@ -27,7 +27,7 @@ from sandbox_console.backends.docker.labels import EGRESS, gateway_name
 from sandbox_console.backends.docker.paths import container_path, image_path
 from sandbox_console.backends.docker.translate import seconds, spec_of
 from sandbox_console.egress import bundle
-from sandbox_console.egress.host_addresses import APART, FILES, HELD, said
+from sandbox_console.egress.host_addresses import APART, FILES, HELD, ready_words
 from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
 from sandbox_console.model.cancellation import run_to_completion, shielded
 from sandbox_console.model.ports import PublishedPort, parse_all
@@ -273,7 +273,7 @@ class Gateways:
     def _says(self, token: str, word: str) -> bool:
         """Whether a gateway has found what a word of ``egress.host`` says."""
         try:
-            return word in said(self.folder(token) / "records")
+            return word in ready_words(self.folder(token) / "records")
         except NotFound:
             return False
 

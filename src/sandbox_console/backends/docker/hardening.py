@@ -118,7 +118,7 @@ def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
     return made
 
 
-def asked_anew(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, Any]) -> dict[str, int]:
+def changed_limits(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, Any]) -> dict[str, int]:
     """Of a container that another tool made, only what is asked for and differs: its swap and the rest stay as set."""
     same = {"PidsLimit"} if spec.pids is None or spec.pids == now.get("PidsLimit") else set()
     if limits.get("Memory") == now.get("Memory"):

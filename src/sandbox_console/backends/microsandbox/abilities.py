@@ -22,7 +22,7 @@ from sandbox_console.backends.microsandbox import (
     translate,
 )
 from sandbox_console.backends.microsandbox.create_options import Options
-from sandbox_console.backends.microsandbox.inventory import Looker
+from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
@@ -35,7 +35,7 @@ from sandbox_console.model.sandbox import SandboxRef
 class Abilities:
     """Files, processes, the raw description, events, images, snapshots and egress."""
 
-    def __init__(self, looker: Looker, options: Options) -> None:
+    def __init__(self, looker: Inventory, options: Options) -> None:
         self._looker = looker
         self._options = options
 

@@ -29,7 +29,7 @@ from sandbox_console.backends.microsandbox import (
     update,
 )
 from sandbox_console.backends.microsandbox.abilities import Abilities
-from sandbox_console.backends.microsandbox.inventory import Looker
+from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.backends.microsandbox.never_started import PendingStore
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess, MicrosandboxTerminal
 from sandbox_console.backends.microsandbox.snapshots import new_id
@@ -53,7 +53,7 @@ class MicrosandboxBackend(Abilities):
     host = "local"
 
     def __init__(self, folder: Path, options: create_options.Options | None = None) -> None:
-        looker = Looker(PendingStore(folder / "created"), Installation(folder))
+        looker = Inventory(PendingStore(folder / "created"), Installation(folder))
         super().__init__(looker, options or create_options.Options())
 
     async def open(self) -> None:
@@ -175,7 +175,7 @@ class MicrosandboxBackend(Abilities):
         need(permit)
         module = await sdk.load()
         seen, machine = await self._entered(module, request.ref)
-        asked = lifecycle.surroundings(seen.spec, secrets, request.env, request.workdir, request.user)
+        asked = lifecycle.exec_options(seen.spec, secrets, request.env, request.workdir, request.user)
         handle = await self._stream(module, machine, request.argv, **asked)
         return MicrosandboxProcess(handle, lambda session: guest_scripts.sweep(machine, session))
 
@@ -184,7 +184,7 @@ class MicrosandboxBackend(Abilities):
         module = await sdk.load()
         seen, machine = await self._entered(module, request.ref)
         shell = request.shell or await self._best_shell(machine)
-        asked = lifecycle.surroundings(seen.spec, secrets, {"TERM": request.term}, user=request.user)
+        asked = lifecycle.exec_options(seen.spec, secrets, {"TERM": request.term}, user=request.user)
         handle = await self._stream(module, machine, (shell,), tty=True, **asked)
         terminal = MicrosandboxTerminal(handle, lambda session: guest_scripts.sweep(machine, session))
         await terminal.resize(request.cols, request.rows)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sandbox_console.backends.microsandbox.boot_failure import last_boot, said, system_log, tail
+from sandbox_console.backends.microsandbox.boot_failure import last_boot, runtime_messages, system_log, tail
 from sandbox_console.backends.microsandbox.sdk import home
 
 _PROC = Path("/proc")
@@ -121,5 +121,5 @@ def _boot_file(name: str) -> Path:
 
 
 def _why(log: str) -> str:
-    lines = [line.partition(" sandbox=")[0] for line in said(log)]  # a name may be anything
+    lines = [line.partition(" sandbox=")[0] for line in runtime_messages(log)]  # a name may be anything
     return next((meaning for words, meaning in _REASONS if any(words.search(line) for line in lines)), "")

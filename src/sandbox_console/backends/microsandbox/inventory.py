@@ -27,7 +27,7 @@ _FIRST_S = 1.0
 """How often is looked whether a sandbox whose events are followed was started for the first time."""
 
 
-class Looker:
+class Inventory:
     """Reads; remembers what cannot have changed since, so that a long list of stopped sandboxes costs one query."""
 
     def __init__(self, pending: PendingStore, installation: Installation) -> None:

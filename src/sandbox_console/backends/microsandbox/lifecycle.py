@@ -11,7 +11,7 @@ from typing import Any
 
 from sandbox_console.backends.common.messages import not_running
 from sandbox_console.backends.microsandbox import boot_failure, boots, create_options, labels, ports, sdk, translate
-from sandbox_console.backends.microsandbox.inventory import Looker
+from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.backends.microsandbox.never_started import Pending
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.cancellation import run_to_completion
@@ -32,7 +32,7 @@ Boot = Callable[[], Any]
 
 
 async def boot_new(
-    module: Any, looker: Looker, one: Pending, secrets: Secrets, options: create_options.Options
+    module: Any, looker: Inventory, one: Pending, secrets: Secrets, options: create_options.Options
 ) -> None:
     """The first start of a sandbox."""
     places = await asyncio.to_thread(ports.choose, one.spec)
@@ -51,7 +51,7 @@ async def boot_new(
             await asyncio.to_thread(looker.pending.remove, one)
 
 
-async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets) -> None:
+async def boot_again(module: Any, looker: Inventory, handle: Any, secrets: Secrets) -> None:
     """A later start. A no-op where it runs."""
     seen = translate.view(handle)
     if seen.status == "paused":
@@ -187,7 +187,7 @@ async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets)
     if not spec.command:
         return
     try:
-        asked = {key: value for key, value in surroundings(spec, secrets).items() if value}
+        asked = {key: value for key, value in exec_options(spec, secrets).items() if value}
         await sdk.result(machine.exec_detached(spec.command[0], list(spec.command[1:]), **asked))
     except module.MicrosandboxError as error:
         raise BackendError(
@@ -195,7 +195,7 @@ async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets)
         ) from error
 
 
-def surroundings(
+def exec_options(
     spec: SandboxSpec | None, secrets: Secrets, env: Mapping[str, str] | None = None, workdir: str | None = None,
     user: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
@@ -213,7 +213,7 @@ def variables(secrets: Secrets) -> dict[str, str]:
     return {secret.name: secret.value for secret in secrets if secret.inject == "env"}
 
 
-async def stop(module: Any, looker: Looker, handle: Any, grace_s: float) -> None:
+async def stop(module: Any, looker: Inventory, handle: Any, grace_s: float) -> None:
     """SIGTERM to the main process; after the grace everything is killed."""
     seen = translate.view(handle)
     if seen.status in ("stopped", "crashed"):
@@ -272,7 +272,7 @@ async def power_off(module: Any, handle: Any, grace_s: float = _SHUTDOWN_S) -> N
         await sdk.call(module, what, handle.kill())
 
 
-async def kill(module: Any, looker: Looker, handle: Any, name: str) -> None:
+async def kill(module: Any, looker: Inventory, handle: Any, name: str) -> None:
     """Send a signal to the main process; SIGKILL ends the sandbox."""
     seen = translate.view(handle)
     if seen.status in ("stopped", "crashed"):
@@ -292,7 +292,7 @@ async def kill(module: Any, looker: Looker, handle: Any, name: str) -> None:
     await sdk.call(module, f"sandbox {seen.shown_name}", handle.kill())
 
 
-async def remove(module: Any, looker: Looker, ref: SandboxRef, force: bool) -> None:
+async def remove(module: Any, looker: Inventory, ref: SandboxRef, force: bool) -> None:
     """Remove a sandbox and all that the runtime keeps of it. Raises Conflict where it runs and not ``force``."""
     if not force and (shown := await looker.inspect(ref)).status.live:
         raise Conflict(f"sandbox {shown.name} runs", hint="remove it with --force")

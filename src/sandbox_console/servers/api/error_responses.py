@@ -51,7 +51,7 @@ _STATUS: tuple[tuple[type[ConsoleError], int], ...] = (
 )
 
 
-class Door:
+class ErrorResponses:
     """Middleware: who calls, how many calls of theirs run, and an answer for whatever goes wrong."""
 
     def __init__(self, callers: Callers, authorities: Collection[str], max_calls: int) -> None:

@@ -10,22 +10,22 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sandbox_console.backends.abilities import Sharing
+from sandbox_console.backends.abilities import NamesFolders
 from sandbox_console.errors import ConfigError, Conflict, ConsoleError
 from sandbox_console.hostfs import mounts
-from sandbox_console.hostfs.guest_writable import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.shared_folders import Given
+from sandbox_console.service.reads.shared_folders import SharedFolders
 
 ASKED_S = 1.0
 """How long a backend may take to name its guests' folders before what it last said has to do."""
 _APART = "a sandbox could change what the console does, and what it has recorded"
 
 
-class Own(Struct, frozen=True):
+class OwnFolders(Struct, frozen=True):
     """The console's own places: what they are called, and where. ``home`` says that a home folder may be shared.
 
     ``used`` are those that it runs or reads: no workspace either, and yet no reason to end where another tool's is one.
@@ -37,19 +37,19 @@ class Own(Struct, frozen=True):
     used: tuple[tuple[str, Path], ...] = ()
 
 
-class Shares:
+class FolderGuard:
     """Asks the backends, and stores their last answer for when one of them does not answer."""
 
-    def __init__(self, fleet: Fleet, own: Own) -> None:
+    def __init__(self, fleet: Fleet, own: OwnFolders) -> None:
         self._fleet, self._own = fleet, own
 
-    async def ground(self) -> Ground:
+    async def ground(self) -> GuestFolders:
         """The folders that guests can change now. Raises ConfigError if the console's own state is in one."""
         answers = await asyncio.gather(*(self._ask(*key) for key in self._fleet.keys))
         said = {f"{name}/{host}": found for (name, host), found in zip(self._fleet.keys, answers, strict=True)}
         return await asyncio.to_thread(self._ground, {key: one for key, one in said.items() if one is not None})
 
-    def _ground(self, said: Mapping[str, Sequence[str]]) -> Ground:
+    def _ground(self, said: Mapping[str, Sequence[str]]) -> GuestFolders:
         shared_folders.change(self._own.state, lambda known: {**known, **said})
         known = shared_folders.everywhere(self._own.state, said)
         refuse_guests(self._own, known)
@@ -60,7 +60,7 @@ class Shares:
         try:
             async with asyncio.timeout(ASKED_S):
                 backend = await self._fleet.use(name, host)
-                if isinstance(backend, Sharing):
+                if isinstance(backend, NamesFolders):
                     return await backend.shares()
                 return [one.spec.workspace for one in await backend.list() if one.spec and one.spec.workspace]
         except (TimeoutError, ConsoleError, OSError):
@@ -101,7 +101,7 @@ class Shares:
         return ""
 
 
-def planted(folder: str, known: Given) -> str:
+def planted(folder: str, known: SharedFolders) -> str:
     """Why a guest could redirect a workspace before it is mounted; empty if none could.
 
     It may be the very folder that others have, but not one in theirs: that could be a link by then.
@@ -117,7 +117,7 @@ def planted(folder: str, known: Given) -> str:
     return f"{folder} lies in {root.path}, which a sandbox can write: {why}" if root else ""
 
 
-def workspace_problem(folder: str, own: Own) -> str:
+def workspace_problem(folder: str, own: OwnFolders) -> str:
     """Why a folder must not be given to sandboxes; empty if nothing is wrong with it."""
     known = mounts.read()
     theirs = list(mounts.spots(folder, known))
@@ -151,7 +151,7 @@ def _homes() -> set[str]:
     return {home for home in found if home.startswith("/") and home != "/" and Path(home).is_dir()}
 
 
-def refuse_guests(own: Own, known: Given) -> None:
+def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
     """Raise ConfigError if a guest can change one of the console's own places, or the path that leads to it.
 
     A guest that has the home folder itself, as other tools' containers often do, is no reason: it can change what the
@@ -172,7 +172,7 @@ def refuse_guests(own: Own, known: Given) -> None:
             raise ConfigError(f"{place}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
 
 
-def _led_by(place: Path, ground: Ground) -> str:
+def _led_by(place: Path, ground: GuestFolders) -> str:
     """The first of the guests' folders that the way to a place goes through, by its links; empty if there is none."""
     try:
         with find(place, ground) as found:
@@ -202,6 +202,4 @@ def _lies_in(place: str, folders: Iterable[str]) -> str:
 def without_guests_programs(path: str, folders: Iterable[str]) -> str:
     """PATH without folders that guests can write to: a program found there could be theirs."""
     shared = list(folders)
-    return os.pathsep.join(
-        one for one in path.split(os.pathsep) if not _lies_in(str(Path(one).absolute()), shared)
-    )
+    return os.pathsep.join(one for one in path.split(os.pathsep) if not _lies_in(str(Path(one).absolute()), shared))

@@ -30,7 +30,7 @@ LOOK_S = 2.0
 _ROWS_MOST = 500
 
 
-class Ask(Struct, frozen=True):
+class HostRequest(Struct, frozen=True):
     """One pattern that somebody asks for. ``target`` is the sandbox's ref as text, ``at`` seconds since the epoch."""
 
     seq: int
@@ -49,7 +49,7 @@ class Ask(Struct, frozen=True):
         return EgressRecord(self.at, sandbox, host, port, allowed=False, reason=ASKED, rule=self.actor)
 
 
-async def asked(trail: Trail) -> list[Ask]:
+async def unanswered(trail: Trail) -> list[HostRequest]:
     """What waits for an answer, oldest first; nothing where the log cannot be read."""
     found: list[AuditEntry] = []
     with suppress(ConsoleError, OSError):
@@ -58,8 +58,8 @@ async def asked(trail: Trail) -> list[Ask]:
     return list(_open(sorted(found, key=lambda one: one.attempt.seq)).values())
 
 
-def _open(entries: Iterable[AuditEntry]) -> dict[tuple[str, object], Ask]:
-    waiting: dict[tuple[str, object], Ask] = {}
+def _open(entries: Iterable[AuditEntry]) -> dict[tuple[str, object], HostRequest]:
+    waiting: dict[tuple[str, object], HostRequest] = {}
     for entry in entries:
         row, end = entry.attempt, entry.end
         asks = end is not None and end.outcome == Outcome.DENIED and end.body.get("rule") == RULE
@@ -69,7 +69,7 @@ def _open(entries: Iterable[AuditEntry]) -> dict[tuple[str, object], Ask]:
             waiting.pop((row.target, key_of(pattern)), None)
             if asks:
                 at = row.at_ns / 1e9
-                waiting[row.target, key_of(pattern)] = Ask(row.seq, row.target, pattern, row.actor, at)
+                waiting[row.target, key_of(pattern)] = HostRequest(row.seq, row.target, pattern, row.actor, at)
     return waiting
 
 
@@ -77,7 +77,7 @@ def _patterns(body: Any) -> list[str]:
     return [one["pattern"] for one in body.get("add") or ()] + list(body.get("patterns") or ())
 
 
-class AskFeed:
+class HostRequests:
     """Tells ``take`` of each that waits, once its sandbox is known, until :meth:`close`."""
 
     def __init__(self, trail: Trail, hub: Hub, take: Callable[[SandboxRef, EgressRecord], Awaitable[bool]]) -> None:
@@ -97,16 +97,16 @@ class AskFeed:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _look(self) -> None:
-        before, waiting = -1, list[Ask]()
+        before, waiting = -1, list[HostRequest]()
         while True:
             with suppress(ConsoleError, OSError):
                 newest = await self._trail.newest()
                 if newest != before:
-                    before, waiting = newest, await asked(self._trail)
+                    before, waiting = newest, await unanswered(self._trail)
                 waiting = [one for one in waiting if not await self._tell(one)]
             await asyncio.sleep(LOOK_S)
 
-    async def _tell(self, ask: Ask) -> bool:
+    async def _tell(self, ask: HostRequest) -> bool:
         if ask.seq in self._told:
             return True
         for ref, sandbox in self._hub.sandboxes.items():

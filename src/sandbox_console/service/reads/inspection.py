@@ -21,7 +21,7 @@ from sandbox_console.service.reads.fleet import Fleet
 T = TypeVar("T")
 
 
-class Inside:
+class Inspection:
     """What a backend can report beyond its list. Each read raises Unsupported, with the reason, if it cannot."""
 
     def __init__(self, fleet: Fleet, vault: Vault) -> None:

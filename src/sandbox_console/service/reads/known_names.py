@@ -60,7 +60,7 @@ class Known(Struct, frozen=True):
         return bool(self.answered_at) and not self.holds(word)
 
 
-class Names:
+class KnownNames:
     """What is known about every host. Without a folder nothing is stored."""
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -8,12 +8,12 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Create, Fork, Remove, Rename, RestoreSnapshot, Update, place_of
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome
 from sandbox_console.service.gate.trail import Trail
-from sandbox_console.service.reads.known_names import Key, Names
+from sandbox_console.service.reads.known_names import Key, KnownNames
 
 _LOOKED_AT = 200
 
 
-def note_before(names: Names, action: Action) -> None:
+def note_before(names: KnownNames, action: Action) -> None:
     """Note a name that an action is about to give: if the host then stops answering, it may have it."""
     match action:
         case Create(spec=spec):
@@ -27,7 +27,7 @@ def note_before(names: Names, action: Action) -> None:
             pass
 
 
-def note_after(names: Names, action: Action) -> None:
+def note_after(names: KnownNames, action: Action) -> None:
     """Note a name that an action removed."""
     if isinstance(action, (Remove, Rename)):
         names.gone(place_of(action), action.ref.id)

@@ -14,7 +14,7 @@ import msgspec
 import platformdirs
 from msgspec import Struct, field
 
-from sandbox_console.hostfs.guest_writable import Ground, Moved
+from sandbox_console.hostfs.guest_writable import GuestFolders, MovedFolder
 from sandbox_console.hostfs.kernel import birth_of
 
 FILE = "shares.json"
@@ -32,7 +32,7 @@ class Seen(Struct, frozen=True, array_like=True):
     born: int
 
 
-class Given(Struct, frozen=True):
+class SharedFolders(Struct, frozen=True):
     """Folders by ``backend/host``; and for each path the folders that it has been since the machine started.
 
     A guest keeps the folder that it was given, even if it is moved and something else has its path.
@@ -46,7 +46,7 @@ class Given(Struct, frozen=True):
         """Every folder."""
         return {folder for found in self.folders.values() for folder in found}
 
-    def now(self, folders: Mapping[str, Sequence[str]]) -> Given:
+    def now(self, folders: Mapping[str, Sequence[str]]) -> SharedFolders:
         """A copy with these folders instead, checked again. Folders that no guest has any more are dropped."""
         fresh = _sorted(folders)
         seen: dict[str, list[Seen]] = {}
@@ -54,33 +54,35 @@ class Given(Struct, frozen=True):
             known = self.seen.get(folder, [])
             one = _look(folder)
             seen[folder] = known if one is None or one in known else [*known, one][-_MOST_EACH:]
-        return Given(fresh, seen)
+        return SharedFolders(fresh, seen)
 
-    def without(self, passed: Callable[[str], bool]) -> Given:
+    def without(self, passed: Callable[[str], bool]) -> SharedFolders:
         """All but the folders that are passed over."""
         folders = {key: [one for one in found if not passed(one)] for key, found in self.folders.items()}
-        return Given(folders, {folder: found for folder, found in self.seen.items() if not passed(folder)})
+        return SharedFolders(folders, {folder: found for folder, found in self.seen.items() if not passed(folder)})
 
-    def ground(self, private: Path | None = None) -> Ground:
+    def ground(self, private: Path | None = None) -> GuestFolders:
         """The guests' ground."""
-        moved = {(one.device, one.inode): Moved(path, one.born) for path, found in self.seen.items() for one in found}
-        return Ground.of(self.all, private, moved)
+        moved = {
+            (one.device, one.inode): MovedFolder(path, one.born) for path, found in self.seen.items() for one in found
+        }
+        return GuestFolders.of(self.all, private, moved)
 
 
-def read(state: Path) -> Given:
+def read(state: Path) -> SharedFolders:
     """What is stored in a state folder; nothing if it cannot be read."""
     try:
         with (state / FILE).open("rb") as file:
             said = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError):
-        return Given()
+        return SharedFolders()
     if not isinstance(said, dict):
-        return Given()
+        return SharedFolders()
     folders = {str(key): [str(one) for one in found] for key, found in said.items() if isinstance(found, list)}
-    return Given(folders, _seen(said.get(_SEEN)))
+    return SharedFolders(folders, _seen(said.get(_SEEN)))
 
 
-def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> Given:
+def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> SharedFolders:
     """What this user's consoles have given to guests, including those with their state in the default folder.
 
     ``said`` is what this console's backends have just reported, in case it could not be stored.
@@ -91,7 +93,7 @@ def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> 
     with contextlib.suppress(RuntimeError):  # no home
         usual = read(Path(platformdirs.user_state_path("sandbox-console")))
         folders = {key: [*usual.folders.get(key, []), *found.folders.get(key, [])] for key in usual.folders}
-        return Given(found.folders | folders, usual.seen | found.seen)
+        return SharedFolders(found.folders | folders, usual.seen | found.seen)
     return found
 
 
@@ -114,7 +116,7 @@ def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str,
         os.close(lock)
 
 
-def _keep(state: Path, given: Given) -> None:
+def _keep(state: Path, given: SharedFolders) -> None:
     fresh = state / f".{FILE}.{os.getpid()}"
     said: dict[str, Any] = {**given.folders, _SEEN: msgspec.to_builtins(_Kept(_boot(), given.seen))}
     try:

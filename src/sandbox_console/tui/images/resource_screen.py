@@ -34,7 +34,7 @@ from sandbox_console.tui.widgets.table.table_rows import Row
 Held = TypeVar("Held")
 
 
-class HoldingsScreen(Screen[None], Generic[Held]):
+class ResourceScreen(Screen[None], Generic[Held]):
     """A list that is asked for when it is opened, when something in it was changed, and by ``r``."""
 
     DEFAULT_CSS = """
