@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from sandbox_console.audit import chain, schema
 from sandbox_console.audit.anchors import Anchor, Anchors, sealed_text
+from sandbox_console.audit.db_thread import unit
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import ask, reading
-from sandbox_console.audit.thread import unit
 
 _AT_ONCE = 500
 _ROW = ", ".join(schema.COLUMNS)

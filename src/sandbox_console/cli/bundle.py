@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import moment, size
 from sandbox_console.cli.logs import when
 from sandbox_console.cli.lookup import find_all
-from sandbox_console.cli.text import moment, size
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, opened, read_small
 from sandbox_console.model.bundle import BundleCheck, Manifest

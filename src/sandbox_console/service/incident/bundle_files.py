@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.inside import PathChange
+from sandbox_console.model.guest import PathChange
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.gate.operation import Fetch
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from msgspec import Struct
 
@@ -63,7 +63,9 @@ def members(file: BinaryIO, size: int) -> Iterator[Member]:
 
     file.seek(0)
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MOST)
-    with closing(decompressor.stream_reader(_Cut(file, size), read_across_frames=True, closefd=False)) as source:
+    with closing(
+        decompressor.stream_reader(cast(BinaryIO, _Cut(file, size)), read_across_frames=True, closefd=False)
+    ) as source:
         read = _Limited(source.read, zstandard.ZstdError)
         seen: set[str] = set()
         while (block := read(BLOCK)) != bytes(BLOCK):
