@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docker.test_lifetimes import end, ended, home, keeper, kept, rows, spec, until
+from tests.docker.test_lifetime_files import end, ended, home, keeper, kept, rows, spec, until
 from tests.support.require import requires
 
 from sandbox_console import ConsoleError, open_console
@@ -63,9 +63,9 @@ def faults(tmp_path_factory, monkeypatch) -> Path:
 @pytest.mark.parametrize(
     "spot",
     [
-        "call serve", "call Keeper._adopt", "call Keeper._turn", "call Keeper._look", "call Keeper._end",
+        "call serve", "call LifetimeKeeper._adopt", "call LifetimeKeeper._turn", "call LifetimeKeeper._look", "call LifetimeKeeper._end",
         "call Recorder.__call__", "call Recorder._begun", "call _stopped", "return _stopped", "call Journal.finish",
-        "return Journal.finish", "call Keeper._quiet",
+        "return Journal.finish", "call LifetimeKeeper._quiet",
     ],
 )  # fmt: skip
 async def test_killed_at_any_step_the_next_one_ends_what_is_over_and_records_it(
