@@ -133,10 +133,10 @@ def workspace_problem(folder: str, own: Own) -> str:
                     f"{folder} is or contains the home folder {home}, with keys and programs of yours: name a folder "
                     "in it, or set policy.home_workspace = true"
                 )
-        for place in _temporary():
-            if _holds(theirs, mounts.spots(place, known)):
+        for temporary in _temporary():
+            if _holds(theirs, mounts.spots(temporary, known)):
                 return (
-                    f"{folder} is or contains {place}, where programs of yours keep sockets (tmux, ssh-agent): name a "
+                    f"{folder} is or contains {temporary}, where programs of yours keep sockets (tmux, ssh-agent): name a "
                     "folder in it, or set policy.home_workspace = true"
                 )
     for what, place in own.used:
