@@ -136,8 +136,8 @@ def workspace_problem(folder: str, own: Own) -> str:
         for temporary in _temporary():
             if _holds(theirs, mounts.spots(temporary, known)):
                 return (
-                    f"{folder} is or contains {temporary}, where programs of yours keep sockets (tmux, ssh-agent): name a "
-                    "folder in it, or set policy.home_workspace = true"
+                    f"{folder} is or contains {temporary}, where programs of yours keep sockets (tmux, ssh-agent): "
+                    "name a folder in it, or set policy.home_workspace = true"
                 )
     for what, place in own.used:
         if mounts.overlap(theirs, mounts.spots(str(place), known)):
