@@ -13,14 +13,14 @@ from typing import Any, Self, TypeVar
 
 from msgspec import structs
 
-from sandbox_console.audit import summary
+from sandbox_console.audit import segment_index
+from sandbox_console.audit.db_thread import Worker
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.open_segment import unavailable
 from sandbox_console.audit.retention import Keep
 from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Store
-from sandbox_console.audit.thread import Worker
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.actor import acting
@@ -187,6 +187,6 @@ def summarised(layout: Layout, indices: Iterable[int], stop: Callable[[], bool] 
     found: set[int] = set()
     for index in indices:
         with suppress(OSError, sqlite3.Error, ValueError):  # without one the filter reads the rows
-            if summary.there(layout, index) or summary.build(layout, index, stop):
+            if segment_index.there(layout, index) or segment_index.build(layout, index, stop):
                 found.add(index)
     return found

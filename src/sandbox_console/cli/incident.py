@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import duration, moment, moment_ns, table
 from sandbox_console.cli.logs import when
 from sandbox_console.cli.lookup import find, find_all
-from sandbox_console.cli.text import duration, moment, moment_ns, table
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.sandbox import Sandbox

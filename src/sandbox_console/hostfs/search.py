@@ -10,14 +10,14 @@ from typing import BinaryIO
 
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.files import open_found, open_regular
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.walk import DEEPEST, Folder, find
 
 Opened = tuple[str, BinaryIO | str]
 """A path, and its open file or the reason why there is none."""
 
 
-def files_below(path: str | Path, skip: Path, ground: Ground) -> Iterator[Opened]:
+def files_below(path: str | Path, skip: Path, ground: GuestFolders) -> Iterator[Opened]:
     """A file, or all plain files below a folder except those below ``skip``. Close each file that you get."""
     try:
         with find(path, ground) as found:
@@ -34,7 +34,7 @@ def files_below(path: str | Path, skip: Path, ground: Ground) -> Iterator[Opened
 class _Search:
     """Depth first, a descriptor for each folder on the way."""
 
-    def __init__(self, skip: Path, ground: Ground) -> None:
+    def __init__(self, skip: Path, ground: GuestFolders) -> None:
         self._skip, self._ground = str(skip), ground
         self._levels: list[tuple[Folder, Iterator[str]]] = []
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
 from sandbox_console.hostfs.files import opened
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.library.output import AskGround
 
 CHUNK = 256 * 1024
@@ -50,7 +50,7 @@ class Source:
             raise
 
 
-async def _read(given: Input, ground: Ground) -> AsyncGenerator[Data, None]:
+async def _read(given: Input, ground: GuestFolders) -> AsyncGenerator[Data, None]:
     if given is None:
         return
     if isinstance(given, (bytes, str)):
@@ -74,7 +74,7 @@ def _bytes(data: object) -> bytes:
 
 
 async def _from_thread(
-    given: os.PathLike[str] | Readable | Iterable[Data], ground: Ground
+    given: os.PathLike[str] | Readable | Iterable[Data], ground: GuestFolders
 ) -> AsyncGenerator[Data, None]:
     """Read what may block, a terminal or a slow iterator, in a thread of its own, which holds up nobody's end."""
     pump = _Pump(given, ground)
@@ -93,7 +93,7 @@ async def _from_thread(
 class _Pump:
     """The thread's half: no further ahead of the command than ``_AHEAD`` chunks."""
 
-    def __init__(self, given: os.PathLike[str] | Readable | Iterable[Data], ground: Ground) -> None:
+    def __init__(self, given: os.PathLike[str] | Readable | Iterable[Data], ground: GuestFolders) -> None:
         self.items: asyncio.Queue[Data | BaseException | None] = asyncio.Queue()
         self.room = threading.Semaphore(_AHEAD)
         self.left = False

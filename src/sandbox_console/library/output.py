@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from typing import IO, Self
 
 from sandbox_console.hostfs.files import written
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model.log import Stream
 
-AskGround = Callable[[], Awaitable[Ground]]
+AskGround = Callable[[], Awaitable[GuestFolders]]
 """Tells what guests can change, where no link is followed."""
 
 Output = os.PathLike[str] | IO[bytes] | None
@@ -52,7 +52,7 @@ class Files:
         if self.wanted:
             await asyncio.to_thread(self._open.close)
 
-    def _enter(self, ground: Ground) -> None:
+    def _enter(self, ground: GuestFolders) -> None:
         for stream, given in self._given.items():
             if isinstance(given, os.PathLike):
                 self._files[stream] = self._open.enter_context(written(os.fspath(given), ground))

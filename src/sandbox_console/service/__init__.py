@@ -6,7 +6,7 @@ from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
 from sandbox_console.service.bootstrap import check_configuration, last_names, open_console, preload
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
-from sandbox_console.service.effects.plan import Change, How, Plan, differing, fixed_fields
+from sandbox_console.service.effects.change_plan import Change, How, Plan, differing, fixed_fields
 from sandbox_console.service.effects.port_forward import Forwarding
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent

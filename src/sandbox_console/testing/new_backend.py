@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, make_folder
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.hostfs.walk import find
 
 _TEMPLATES = Path(__file__).with_name("skeleton")
@@ -26,7 +26,7 @@ _FILES = {
 }
 
 
-def write(name: str, folder: Path, ground: Ground = NOBODYS) -> list[Path]:
+def write(name: str, folder: Path, ground: GuestFolders = NOBODYS) -> list[Path]:
     """Write the files of a backend called ``name`` into a folder, none of which may be there; gives their paths.
 
     Raises UsageError for a name that is no module's, and where a file is in the way; OSError, Conflict.
@@ -48,7 +48,7 @@ def write(name: str, folder: Path, ground: Ground = NOBODYS) -> list[Path]:
     return list(places.values())
 
 
-def tell(name: str, folder: str = "", ground: Ground = NOBODYS, *, as_json: bool = False) -> str:
+def tell(name: str, folder: str = "", ground: GuestFolders = NOBODYS, *, as_json: bool = False) -> str:
     """Write a backend and give its paths, a line each; ``folder`` is one of that name where it is empty.
 
     ``ground`` is what guests can change. Raises UsageError, Conflict, and ConsoleError where the folder cannot be

@@ -44,7 +44,7 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.effects.abilities import inner, on_host
 from sandbox_console.service.effects.call import Call
-from sandbox_console.service.effects.plan import How, Plan, plan_for, within_bounds
+from sandbox_console.service.effects.change_plan import How, Plan, plan_for, within_bounds
 from sandbox_console.service.effects.process import refuse_ended, run_to_end
 from sandbox_console.service.effects.recreation import recreate
 from sandbox_console.service.gate.operation import ActionResult

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import AuditEntry, AuditQuery
 from sandbox_console.model.egress import EgressRecord, Outcome
-from sandbox_console.model.inside import Happening
+from sandbox_console.model.guest import Happening
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.spec import SandboxSpec

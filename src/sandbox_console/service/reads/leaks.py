@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sandbox_console.errors import ConsoleError, SecretError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.search import files_below
 from sandbox_console.model.action import Exec
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
@@ -57,7 +57,7 @@ class NotLooked(Struct, frozen=True):
     reason: str
 
 
-AskGround = Callable[[], Awaitable[Ground]]
+AskGround = Callable[[], Awaitable[GuestFolders]]
 """Tells what guests can change."""
 
 Look = Callable[[Exec, ExecIO], Awaitable[object]]
@@ -183,7 +183,7 @@ def _in_environments(scanner: Scanner, data: bytes, name: str, own: set[str]) ->
     return found
 
 
-async def _files(scanner: Scanner, root: Path, skip: Path, ground: Ground) -> AsyncIterator[Leak | NotLooked]:
+async def _files(scanner: Scanner, root: Path, skip: Path, ground: GuestFolders) -> AsyncIterator[Leak | NotLooked]:
     found = files_below(root, skip, ground)
     while (one := await asyncio.to_thread(next, found, None)) is not None:
         path, file = one
