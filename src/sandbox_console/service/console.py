@@ -75,7 +75,7 @@ class Console:
         self.egress = Outbound(fleet, self.denials, self._asks, self._vault, trail)
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
-        self.secrets = Secrets(self._vault, fleet, state, self._look)
+        self.secrets = Secrets(self._vault, fleet, state, self._look, self.ground)
         self.shipper = Shipper(trail)
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
         self._shares = FolderGuard(fleet, own or OwnFolders(state))
