@@ -24,7 +24,7 @@ from tests.browser.test_chromium import log_in, page, rows, sees
 from tests.support.require import requires
 
 from sandbox_console.model.pastes import END, QUIET_S, START, PasteGuard
-from sandbox_console.web import wire
+from sandbox_console.web import websocket_messages
 from sandbox_console.web.connections import owner_of
 
 __all__ = ["page"]
@@ -300,7 +300,7 @@ async def test_a_flood_of_pings_closes_the_socket(server: Served, kind: str, att
             await read_until(link, b"raw ready")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(link, "_autoping", False)
-                for _ in range(wire.BURST * 3):
+                for _ in range(websocket_messages.BURST * 3):
                     await getattr(link, kind)(b"x")
                 attack(f"a flood of {kind}s", await closed(link) == 1008)
 

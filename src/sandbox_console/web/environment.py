@@ -20,7 +20,7 @@ _NAMES = frozenset(
         *("SANDBOX_CONSOLE_HOME", "SANDBOX_CONSOLE_CONFIG", "SANDBOX_CONSOLE_SERVER"),
     }
 )
-_DRIVER = "sandbox_console.web.driver:BrowserDriver"
+_DRIVER = "sandbox_console.web.textual_driver:BrowserDriver"
 
 
 def check_pass_env(names: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.hostfs.files import opened
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
@@ -95,7 +95,7 @@ def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[st
     say("the link works once; stop with Ctrl+C" if not logins.reusable else "stop with Ctrl+C")
 
 
-def server_tls(options: ServeOptions, ground: Ground) -> ssl.SSLContext | None:
+def server_tls(options: ServeOptions, ground: GuestFolders) -> ssl.SSLContext | None:
     """What the certificate of the options makes; None without one. Raises ConsoleError."""
     if not options.cert:
         return None
