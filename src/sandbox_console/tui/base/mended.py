@@ -27,7 +27,7 @@ async def _on_click(self: OptionList, event: events.Click) -> None:
 
 def _move_page(self: OptionList, direction: Literal[-1, 1]) -> None:
     """Move by a page, unless the list has no room yet: only with some does it know where its options are."""
-    if (self.highlighted or 0) in self._index_to_line:  # noqa: SLF001
+    if (self.highlighted or 0) in self._index_to_line:
         _move(self, direction)
 
 

@@ -47,7 +47,8 @@ class Column(Struct, frozen=True):
 
     It is as wide as its content between ``min_width`` and ``max_width``. Where all do not fit, those of the highest
     ``priority`` go first; 0 is never dropped, nor cut while one of `YIELDING` is there. What is left over goes to the
-    ``flex`` columns. A ``graph`` in a cell takes no room that a flex column's text lacks. ``largest`` is for figures of which the largest are looked for: the first sort shows those first.
+    ``flex`` columns. A ``graph`` in a cell takes no room that a flex column's text lacks. ``largest`` is for figures
+    of which the largest are looked for: the first sort shows those first.
     """
 
     key: str
