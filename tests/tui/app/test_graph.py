@@ -7,7 +7,7 @@ from tests.tui.app.scene import NOW, sandbox, screen_text, until
 from textual.app import App
 
 from sandbox_console.model.sandbox import Status
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.detail.stats_tab import CPU, MEMORY
 from sandbox_console.tui.widgets.graph import Graph
 
