@@ -136,9 +136,7 @@ async def test_time_limits_wait(console: Console, make: Make) -> None:
 async def test_a_damaged_record_holds(console: Console, make: Make, home: Path) -> None:
     ref = await make("sleep", "1000")
     await quarantine(console, await console.inspect(ref), keep=False)
-    [file] = (
-        (home / "state" / "quarantine").glob("*.json") if (home / "state").exists() else home.rglob("quarantine/*.json")
-    )
+    [file] = home.rglob("quarantine/*.json")
     file.write_bytes(b"{")
     with pytest.raises(Denied, match="is damaged"):
         await console.perform(action.Exec(ref, ("true",))).result()
