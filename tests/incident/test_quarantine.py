@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.egress import image
 from tests.incident.conftest import Make, until_ended
 from tests.library.conftest import IMAGES
 
@@ -17,6 +20,7 @@ from sandbox_console.errors import ConsoleError, Denied
 from sandbox_console.model import action
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.sandbox import SandboxRef, Status
+from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import (
     Config,
     Consent,
@@ -78,11 +82,34 @@ async def test_it_is_frozen_held_and_let_go(console: Console, make: Make, backen
     assert (entry.outcome, entry.attempt.body["reason"]) == ("ok", "it looked odd")
 
 
-async def test_egress_is_cut_and_restored(console: Console, make: Make) -> None:
-    ref = await make("sleep", "1000", egress=("example.com", "*.example.org:443"))
+@pytest.fixture
+async def gated(backend: str, home: Path, request: pytest.FixtureRequest) -> AsyncIterator[tuple[Console, SandboxRef]]:
+    """A console, and a sandbox with a gateway."""
+    tables: dict[str, dict] = {}
+    if backend == "docker":
+        engine = request.getfixturevalue("docker_engine")
+        engine.docker("import", "-c", 'CMD ["/bin/sh"]', "-", image.NAME, stdin=image.tree())
+        engine.docker("network", "create", "--subnet", "93.184.217.0/24", "quarantine-out")
+        request.addfinalizer(lambda: engine.docker("network", "rm", "quarantine-out"))
+        tables = {"docker": {"egress_image": image.NAME, "egress_network": "quarantine-out"}}
+    async with open_console(Config(backends=tables), only_backend=backend) as console:
+        [place] = console.places
+        hosts = ("example.com", "*.example.org:443")
+        spec = SandboxSpec("gated", IMAGES[backend], ("sleep", "1000"), egress=hosts)
+        ref = (await console.perform(action.Create(spec, *place)).result()).ref
+        yield console, ref
+        with contextlib.suppress(ConsoleError):
+            await release(console, await console.inspect(ref))
+        await console.perform(action.Remove(ref, force=True), consent=Consent(yes=True, confirm=ref.id)).result()
+
+
+async def test_egress_is_cut_and_restored(gated: tuple[Console, SandboxRef]) -> None:
+    console, ref = gated
     before = (await console.egress.state(ref)).rules
     done = await quarantine(console, await console.inspect(ref), keep=False)
     assert done.contained, done.steps
+    [step] = [step for step in done.steps if step.what == "egress"]
+    assert step.note == "everything is denied; the gateway says so of example.com"
     assert (await console.egress.state(ref)).rules == ()
     with pytest.raises(Denied):
         await console.perform(action.ChangeEgress(ref, remove=("example.com",))).result()

@@ -10,15 +10,18 @@ from typing import Any
 from msgspec import structs, to_builtins
 
 from sandbox_console.backends.abilities import Egress, Holding, able
-from sandbox_console.errors import BackendError, ConsoleError, NotFound
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound
 from sandbox_console.model.action import Permit, Quarantine, Release
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.egress import Effect
 from sandbox_console.model.quarantine import Hold, Step
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.egress import example
 
 STEP_S = 8.0
 """How long a step may take, in seconds, before the next one begins."""
+_AGAIN_S = 0.2
 
 
 async def quarantine(action: Quarantine, permit: Permit, call: Call, by: str) -> dict[str, Any]:
@@ -108,7 +111,20 @@ class _Cutting:
         if self._hold.rules is None:
             await self._keep(structs.replace(self._hold, rules=tuple((await gateway.egress(self._target.ref)).rules)))
         await gateway.set_egress(self._permit, self._target.ref, ())
-        return "everything is denied"
+        return await self._asked(gateway)
+
+    async def _asked(self, gateway: Egress) -> str:
+        """Ask the gateway about what was allowed until it denies it. Raises TimeoutError where it goes on allowing."""
+        allowed = [rule.pattern for rule in self._hold.rules or () if rule.effect is Effect.ALLOW]
+        if not self._target.status.live or not allowed:
+            return "everything is denied"
+        host, port = example(allowed[0])
+        try:
+            while (await gateway.probe_egress(self._permit, self._target.ref, host, port)).allowed:
+                await asyncio.sleep(_AGAIN_S)
+        except (BackendError, Conflict) as error:
+            return f"everything is denied; the gateway could not be asked: {error.message}"
+        return f"everything is denied; the gateway says so of {host}"
 
     async def _freeze(self) -> str:
         if self._target.status is Status.PAUSED:
