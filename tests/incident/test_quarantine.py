@@ -90,7 +90,6 @@ async def gated(backend: str, home: Path, request: pytest.FixtureRequest) -> Asy
         engine = request.getfixturevalue("docker_engine")
         engine.docker("import", "-c", 'CMD ["/bin/sh"]', "-", image.NAME, stdin=image.tree())
         engine.docker("network", "create", "--subnet", "93.184.217.0/24", "quarantine-out")
-        request.addfinalizer(lambda: engine.docker("network", "rm", "quarantine-out"))
         tables = {"docker": {"egress_image": image.NAME, "egress_network": "quarantine-out"}}
     async with open_console(Config(backends=tables), only_backend=backend) as console:
         [place] = console.places
@@ -101,6 +100,8 @@ async def gated(backend: str, home: Path, request: pytest.FixtureRequest) -> Asy
         with contextlib.suppress(ConsoleError):
             await release(console, await console.inspect(ref))
         await console.perform(action.Remove(ref, force=True), consent=Consent(yes=True, confirm=ref.id)).result()
+    if backend == "docker":
+        engine.docker("network", "rm", "quarantine-out")
 
 
 async def test_egress_is_cut_and_restored(gated: tuple[Console, SandboxRef]) -> None:

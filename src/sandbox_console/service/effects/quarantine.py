@@ -120,7 +120,7 @@ class _Cutting:
             return "everything is denied"
         host, port = example(allowed[0])
         try:
-            while (await gateway.probe_egress(self._permit, self._target.ref, host, port)).allowed:
+            while (await gateway.probe_egress(self._permit, self._target.ref, host, port)).allowed:  # noqa: ASYNC110
                 await asyncio.sleep(_AGAIN_S)
         except (BackendError, Conflict) as error:
             return f"everything is denied; the gateway could not be asked: {error.message}"
