@@ -16,7 +16,18 @@ from pathlib import Path
 import aiohttp
 import pytest
 from playwright.async_api import async_playwright
-from tests.browser.serving import TINY, TOKEN, Client, Served, client, raw, read_until, served_with_token, serving
+from tests.browser.serving import (
+    TINY,
+    TOKEN,
+    Client,
+    Served,
+    client,
+    eventually,
+    raw,
+    read_until,
+    served_with_token,
+    serving,
+)
 from tests.browser.test_chromium import ARGS, log_in, rows, sees
 from tests.support.require import requires
 
@@ -284,3 +295,18 @@ async def test_a_link_of_another_site_opens_the_page(tmp_path: Path) -> None:
                 await sees(page, "count 0")
                 elsewhere.write_text(f'<a id="link" href="{server.url}/">console</a>')
         await browser.close()
+
+
+def test_open_passes_the_link_in_a_file_and_removes_it(tmp_path: Path) -> None:
+    noted, browser = tmp_path / "noted", tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {noted}\n')
+    browser.chmod(0o755)
+    argv = [sys.executable, "-m", "sandbox_console", "serve", "--open"]
+    with serving(argv, {"SANDBOX_CONSOLE_HOME": str(tmp_path), "BROWSER": f"{browser} %s"}) as server:
+        assert eventually(lambda: noted.exists() and noted.read_text().strip())
+        page = Path(noted.read_text().strip().removeprefix("file://"))
+        assert stat.S_IMODE(page.stat().st_mode) == 0o600
+        assert server.link in page.read_text()
+        assert server.link.split("#token=")[1] not in noted.read_text()
+        server.stop()
+    assert not page.exists()
