@@ -17,7 +17,7 @@ from sandbox_console.backends.docker.backend import DockerBackend
 from sandbox_console.errors import BackendUnreachable, Conflict
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Config, open_console
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 pytestmark = requires("docker")
 
@@ -124,6 +124,22 @@ def test_what_is_followed_goes_on_when_its_engine_is_back(engine, home, unique, 
             followed.process.kill()
             followed.end()
         subprocess.run(["docker", "-H", engine.url, "rm", "-f", name], capture_output=True, check=False)
+
+
+@pytest.mark.slow
+def test_a_command_whose_engine_freezes_is_given_up(engine, home, unique):
+    name = unique()
+    engine.docker("run", "-d", "--network", "none", "--name", name, IMAGE, "sleep", "1000")
+    asked = ("sh", "-c", "echo up; sleep 1000")
+    followed = Followed("exec", name, "--confirm", engine.inspect(name)["Id"], "--", *asked)
+    try:
+        followed.until("up")
+        engine.freeze()
+        assert followed.end() == 125
+        assert any("did not answer in time; the command may still run" in one for one in followed.lines)
+    finally:
+        engine.thaw()
+        engine.docker("rm", "-f", name)
 
 
 @pytest.mark.slow

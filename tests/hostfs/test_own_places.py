@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +15,9 @@ from sandbox_console.hostfs import mounts
 from sandbox_console.model.action import Create, Exec, Start, Update
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import open_console
-from sandbox_console.service.reads import given
-from sandbox_console.service.reads.shares import Own, without_guests_programs, workspace_problem
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.service.reads import shared_folders
+from sandbox_console.service.reads.folder_guard import OwnFolders, without_guests_programs, workspace_problem
+from sandbox_console.testing.fake_backend import FakeBackend
 
 ROOT = os.geteuid() == 0
 
@@ -120,6 +122,35 @@ async def test_the_home_folder_only_by_policy(home, tmp_path, monkeypatch):
     assert "is, contains or is inside" in await refused(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["SSH_AUTH_SOCK", "TMUX", "DOCKER_HOST"])
+async def test_a_socket_of_the_operators_is_in_no_workspace(home, monkeypatch, name):
+    """A guest of an ordinary user's console has that user's uid, and a container's root is root."""
+    at = home / "work/sockets/one"
+    at.parent.mkdir()
+    monkeypatch.setenv(name, {"TMUX": f"{at},1,0", "DOCKER_HOST": f"unix://{at}"}.get(name, str(at)))
+    for folder in (home / "work", at.parent, at):
+        assert "is, contains or is inside" in await refused(folder)
+    assert "/docker.sock, an engine's socket" in await refused(Path("/run"))
+
+
+async def test_the_folder_for_temporary_files_only_by_policy(home, monkeypatch):
+    """The console's own ssh tunnels to engines listen there, and so do tmux and ssh-agent."""
+    monkeypatch.setattr(tempfile, "tempdir", str(home / "work/tmp"))
+    (home / "work/tmp").mkdir()
+    monkeypatch.setenv("HOME", "/var/empty")
+    assert "/tmp, where programs of yours keep sockets" in workspace_problem("/tmp", OwnFolders(home / "none"))
+    monkeypatch.setenv("HOME", str(home))
+    for folder in (home / "work", home / "work/tmp"):
+        assert "where programs of yours keep sockets" in await refused(folder)
+    fake = FakeBackend([])
+    async with open_console(backends=[fake]) as console:
+        (home / "work/tmp/job").mkdir()
+        await console.perform(Create(spec(home / "work/tmp/job"), "fake", "local")).result()
+    monkeypatch.setenv("SANDBOX_CONSOLE_POLICY__HOME_WORKSPACE", "true")
+    async with open_console(backends=[FakeBackend([])]) as console:
+        await console.perform(Create(spec(home / "work/tmp"), "fake", "local")).result()
+
+
 @pytest.mark.parametrize("given", [".", "..", ".local"])
 async def test_another_tools_sandbox_with_the_home_folder_does_not_take_the_console_away(home, given):
     shares = home / ".local/state/sandbox-console/shares.json"
@@ -154,13 +185,13 @@ async def test_what_was_given_is_known_until_it_is_gone(home, monkeypatch):
     async with open_console(backends=[fake]) as console:
         made = await console.perform(Create(spec(home / "work"), "fake", "local")).result()
         assert made.ref is not None
-        assert given.everywhere(state).all == {str(home / "work")}
+        assert shared_folders.everywhere(state).all == {str(home / "work")}
         assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
         fake.faults.dead = True
         assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
         fake.faults.dead = False
         await console.perform(Remove(made.ref, force=True)).result()
-    assert given.everywhere(state).all == set()
+    assert shared_folders.everywhere(state).all == set()
 
 
 async def test_programs_and_state_where_a_guest_writes_are_not_used(home, monkeypatch):
@@ -196,7 +227,7 @@ def test_what_mounts_are_read_as(monkeypatch, tmp_path):
     found = mounts._mount(line)
     assert (found.device, found.root, found.point) == ("98:0", "/mnt1", "/mnt 2")
     assert found.layers == ("/a:b,c", r"/d\e", "/f:g")
-    assert workspace_problem(str(tmp_path), Own(tmp_path / "state")) == ""
+    assert workspace_problem(str(tmp_path), OwnFolders(tmp_path / "state")) == ""
 
 
 async def test_a_secrets_file_that_a_guest_turned_into_a_link_is_not_read(home, monkeypatch):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from sandbox_console.errors import BackendError, Conflict, ConsoleError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_source import TarSource
 from sandbox_console.hostfs.tree import Tree
 from sandbox_console.hostfs.walk import Found
@@ -30,7 +30,7 @@ class Unpacker:
     one.
     """
 
-    def __init__(self, target: Target, skipped: Callable[[str], None], ground: Ground, origin: str = "") -> None:
+    def __init__(self, target: Target, skipped: Callable[[str], None], ground: GuestFolders, origin: str = "") -> None:
         self._target, self._skipped, self._ground = target, skipped, ground
         self._origin = PurePosixPath(origin) if origin else None
         self._source = TarSource()

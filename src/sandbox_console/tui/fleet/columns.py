@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, structs
 
 from sandbox_console.errors import UsageError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.tui.widgets.table.table_layout import Column
 
 LEAST_WIDTH, MOST_WIDTH = 3, 80
@@ -18,8 +18,8 @@ COLUMNS = (
     Column("host", "HOST", 6, 20, priority=12),
     Column("maker", "MAKER", 6, 16, priority=11),
     Column("image", "IMAGE", 12, 28, priority=5),
-    Column("cpu", "CPU", 8, 11, align="right", priority=1, largest=True),
-    Column("memory", "MEM", 6, 17, align="right", priority=1, largest=True),
+    Column("cpu", "CPU", 8, 11, align="right", priority=1, largest=True, graph=True),
+    Column("memory", "MEM", 6, 17, align="right", priority=1, largest=True, graph=True),
     Column("net", "NET", 7, 15, align="right", priority=8, largest=True),
     Column("log", "LOG/S", 6, 9, align="right", priority=15, largest=True),
     Column("egress", "EGRESS", 7, 40, priority=6, largest=True),

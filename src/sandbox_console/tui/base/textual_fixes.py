@@ -1,0 +1,48 @@
+"""What Textual 8.2.8, which is pinned, gets wrong when events come faster than the screen: mended in its own classes.
+
+Its lists and its palette are made by its own widgets, so no subclass of ours is there to mend them. Each mend is held
+by a test of tests/tui/app/test_bursts.py, and found by tests/tui/test_key_fuzz.py.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from textual import events, work
+from textual.command import CommandPalette
+from textual.css.query import NoMatches
+from textual.widgets import OptionList
+
+_click = OptionList._on_click  # noqa: SLF001
+_move = OptionList._move_page  # noqa: SLF001
+_gather = CommandPalette._gather_commands.__wrapped__  # type: ignore[attr-defined]  # noqa: SLF001 - without @work
+
+
+async def _on_click(self: OptionList, event: events.Click) -> None:
+    """Choose the option that was clicked, unless the list has become shorter since it was drawn."""
+    at = event.style.meta.get("option")
+    if at is None or 0 <= at < self.option_count:
+        await _click(self, event)
+
+
+def _move_page(self: OptionList, direction: Literal[-1, 1]) -> None:
+    """Move by a page, unless the list has no room yet: only with some does it know where its options are."""
+    if (self.highlighted or 0) in self._index_to_line:
+        _move(self, direction)
+
+
+@work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001
+async def _gather_commands(self: CommandPalette, search_value: str) -> None:
+    """Gather the commands, unless the palette was closed before it had its list."""
+    try:
+        await _gather(self, search_value)
+    except NoMatches:
+        if self.is_attached and self.is_running and self in self.app.screen_stack:
+            raise
+
+
+def mend() -> None:
+    """Put the mends in place; more than once changes nothing."""
+    OptionList._on_click = _on_click  # type: ignore[method-assign]  # noqa: SLF001
+    OptionList._move_page = _move_page  # type: ignore[method-assign]  # noqa: SLF001
+    CommandPalette._gather_commands = _gather_commands  # type: ignore[method-assign]  # noqa: SLF001
