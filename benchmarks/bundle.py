@@ -7,7 +7,6 @@ The lines are made here: of a sandbox's log bubblewrap keeps only the newest par
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 import tempfile
@@ -36,9 +35,7 @@ def run(megabytes: int, file: Path) -> None:
         lines.flush()
         pack.end()
     took = time.monotonic() - began
-    print(
-        f"written    {took:6.0f} s  {_memory():6.0f} MiB  {total / 1e6:.0f} MB in {os.path.getsize(file) / 1e6:.1f} MB"
-    )
+    print(f"written    {took:6.0f} s  {_memory():6.0f} MiB  {total / 1e6:.0f} MB in {file.stat().st_size / 1e6:.1f} MB")
     began = time.monotonic()
     with file.open("rb") as bundle:
         whole = check_whole(bundle)
