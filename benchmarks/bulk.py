@@ -20,7 +20,7 @@ from sandbox_console.model.action import Stop
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, open_console
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
 from sandbox_console.tui.bulk.results_screen import BulkConfirm
 

@@ -28,7 +28,7 @@ def child(rows: int) -> None:
     from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
     from sandbox_console.model.spec import SandboxSpec
     from sandbox_console.service import Config, open_console
-    from sandbox_console.testing.fake import FakeBackend
+    from sandbox_console.testing.fake_backend import FakeBackend
     from sandbox_console.tui import run_tui
 
     now = time.time()

@@ -23,7 +23,7 @@ from sandbox_console.model.action import Create, Remove
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, open_console
 from sandbox_console.tui.app import ConsoleApp
-from sandbox_console.tui.base.gc_pause import settle
+from sandbox_console.tui.base.gc_pause import freeze_objects
 from sandbox_console.tui.logs.logs_tab import LogsPane
 
 WRITER = """
@@ -153,7 +153,7 @@ async def flood(seconds: float, rate: int) -> Flooded:
             spec = SandboxSpec("flood", "host", ("python3", "-c", WRITER, str(rate), str(seconds)))
             made = await console.perform(Create(spec, "bubblewrap", "local")).result()
             app.main.select(made.ref)
-            settle()  # as the program does two seconds after its start
+            freeze_objects()  # as the program does two seconds after its start
             while not counted.lines:
                 await asyncio.sleep(0.05)
             view.focus()

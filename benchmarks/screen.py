@@ -30,7 +30,7 @@ async def serve(*, whole: bool, flood: bool) -> None:
     from sandbox_console.model.log import LogRecord, Stream
     from sandbox_console.model.sandbox import Sandbox, SandboxRef, Stats, Status
     from sandbox_console.service import Config, open_console
-    from sandbox_console.testing.fake import FakeBackend
+    from sandbox_console.testing.fake_backend import FakeBackend
     from sandbox_console.tui.app import ConsoleApp
 
     now = time.time()

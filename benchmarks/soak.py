@@ -28,9 +28,9 @@ from sandbox_console.model.action import Create, Remove, Start
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Consent, Console, open_console
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
-from sandbox_console.tui.base.gc_pause import settle
+from sandbox_console.tui.base.gc_pause import freeze_objects
 
 KEY_MS, MOST_MIB, MOST_SLOPE = 100.0, 300.0, 100.0
 STAYING, LIVES_S = 200, 10.0
@@ -88,7 +88,7 @@ async def churn(seconds: float) -> tuple[Churn, list[tuple[float, float]], list[
         async with app.run_test(size=(160, 50)) as pilot:
             while len(app.fleet.sandboxes) < STAYING:
                 await pilot.pause(0.05)
-            settle()  # as the program does two seconds after its start
+            freeze_objects()  # as the program does two seconds after its start
             await Churn(console, FIRST_S, AT_FIRST_A_MINUTE).run()
             churned = Churn(console, seconds, MADE_A_MINUTE)
             running = asyncio.create_task(churned.run())

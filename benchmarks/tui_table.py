@@ -27,7 +27,7 @@ from sandbox_console.model.event import Changed, Event, Sampled
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
 from sandbox_console.tui.state.messages import Arrived
 

@@ -31,7 +31,7 @@ def _of_process(words: list[str]) -> int:
     if words[:1] == ["command-server"]:
         return _command_server(words)
     if words[:1] == ["keeper"] and len(words) == 6:  # started by a backend that keeps sandboxes to their lifetimes
-        from sandbox_console.service.keeper import main as keep
+        from sandbox_console.service.lifetime_keeper import main as keep
 
         return keep(words[1], words[2], words[3], words[4], int(words[5]))
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow

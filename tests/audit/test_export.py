@@ -17,9 +17,9 @@ from jsonschema import Draft202012Validator
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 from tests.audit.conftest import act
 
-from sandbox_console.audit import cells, export, ocsf, stats
+from sandbox_console.audit import csv_rows, export, ocsf, stats
 from sandbox_console.audit.journal import Journal
-from sandbox_console.audit.rows import told as told_by
+from sandbox_console.audit.rows import body_data as told_by
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditSelection, Outcome
 
@@ -134,7 +134,7 @@ def test_lines_and_cells_say_what_stands_in_the_row_whatever_it_is():
         rows = [hostile(chance) for _ in range(size)]
         if size == 2:  # types that only a hand on the file gives
             rows[0] = ("=1+1", 1.5, b"=x", "=2", *rows[0][4:11], "=3", b"\xff", "=4", None)
-        assert cells.lines(rows) == plainly(rows)
+        assert csv_rows.lines(rows) == plainly(rows)
         lines = export._jsonl(rows).decode().split("\n")[:-1]
         assert len(lines) == size
         for row, line in zip(rows, lines, strict=True):

@@ -10,7 +10,7 @@ import threading
 import pytest
 from tests.audit.conftest import SMALL, spoil
 
-from sandbox_console.audit import query, summary
+from sandbox_console.audit import query, segment_index
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal, summarised
 from sandbox_console.audit.layout import Layout
@@ -43,7 +43,7 @@ def odd(tmp_path_factory):
         await journal.close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summary, "BLOCK", 16)
+        patch.setattr(segment_index, "BLOCK", 16)
         asyncio.run(write())
         yield folder / "audit.db", texts
 
@@ -63,15 +63,15 @@ async def test_what_is_found_is_what_a_plain_scan_finds(odd, tmp_path):
     plain, layout = tmp_path / "plain" / "audit.db", Layout(path)
     sealed = layout.indices()[:-1]
     assert len(sealed) >= 2
-    assert all(summary.there(layout, index) for index in sealed), "the process that seals a segment summarises it"
-    assert not any(summary.there(Layout(plain), index) for index in sealed)
+    assert all(segment_index.there(layout, index) for index in sealed), "the process that seals a segment summarises it"
+    assert not any(segment_index.there(Layout(plain), index) for index in sealed)
     chance, hits, spared = random.Random(12), 0, 0
     for text in needles(chance, texts):
         wanted = AuditQuery(limit=chance.choice([3, 1000]), text=text, outcome=chance.choice(["", "", "ok,failed"]))
         expected = await query.entries(plain, wanted)
         assert await query.entries(path, wanted) == expected, f"{text!r}"
         hits += len(expected)
-        spared += sum(summary.spans(layout, index, text) == [] for index in sealed)
+        spared += sum(segment_index.spans(layout, index, text) == [] for index in sealed)
     assert hits > 300
     assert spared > 40, "whole segments need not be read"
 
@@ -93,7 +93,7 @@ def signed_by_another_key(layout):
     other.mkdir()
     forged = Layout(other / "audit.db")
     Anchors(forged.anchors, forged.key).prepare()
-    layout.summary(1).write_bytes(body + summary._mac(forged, body))
+    layout.summary(1).write_bytes(body + segment_index._mac(forged, body))
 
 
 def row_edited(layout):
@@ -121,7 +121,7 @@ async def test_a_summary_that_does_not_hold_hides_nothing(segmented, spoilt):
     assert summarised(layout, [1, 2]) == {1, 2}
     before = await found(segmented, "BOX-6")
     spoilt(layout)
-    assert not summary.there(layout, 1)
+    assert not segment_index.there(layout, 1)
     after = await found(segmented, "BOX-6")
     assert after == ([*before, 1] if spoilt is row_edited else before)
     assert len(before) == 57
@@ -129,7 +129,7 @@ async def test_a_summary_that_does_not_hold_hides_nothing(segmented, spoilt):
 
 async def test_only_a_sealed_segment_is_summarised_and_retention_takes_its_summary(segmented):
     layout = Layout(segmented)
-    assert not summary.build(layout, layout.newest())
+    assert not segment_index.build(layout, layout.newest())
     assert summarised(layout, layout.indices()) == set(layout.indices()[:-1])
     journal = await Journal.open(segmented, "test", Keep(segment_bytes=SMALL.segment_bytes, segments=2))
     for _ in range(300):

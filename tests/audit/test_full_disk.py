@@ -20,7 +20,7 @@ from sandbox_console.model.audit import AuditQuery, Outcome
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 REF = SandboxRef("fake", "local", "box-id-1")
 

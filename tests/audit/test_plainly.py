@@ -10,7 +10,7 @@ from collections import defaultdict
 import pytest
 from msgspec import structs
 
-from sandbox_console.audit import export, query, summary
+from sandbox_console.audit import export, query, segment_index
 from sandbox_console.audit.journal import Journal, summarised
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.retention import Keep
@@ -48,7 +48,7 @@ def log(tmp_path_factory):
         return b"".join([block async for block in export.export(path, "jsonl", AuditSelection())])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summary, "BLOCK", 16)
+        patch.setattr(segment_index, "BLOCK", 16)
         asyncio.run(write(path, random.Random(3)))
         layout = Layout(path)
         sealed = layout.indices()[:-1]

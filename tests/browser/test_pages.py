@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_console.web import pages
-from sandbox_console.web.driver import BrowserDriver
+from sandbox_console.web.textual_driver import BrowserDriver
 
 VENDORED = {
     "vendor/addon-fit.mjs": "aa22c5f28e4d64118ac0e7d60276b3384188e59dd104c96e43760d6e2cedd771",

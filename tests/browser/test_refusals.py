@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from tests.browser.serving import TOKEN, Served, client, closed, eventually, raw, read_until, served, served_with_token
 
-from sandbox_console.web import wire
+from sandbox_console.web import websocket_messages
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ async def test_a_ticket_is_for_one_socket_of_one_login(server: Served) -> None:
         assert await it.log_in() == await other.log_in() == 200
         ticket = await it.ticket()
         async with it.socket(ticket) as link:
-            assert link.protocol == wire.PROTOCOL
+            assert link.protocol == websocket_messages.PROTOCOL
             await read_until(link, b"raw ready")
         for replay in (ticket, "", "made-up", await other.ticket()):
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
@@ -176,7 +176,7 @@ async def test_binary_and_large_messages_close_the_socket(server: Served) -> Non
             await link.send_bytes(b"x")
             assert await closed(link) == 1008
         async with it.socket(await it.ticket()) as link:
-            await link.send_str(json.dumps(["stdin", "x" * wire.MOST_BYTES]))
+            await link.send_str(json.dumps(["stdin", "x" * websocket_messages.MOST_BYTES]))
             assert await closed(link) == 1009
 
 
@@ -184,7 +184,7 @@ async def test_a_flood_of_messages_closes_the_socket(server: Served) -> None:
     async with client(server) as it:
         await it.log_in()
         async with it.socket(await it.ticket()) as link:
-            for _ in range(wire.BURST * 3):
+            for _ in range(websocket_messages.BURST * 3):
                 await link.send_str('["focus"]')
             assert await closed(link) == 1008
 

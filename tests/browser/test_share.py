@@ -155,7 +155,7 @@ def _no_secrets_in(pids: set[int]) -> None:
         if b"sandbox_console\0" in words:
             consoles += 1
             assert b"the-operators-key" not in environment
-            assert b"TEXTUAL_DRIVER=sandbox_console.web.driver:SharedDriver" in environment
+            assert b"TEXTUAL_DRIVER=sandbox_console.web.textual_driver:SharedDriver" in environment
     assert consoles == 1
 
 

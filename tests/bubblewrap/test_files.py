@@ -1,4 +1,4 @@
-"""Files by the carrier: as the sandbox's user, inside its mounts, and nowhere else."""
+"""Files by the file helper: as the sandbox's user, inside its mounts, and nowhere else."""
 
 from __future__ import annotations
 
@@ -187,16 +187,16 @@ async def test_leaving_a_download_leaves_no_process(make):
     await box.sh("head -c 50000000 /dev/zero >/tmp/big")
     found = box.backend.download(await box.permit("download"), box.ref, "/tmp/big")
     assert await anext(found)
-    assert host_pids("carrier.py")
+    assert host_pids("file_helper.py")
     await found.aclose()
 
-    await until(lambda: not [pid for pid in host_pids("carrier.py") if Path(f"/proc/{pid}").exists()], 30)
+    await until(lambda: not [pid for pid in host_pids("file_helper.py") if Path(f"/proc/{pid}").exists()], 30)
 
 
-async def test_the_carrier_is_not_seen_by_the_guest(make):
+async def test_the_file_helper_is_not_seen_by_the_guest(make):
     box = await make("sleep", "1000")
     await box.sh("head -c 50000000 /dev/zero >/tmp/big")
     found = box.backend.download(await box.permit("download"), box.ref, "/tmp/big")
     await anext(found)
-    assert "carrier" not in await box.sh("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert "file_helper" not in await box.sh("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
     await found.aclose()

@@ -19,7 +19,7 @@ from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, Console, open_console
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 NOW = 1_700_010_000.0
 FOLDER = Path(__file__).with_name("golden")

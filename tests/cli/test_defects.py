@@ -17,7 +17,7 @@ from sandbox_console.cli.logs import when
 from sandbox_console.errors import UsageError
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import BackendHealth, HealthState
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 PIECE = 16 * 1024
 

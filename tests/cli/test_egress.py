@@ -14,8 +14,8 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
-from sandbox_console.testing.core import Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Within
 
 AGENT = SandboxRef("fake", "local", "aaaaaaaaaaa1")
 

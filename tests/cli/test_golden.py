@@ -16,7 +16,7 @@ from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,12 @@ import pytest
 from tests.cli.golden import NOW, Golden, sandboxes
 
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.inside import GuestProcess, Happening, Image, Snapshot
+from sandbox_console.model.guest import GuestProcess, Happening
+from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
-from sandbox_console.testing.fake import FakeBackend, Within
+from sandbox_console.testing.fake_backend import FakeBackend, Within
 
 WEB = "aaaaaaaaaaa1"
 

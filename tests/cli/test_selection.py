@@ -11,7 +11,7 @@ from msgspec import structs
 from tests.cli.golden import Golden, fleet, sandboxes
 
 from sandbox_console.model.sandbox import Exit, Status
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 
 @pytest.fixture(autouse=True)

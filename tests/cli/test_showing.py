@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.exec import LineCleaner
-from sandbox_console.cli.text import duration, moment, moment_ns, size, table, width
+from sandbox_console.cli.formatting import duration, moment, moment_ns, size, table, width
 
 
 def shown(*chunks: bytes, keep_sgr: bool = True) -> str:

@@ -8,7 +8,7 @@ from tests.support.engine import IMAGE
 from tests.support.require import requires
 
 from sandbox_console.backends.docker.backend import DockerBackend
-from sandbox_console.backends.docker.gates import Options
+from sandbox_console.backends.docker.gateways import Options
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
 

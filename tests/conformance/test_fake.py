@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 
 class TestFake(BackendConformance):

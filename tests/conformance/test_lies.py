@@ -10,7 +10,7 @@ from msgspec import structs
 from tests.support.require import requires
 
 from sandbox_console.backends.base import BackendSettings
-from sandbox_console.backends.bubblewrap import BubblewrapProvider, calls, egress, jail, launch
+from sandbox_console.backends.bubblewrap import BubblewrapProvider, egress, jail, launch, syscall_filter
 from sandbox_console.backends.bubblewrap import backend as of_bubblewrap
 from sandbox_console.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_console.errors import Conflict
@@ -55,13 +55,13 @@ async def test_the_honest_one_passes(rig: Rig) -> None:
 
 
 async def test_one_that_filters_nothing_and_says_that_it_does_is_caught(rig: Rig, monkeypatch) -> None:
-    said = calls.word
+    said = syscall_filter.word
 
     def word(spec: SandboxSpec) -> str:
         return "filtered" if said(spec) == "unfiltered" else said(spec)
 
-    monkeypatch.setattr(calls, "word", word)
-    monkeypatch.setattr(calls, "program", lambda _: b"")
+    monkeypatch.setattr(syscall_filter, "word", word)
+    monkeypatch.setattr(syscall_filter, "program", lambda _: b"")
     with pytest.raises(AssertionError, match="no filter holds"):
         await CHECKS[0](Walls(), rig)
     with pytest.raises(AssertionError):
@@ -77,21 +77,23 @@ async def test_one_whose_filter_lets_namespaces_through_is_caught(rig: Rig, monk
         return asked
 
     monkeypatch.setattr(launch, "order", order)
-    whole = calls.seccomp.program
-    monkeypatch.setattr(calls.seccomp, "program", lambda **asked: whole(**{**asked, "nested": True}))
+    whole = syscall_filter.seccomp.program
+    monkeypatch.setattr(syscall_filter.seccomp, "program", lambda **asked: whole(**{**asked, "nested": True}))
     with pytest.raises(AssertionError, match="it makes user namespaces"):
         await CHECKS[0](Walls(), rig)
 
 
 async def test_one_that_leaves_no_filter_out_is_caught(rig: Rig, monkeypatch) -> None:
-    whole = calls.seccomp.program
-    monkeypatch.setattr(calls, "program", lambda _: whole())
+    whole = syscall_filter.seccomp.program
+    monkeypatch.setattr(syscall_filter, "program", lambda _: whole())
     with pytest.raises(AssertionError):
         await CHECKS[1](Walls(), rig)
 
 
 async def test_one_that_relaxes_nothing_is_caught(rig: Rig, monkeypatch) -> None:
-    monkeypatch.setattr(calls, "program", lambda spec: b"" if spec.seccomp else calls.seccomp.program())
+    monkeypatch.setattr(
+        syscall_filter, "program", lambda spec: b"" if spec.seccomp else syscall_filter.seccomp.program()
+    )
     with pytest.raises(AssertionError, match="nested_userns makes none"):
         await CHECKS[1](Walls(), rig)
 

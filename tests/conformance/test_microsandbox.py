@@ -10,7 +10,7 @@ from tests.support.microimage import microsandbox_home, spec_fields
 from tests.support.require import requires
 
 from sandbox_console.backends.base import Backend, BackendSettings
-from sandbox_console.backends.microsandbox import MicrosandboxProvider, runs
+from sandbox_console.backends.microsandbox import MicrosandboxProvider, boots
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.testing.conformance import BackendConformance, Profile
@@ -26,7 +26,7 @@ SLOW = "not asked in an emulated machine, where a microVM moves 0.5 MB/s"
 def leftovers(home: Path, state: Path) -> set[str]:
     """Machines that run, and what the home and the state have of sandboxes."""
     files = {str(one) for folder in (home / "sandboxes", state) if folder.exists() for one in folder.rglob("*")}
-    return {f"machine {one}" for one in runs.processes()} | files - {str(state / "created")}
+    return {f"machine {one}" for one in boots.processes()} | files - {str(state / "created")}
 
 
 async def opened(state: Path) -> Backend:

@@ -17,7 +17,7 @@ from sandbox_console.backends.docker.bulk_answer import BLOCK
 from sandbox_console.backends.docker.failures import Refused
 from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported, UsageError
 from sandbox_console.model.action import Exec
-from sandbox_console.model.inside import FileKind
+from sandbox_console.model.guest import FileKind
 from sandbox_console.model.sandbox import SandboxRef
 
 pytestmark = requires("docker")

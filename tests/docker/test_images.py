@@ -13,7 +13,7 @@ from tests.support.registry import ADDRESS, PASSWORD, USER, locked_registry, reg
 from tests.support.require import requires
 
 from sandbox_console.backends.docker.backend import DockerBackend
-from sandbox_console.backends.docker.gates import Options
+from sandbox_console.backends.docker.gateways import Options
 from sandbox_console.backends.docker.images import layer_sizes
 from sandbox_console.backends.docker.reference import Reference
 from sandbox_console.errors import BackendError, Conflict, NotFound, UsageError

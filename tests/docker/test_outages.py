@@ -17,7 +17,7 @@ from sandbox_console.backends.docker.backend import DockerBackend
 from sandbox_console.errors import BackendUnreachable, Conflict
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Config, open_console
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 pytestmark = requires("docker")
 

@@ -23,7 +23,7 @@ from tests.support.require import requires
 
 from sandbox_console.backends.docker import ports
 from sandbox_console.backends.docker.backend import DockerBackend
-from sandbox_console.backends.docker.gates import Options
+from sandbox_console.backends.docker.gateways import Options
 from sandbox_console.errors import BackendError, Conflict, Denied, Unsupported
 from sandbox_console.model import action
 from sandbox_console.model.ports import parse_all

@@ -24,7 +24,7 @@ from sandbox_console.service.config import (
     ViewOptions,
 )
 from sandbox_console.service.reads.fleet import ANSWER_S
-from sandbox_console.service.serving import ApiOptions, McpOptions
+from sandbox_console.service.server_options import ApiOptions, McpOptions
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-zA-Z_.]+)` \| ([^|]*) \| [^|]+ \|$", TEXT, re.MULTILINE))

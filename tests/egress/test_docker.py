@@ -432,7 +432,7 @@ async def test_what_another_tool_removed_is_swept_away(make, allowed, engine, mo
     box = await make(*allowed)
     name, _ = gateway_of(engine, box)
     engine.docker("rm", "-f", box.ref.id)
-    monkeypatch.setattr("sandbox_console.backends.docker.gates._ORPHAN_S", -1.0)
+    monkeypatch.setattr("sandbox_console.backends.docker.gateways._ORPHAN_S", -1.0)
     await make(*allowed)
     done = subprocess.run(["docker", "-H", engine.url, "inspect", name], capture_output=True, check=False)
     assert done.returncode != 0

@@ -7,8 +7,8 @@ from pathlib import Path
 from msgspec import structs
 
 from sandbox_console.backends.bubblewrap.options import Options as OfBubblewrap
-from sandbox_console.backends.docker.gates import Options as OfDocker
-from sandbox_console.egress import answers, records
+from sandbox_console.backends.docker.gateways import Options as OfDocker
+from sandbox_console.egress import http_answers, records
 from sandbox_console.model.egress import REASONS
 from sandbox_console.service import read_draft
 from sandbox_console.service.reads.egress_draft import RULES_MOST
@@ -21,7 +21,7 @@ def test_every_reason_is_told_with_its_meaning_and_status() -> None:
     rows = dict(re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \| [^|]+ \|$", TEXT, re.MULTILINE))
     assert rows == REASONS
     for reason, status in re.findall(r"^\| `([a-z_]+)` \| [^|]+ \| (\d{3})", TEXT, re.MULTILINE):
-        assert answers.refusal("box", "h", 1, reason).startswith(f"HTTP/1.1 {status} ".encode()), reason
+        assert http_answers.refusal("box", "h", 1, reason).startswith(f"HTTP/1.1 {status} ".encode()), reason
 
 
 def test_every_option_is_told_with_its_default() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from sandbox_console.egress import hello, request
+from sandbox_console.egress import client_hello, request
 from sandbox_console.egress.addresses import is_global, plain
 from sandbox_console.egress.decide import named, verdict
 from sandbox_console.model.egress import Effect, EgressRule
@@ -141,7 +141,7 @@ def test_what_covers_allows_all_that_is_covered(one, other):
 
 
 @cache
-def client_hello(name: str | None) -> bytes:
+def hello_bytes(name: str | None) -> bytes:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -157,40 +157,40 @@ def client_hello(name: str | None) -> bytes:
     st.lists(st.floats(0, 1, exclude_max=True), max_size=5),
 )
 def test_a_hello_is_read_however_it_is_cut(name, sizes, ends):
-    body, records = client_hello(name)[5:], b""
+    body, records = hello_bytes(name)[5:], b""
     for size in [*sizes, len(body)]:
         piece, body = body[:size], body[size:]
         if piece:
             records += b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece
-    assert hello.server_name(records) == name
+    assert client_hello.server_name(records) == name
     for end in ends:
-        assert hello.server_name(records[: int(end * len(records))]) is None
-    assert hello.server_name(records + b"\x16\x03\x03") == name  # what follows is not the hello's
+        assert client_hello.server_name(records[: int(end * len(records))]) is None
+    assert client_hello.server_name(records + b"\x16\x03\x03") == name  # what follows is not the hello's
 
 
 @settings(max_examples=300)
 @given(st.integers(0, 600), st.integers(0, 255), st.booleans())
 def test_a_changed_hello_names_no_other_host(at, value, cut):
-    whole = bytearray(client_hello("good.example.com"))
+    whole = bytearray(hello_bytes("good.example.com"))
     at %= len(whole)
     whole[at] = value
     try:
-        name = hello.server_name(bytes(whole[:at] if cut else whole))
-    except hello.NotTLS:
+        name = client_hello.server_name(bytes(whole[:at] if cut else whole))
+    except client_hello.NotTLS:
         return
-    where = client_hello("good.example.com").find(b"good.example.com")
+    where = hello_bytes("good.example.com").find(b"good.example.com")
     if name and name != "good.example.com":  # the byte was one of the name's own
         assert where <= at < where + 16
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_hello_or_not_tls_or_too_few(data):
-    with suppress(hello.NotTLS):
-        assert hello.server_name(data) in (None, "")
+    with suppress(client_hello.NotTLS):
+        assert client_hello.server_name(data) in (None, "")
 
 
 def test_a_hello_without_a_name():
-    assert hello.server_name(client_hello(None)) == ""
+    assert client_hello.server_name(hello_bytes(None)) == ""
 
 
 @settings(max_examples=300)

@@ -8,7 +8,7 @@ import pytest
 from sandbox_console.egress import policy, records
 from sandbox_console.egress.addresses import is_global
 from sandbox_console.egress.decide import address_verdict, verdict
-from sandbox_console.egress.host import said
+from sandbox_console.egress.host_addresses import ready_words
 from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
 
 
@@ -188,5 +188,5 @@ def test_what_a_gateway_plants_among_its_records_is_passed_over(tmp_path, what):
                 file.truncate(1 << 40)
     if what != "long":
         assert records.Follower(tmp_path).poll() == []
-        assert said(tmp_path) == ()
-    assert len("".join(said(tmp_path))) <= 64
+        assert ready_words(tmp_path) == ()
+    assert len("".join(ready_words(tmp_path))) <= 64

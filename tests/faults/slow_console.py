@@ -9,7 +9,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Exec, Start, Stop
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.service import Config, open_console
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 REF = SandboxRef("fake", "local", "box")
 

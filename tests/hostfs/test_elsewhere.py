@@ -20,16 +20,16 @@ from tests.support.as_user import UID
 
 import sandbox_console
 from sandbox_console.errors import Conflict, SecretError
-from sandbox_console.hostfs import partial
-from sandbox_console.hostfs.places import AROUND, NOBODYS, Ground
+from sandbox_console.hostfs import partial_files
+from sandbox_console.hostfs.guest_writable import AROUND, NOBODYS, GuestFolders
 from sandbox_console.hostfs.tar_pack import Order, packed
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.action import Create
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets.sources import SecretSource, resolve
 from sandbox_console.service import open_console
-from sandbox_console.service.reads.shares import workspace_problem
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.service.reads.folder_guard import workspace_problem
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.web.logins import given_token
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.run import run as serve
@@ -52,7 +52,7 @@ def place(tmp_path, monkeypatch):
 
 @pytest.fixture
 def ground(place):
-    return Ground.of([str(place / "ws")])
+    return GuestFolders.of([str(place / "ws")])
 
 
 async def given(place):
@@ -119,7 +119,7 @@ async def test_a_program_is_not_run_in_a_workspace(place, ground, monkeypatch):
 async def test_a_secrets_file_with_a_second_name(place):
     os.chown(place / "ws", UID, UID)
     os.link(place / "private/token", place / "ws/second")
-    AROUND.set(Ground.of([str(place / "ws")]))
+    AROUND.set(GuestFolders.of([str(place / "ws")]))
     with pytest.raises(SecretError, match="second name"):
         await resolve(["T"], {"T": SecretSource(source=f"file:{place}/ws/second")})
 
@@ -129,7 +129,7 @@ def test_modules_of_the_folder_one_is_in(place):
     (place / "ws/sandbox_console").mkdir()
     for name in ("sandbox_console/__init__", "sandbox_console/__main__", "asyncio", "textual"):
         (place / f"ws/{name}.py").write_text(f"open('{place}/private/taken', 'w')")
-    code = "from sandbox_console.cli.child import running\nwith running(['--version']) as child: child.wait()"
+    code = "from sandbox_console.cli.child_process import running\nwith running(['--version']) as child: child.wait()"
     env = os.environ | {"PYTHONPATH": str(Path(sandbox_console.__file__).parents[1])}
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=place / "ws", capture_output=True, check=False, env=env
@@ -195,7 +195,7 @@ def test_what_a_killed_copy_left_is_swept_however_deep_it_is(place, ground):
     (nursery / "link").symlink_to(place / "private")
     for name in ("old", "link"):
         os.utime(nursery / name, (time.time() - 90000,) * 2, follow_symlinks=False)
-    with find(place / "ws/x", Ground(ground.roots, nursery)) as found:
-        partial.nursery(found.folder, Ground(ground.roots, nursery)).close()
+    with find(place / "ws/x", GuestFolders(ground.roots, nursery)) as found:
+        partial_files.nursery(found.folder, GuestFolders(ground.roots, nursery)).close()
     assert os.listdir(nursery) == []
     assert os.listdir(place / "private") == ["token"]

@@ -13,9 +13,9 @@ from sandbox_console.hostfs import mounts
 from sandbox_console.model.action import Create, Exec, Start, Update
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import open_console
-from sandbox_console.service.reads import given
-from sandbox_console.service.reads.shares import Own, without_guests_programs, workspace_problem
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.service.reads import shared_folders
+from sandbox_console.service.reads.folder_guard import OwnFolders, without_guests_programs, workspace_problem
+from sandbox_console.testing.fake_backend import FakeBackend
 
 ROOT = os.geteuid() == 0
 
@@ -154,13 +154,13 @@ async def test_what_was_given_is_known_until_it_is_gone(home, monkeypatch):
     async with open_console(backends=[fake]) as console:
         made = await console.perform(Create(spec(home / "work"), "fake", "local")).result()
         assert made.ref is not None
-        assert given.everywhere(state).all == {str(home / "work")}
+        assert shared_folders.everywhere(state).all == {str(home / "work")}
         assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
         fake.faults.dead = True
         assert [root.path for root in (await console.ground()).roots.values()] == [str(home / "work")]
         fake.faults.dead = False
         await console.perform(Remove(made.ref, force=True)).result()
-    assert given.everywhere(state).all == set()
+    assert shared_folders.everywhere(state).all == set()
 
 
 async def test_programs_and_state_where_a_guest_writes_are_not_used(home, monkeypatch):
@@ -196,7 +196,7 @@ def test_what_mounts_are_read_as(monkeypatch, tmp_path):
     found = mounts._mount(line)
     assert (found.device, found.root, found.point) == ("98:0", "/mnt1", "/mnt 2")
     assert found.layers == ("/a:b,c", r"/d\e", "/f:g")
-    assert workspace_problem(str(tmp_path), Own(tmp_path / "state")) == ""
+    assert workspace_problem(str(tmp_path), OwnFolders(tmp_path / "state")) == ""
 
 
 async def test_a_secrets_file_that_a_guest_turned_into_a_link_is_not_read(home, monkeypatch):

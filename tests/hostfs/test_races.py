@@ -14,9 +14,9 @@ import pytest
 from tests.support.as_user import UID
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.hostfs import kernel, partial
+from sandbox_console.hostfs import kernel, partial_files
 from sandbox_console.hostfs.files import NewFile, read_small
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_pack import Order, packed
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import find
@@ -113,7 +113,7 @@ OUT = {
 @pytest.mark.parametrize("rounds", ROUNDS)
 @pytest.mark.parametrize("how", OUT)
 async def test_out(place, how, rounds):
-    ground, data = Ground.of([str(place / "ws")], place / "parts"), tar(*OUT[how])
+    ground, data = GuestFolders.of([str(place / "ws")], place / "parts"), tar(*OUT[how])
     (place / "ws/other").symlink_to(place / "private")
     with swapping(place / "ws/job", place / "ws/other", place / "ws", place / "private"):
         for _ in range(rounds):
@@ -126,8 +126,8 @@ async def test_out(place, how, rounds):
 async def test_out_to_a_new_folder(place, rounds, reach, monkeypatch):
     """``in reach``: nothing else is on the workspace's mount, so what is half lies where the guest writes."""
     if reach == "in reach":
-        monkeypatch.setattr(partial, "_usable", lambda *_: None)
-    ground, data = Ground.of([str(place / "ws")], place / "parts"), tar("top/", "top/job/", "top/job/secret")
+        monkeypatch.setattr(partial_files, "_usable", lambda *_: None)
+    ground, data = GuestFolders.of([str(place / "ws")], place / "parts"), tar("top/", "top/job/", "top/job/secret")
     (place / "ws/other").symlink_to(place / "private")
     with swapping(place / "ws/job", place / "ws/other", place / "ws", place / "private"):
         for at in range(rounds):
@@ -139,7 +139,7 @@ async def test_out_to_a_new_folder(place, rounds, reach, monkeypatch):
 @pytest.mark.parametrize("rounds", ROUNDS)
 @pytest.mark.parametrize("how", ["file", "folder", "fifo", "folder below", "followed"])
 async def test_in(place, how, rounds):
-    ground = Ground.of([str(place / "ws")])
+    ground = GuestFolders.of([str(place / "ws")])
     (place / "ws/job/secret").write_bytes(b"the guest's")
     swapped, source = place / "ws/job", place / "ws/job"
     if how == "file":
@@ -167,7 +167,7 @@ async def test_in(place, how, rounds):
 @pytest.mark.parametrize("rounds", ROUNDS)
 async def test_in_a_second_name_of_anothers_file(place, rounds):
     os.chown(place / "ws", UID, UID)
-    ground = Ground.of([str(place / "ws")])
+    ground = GuestFolders.of([str(place / "ws")])
     os.link(place / "private/secret", place / "ws/other")
     (place / "ws/job/file").write_bytes(b"the guest's")
     os.chown(place / "ws/job/file", UID, UID)
@@ -179,7 +179,7 @@ async def test_in_a_second_name_of_anothers_file(place, rounds):
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 async def test_files_that_the_console_writes_and_reads(place, rounds):
-    ground = Ground.of([str(place / "ws")])
+    ground = GuestFolders.of([str(place / "ws")])
     (place / "ws/job/secret").write_bytes(b"the guest's")
     (place / "ws/other").symlink_to(place / "private")
     with swapping(place / "ws/job", place / "ws/other", place / "ws", place / "private"):

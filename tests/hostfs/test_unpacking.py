@@ -9,7 +9,7 @@ import tarfile
 import pytest
 
 from sandbox_console.errors import BackendError, ConsoleError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import find
 
@@ -28,7 +28,7 @@ def tar_of(*members):
     return out.getvalue()
 
 
-NOBODYS = Ground()
+NOBODYS = GuestFolders()
 TOP = member("top", tarfile.DIRTYPE, mode=0o755)
 
 

@@ -13,7 +13,7 @@ from tests.support.as_user import UID
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs import kernel, mounts
 from sandbox_console.hostfs.files import NewFile, read_small
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.walk import find, folder_at
 
 ROOT = os.geteuid() == 0
@@ -36,7 +36,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def ground(place):
-    return Ground.of([str(place / "ws")])
+    return GuestFolders.of([str(place / "ws")])
 
 
 def link(at, to):
@@ -138,7 +138,7 @@ def test_a_mount_in_a_workspace_is_not_entered_and_one_of_it_is_the_guests(place
     try:
         with pytest.raises(Conflict, match="a mount"):
             find(place / "ws/mnt/secret", ground)
-        again = Ground.of([str(place / "ws")])
+        again = GuestFolders.of([str(place / "ws")])
         with pytest.raises(Conflict, match="where a sandbox can write"):
             find(place / "view/x/secret", again)
     finally:
@@ -159,7 +159,7 @@ def test_an_overlay_over_a_workspace_is_the_guests(place):
         link(place / "ws/x", place / "private")
         try:
             with pytest.raises(Conflict):
-                find(place / "merged/x/secret", Ground.of([str(place / "ws")]))
+                find(place / "merged/x/secret", GuestFolders.of([str(place / "ws")]))
             known = mounts.read()
             assert mounts.overlap(mounts.spots(str(place / "merged"), known), mounts.spots(str(place / "ws"), known))
         finally:
@@ -171,7 +171,7 @@ def test_an_overlay_over_a_workspace_is_the_guests(place):
 @pytest.mark.skipif(not ROOT, reason="another owner needs root")
 def test_a_second_name_of_anothers_file_is_not_read(place, ground):
     os.chown(place / "ws", UID, UID)
-    ground = Ground.of([str(place / "ws")])
+    ground = GuestFolders.of([str(place / "ws")])
     (place / "ws/mine").write_text("root's")
     os.link(place / "ws/mine", place / "ws/innocent")
     with pytest.raises(Conflict, match="second name"):

@@ -16,6 +16,7 @@ import pytest
 
 from sandbox_console.backends.microsandbox import (
     boot_failure,
+    boots,
     create_options,
     egress,
     inventory,
@@ -26,11 +27,10 @@ from sandbox_console.backends.microsandbox import (
     network,
     ports,
     processes,
-    runs,
     translate,
 )
+from sandbox_console.backends.microsandbox.boots import Run
 from sandbox_console.backends.microsandbox.logs import PIECE, Last, Lines
-from sandbox_console.backends.microsandbox.runs import Run
 from sandbox_console.errors import Conflict, InvalidSpec, SecretError
 from sandbox_console.model.log import LogQuery, LogRecord
 from sandbox_console.model.ports import PublishedPort
@@ -84,20 +84,20 @@ def test_what_a_guest_brings_into_the_log_is_no_failed_boot(tmp_path, monkeypatc
     hostile = f"2026-11-21T08:43:39.000001Z  {asked}" * times
     logs_of(tmp_path, "one", (SAMPLES / "good.log").read_text() + hostile)
     assert boot_failure.failure("one") is None
-    assert runs.ended("one").why == ""
+    assert boots.ended("one").why == ""
 
 
 def test_a_sandboxs_name_is_no_reason_of_its_end(tmp_path, monkeypatch):
     monkeypatch.setenv("MSB_HOME", str(tmp_path))
     log = (SAMPLES / "good.log").read_text()
     logs_of(tmp_path, "max_duration", log.replace("sandbox=e1", "sandbox=max_duration"))
-    assert runs.ended("max_duration").why == ""
+    assert boots.ended("max_duration").why == ""
     logs_of(
         tmp_path,
         "two",
         f"{log}2026-11-21T08:44:38Z  INFO microsandbox_runtime::runner::vm: max duration 20s exceeded, triggering exit\n",
     )
-    assert runs.ended("two").why == "its max_duration ran out"
+    assert boots.ended("two").why == "its max_duration ran out"
 
 
 def test_no_permission_names_the_group(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from tests.support.microregistry import Registry
 from tests.support.microvms import console, folder, make, microsandbox_home, permit, run, until
 from tests.support.require import requires
 
-from sandbox_console.backends.microsandbox import runs, sdk
+from sandbox_console.backends.microsandbox import boots, sdk
 from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
 from sandbox_console.model.action import Exec
 from sandbox_console.model.egress import EgressRule
@@ -249,7 +249,7 @@ async def test_a_console_that_comes_later_shuts_down_what_ended_unwatched(folder
         return (await backend.inspect(ref)).status is Status.EXITED
 
     await until(ended, "its main process did not end")
-    assert runs.processes(), "nobody watched, and yet its microVM is gone"
+    assert boots.processes(), "nobody watched, and yet its microVM is gone"
 
     async def collect():
         async for _ in backend.watch():
@@ -258,7 +258,7 @@ async def test_a_console_that_comes_later_shuts_down_what_ended_unwatched(folder
     watching = asyncio.ensure_future(collect())
 
     async def gone():
-        return not runs.processes()
+        return not boots.processes()
 
     await until(gone, "its microVM was not shut down")
     watching.cancel()
@@ -272,13 +272,13 @@ async def test_a_start_that_comes_to_nothing_leaves_nothing_running(folder, perm
     spec = SandboxSpec("nothing", image=IMAGE, memory_mib=128, command=("no-such-program",))
     ref = await backend.create(await permit("create"), spec, (), lambda _: None)
     make.made.append((backend, ref))
-    before = set(runs.processes())
+    before = set(boots.processes())
     starting = asyncio.ensure_future(backend.start(await permit("start"), ref, ()))
 
-    async def boots():
-        return set(runs.processes()) > before
+    async def begun():
+        return set(boots.processes()) > before
 
-    await until(boots, "no microVM was begun")
+    await until(begun, "no microVM was begun")
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
@@ -289,7 +289,7 @@ async def test_a_start_that_comes_to_nothing_leaves_nothing_running(folder, perm
     assert (found.status, "no-such-program" in found.detail) == (Status.FAILED, True)
 
     async def gone():
-        return set(runs.processes()) <= before
+        return set(boots.processes()) <= before
 
     await until(gone, "its microVM runs on")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.secrets.test_views import CODES, VALUE, streamed
+from tests.secrets.test_visible_text import CODES, VALUE, streamed
 
 from sandbox_console.secrets.redactor import MASK, Redactor
-from sandbox_console.secrets.views import Line, seen
+from sandbox_console.secrets.visible_text import Line, seen
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
 COLUMNS = 200

@@ -15,7 +15,7 @@ from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.servers.api.server import application
 from sandbox_console.service import open_console
 from sandbox_console.service.tokens import Tokens
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 BASE = """
 [templates.plain]

@@ -15,8 +15,8 @@ from aiohttp.test_utils import make_mocked_request
 from tests.servers.serving import SECRET, Server, grant
 from yarl import URL
 
-from sandbox_console.servers.api import calls
-from sandbox_console.servers.api.messages import ShellBody
+from sandbox_console.servers.api import handlers
+from sandbox_console.servers.api.schemas import ShellBody
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ async def test_nothing_that_is_secret_is_said(call, server: Server, token: str) 
 
 
 async def test_a_body_that_comes_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "BODY_S", 0.05)
+    monkeypatch.setattr(handlers, "BODY_S", 0.05)
     body = aiohttp.StreamReader(mock.Mock(_reading_paused=False), 2**16, loop=asyncio.get_running_loop())
     body.feed_data(b'{"bucket": ')
     head = {"Content-Type": "application/json", "Content-Length": "4000000"}
     request = make_mocked_request("POST", "/v1/run_shell", head, payload=body)
     with pytest.raises(web.HTTPRequestTimeout):
-        await calls.read(request, ShellBody)
+        await handlers.read(request, ShellBody)
 
 
 @pytest.mark.parametrize(

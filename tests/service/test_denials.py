@@ -19,8 +19,8 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import Config, open_console
 from sandbox_console.service.reads import denials as denials_module
 from sandbox_console.service.reads import record_reader
-from sandbox_console.testing.core import Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Within
 
 
 def box_of(number, *, egress=("acme.org",)):

@@ -15,13 +15,13 @@ from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.egress import EgressRecord, EgressRule
 from sandbox_console.model.event import Denied
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config, open_console
-from sandbox_console.testing.core import Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.files.file_text import file_row
 from sandbox_console.tui.files.file_transfer import download
 

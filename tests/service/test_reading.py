@@ -14,7 +14,7 @@ from sandbox_console.model.sandbox import HealthState, Sandbox, SandboxRef, Stat
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config, find_paths, load, open_console
 from sandbox_console.service.reads.hub import ACTED_KEPT, Hub
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 VALUE = "hunter2-is-the-value"
 

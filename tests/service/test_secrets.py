@@ -11,7 +11,7 @@ from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config, open_console
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 ALL = frozenset(Capability)
 SOURCES = {

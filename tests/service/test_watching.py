@@ -10,7 +10,7 @@ from sandbox_console.model.event import HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import Status
 from sandbox_console.service.reads import stats_sweep, watcher
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 
 
 class Flapping(FakeBackend):

@@ -94,7 +94,8 @@ def _postgres() -> str:
 
 
 def _shell_tools() -> str:
-    missing = [program for program in ("sqlite3", "basenc", "openssl", "zsh", "fish") if not shutil.which(program)]
+    needed = ("sqlite3", "basenc", "openssl", "zstd", "jq", "zsh", "fish")
+    missing = [program for program in needed if not shutil.which(program)]
     return f"not installed: {', '.join(missing)}" if missing else ""
 
 

@@ -103,7 +103,7 @@ async def test_a_backend_of_anybody_is_held_to_its_permits():
     from sandbox_console.backends.base import Backend
     from sandbox_console.backends.common.permit import CHANGING, permitted
     from sandbox_console.service.reads.fleet import Fleet
-    from sandbox_console.testing.fake import FakeBackend
+    from sandbox_console.testing.fake_backend import FakeBackend
 
     fake = FakeBackend()
     held = await Fleet([fake]).use("fake", "local")

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_console.backends.bubblewrap import stats as bubblewrap_stats
 from sandbox_console.backends.common.messages import reach
-from sandbox_console.backends.docker.detail import port_fact
+from sandbox_console.backends.docker.container_facts import port_fact
 from sandbox_console.backends.docker.stats import measure
 
 MIB = 1 << 20

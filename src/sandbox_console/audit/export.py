@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from sandbox_console.audit import cells, ocsf, rows, schema
-from sandbox_console.audit.cells import Memo
+from sandbox_console.audit import csv_rows, ocsf, rows, schema
+from sandbox_console.audit.csv_rows import Memo
+from sandbox_console.audit.db_thread import unit
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import reading
-from sandbox_console.audit.thread import unit
 from sandbox_console.errors import UsageError
 from sandbox_console.model.audit import AuditSelection
 
@@ -42,11 +42,11 @@ def formats() -> tuple[str, ...]:
 
 async def export(path: Path, form: str, select: AuditSelection) -> AsyncGenerator[bytes, None]:
     """Blocks of the log in a format. Raises UsageError for an unknown one, AuditUnavailable."""
-    writers: dict[str, Writer] = {"jsonl": _jsonl, "ocsf": ocsf.lines, "csv": cells.lines}
+    writers: dict[str, Writer] = {"jsonl": _jsonl, "ocsf": ocsf.lines, "csv": csv_rows.lines}
     if form not in writers:
         raise UsageError(f"no export format is called {form!r}", hint=f"there is: {', '.join(formats())}")
     if form == "csv":
-        yield cells.header()
+        yield csv_rows.header()
     async with aclosing(blocks(path, select)) as found:  # left early it must close before its loop does
         async for block in found:
             yield writers[form](block)
@@ -99,8 +99,8 @@ def _one_line(body: str) -> str:
     try:
         _object(body)
     except (msgspec.MsgspecError, RecursionError):
-        return json.dumps(rows.told(body))
-    return body if body.isascii() and "\n" not in body and "\r" not in body else json.dumps(rows.told(body))
+        return json.dumps(rows.body_data(body))
+    return body if body.isascii() and "\n" not in body and "\r" not in body else json.dumps(rows.body_data(body))
 
 
 def _odd_line(row: Row) -> str:

@@ -13,14 +13,14 @@ from typing import Any, Self, TypeVar
 
 from msgspec import structs
 
-from sandbox_console.audit import summary
+from sandbox_console.audit import segment_index
+from sandbox_console.audit.db_thread import Worker
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.open_segment import unavailable
 from sandbox_console.audit.retention import Keep
 from sandbox_console.audit.rows import Draft
 from sandbox_console.audit.sessions import Session
 from sandbox_console.audit.store import Store
-from sandbox_console.audit.thread import Worker
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.action import Permit
 from sandbox_console.model.actor import acting
@@ -140,6 +140,13 @@ class Journal:
         draft = self._draft(Kind.NOTE, permit.verb, backend, target, body, ref=permit.audit_id)
         await run_to_completion(self._run(self._store.append, draft))
 
+    async def anchor(self, why: str) -> None:
+        """Anchor the newest row now, so that others can verify it."""
+        try:
+            await run_to_completion(self._run(self._store.anchor, why))
+        except (OSError, sqlite3.Error) as error:
+            raise unavailable(error, self._layout.anchors) from error
+
     async def _abandon(self, append: asyncio.Future[list[int]], draft: Draft) -> None:
         [seq] = await append
         await self._end(seq, draft, Outcome.CANCELLED, None, {})
@@ -187,6 +194,6 @@ def summarised(layout: Layout, indices: Iterable[int], stop: Callable[[], bool] 
     found: set[int] = set()
     for index in indices:
         with suppress(OSError, sqlite3.Error, ValueError):  # without one the filter reads the rows
-            if summary.there(layout, index) or summary.build(layout, index, stop):
+            if segment_index.there(layout, index) or segment_index.build(layout, index, stop):
                 found.add(index)
     return found

@@ -42,7 +42,7 @@ def lines(block: Sequence[Sequence[Any]]) -> bytes:
 def event(row: Sequence[Any]) -> dict[str, Any]:
     """One row as an event; what OCSF has no field for, such as the chain, is in ``unmapped``."""
     seq, ts_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur_us, body, prev, digest = row
-    told = rows.told(body)
+    told = rows.body_data(body)
     activity = _ACTIVITY.get(action, _OTHER)
     status = _STATUS.get(outcome, _FAILURE)
     made: dict[str, Any] = {

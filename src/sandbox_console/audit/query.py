@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_console.audit import rows as rows_
-from sandbox_console.audit import schema, summary
+from sandbox_console.audit import schema, segment_index
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import ask
 from sandbox_console.errors import AuditUnavailable, NotFound, UsageError
@@ -24,7 +24,7 @@ _TEXT_MOST = 10_000
 """Characters; SQLite takes patterns of 50,000 bytes."""
 
 Ends = dict[int, list[AuditRow]]
-Spans = list[summary.Span] | None
+Spans = list[segment_index.Span] | None
 
 
 async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
@@ -35,7 +35,7 @@ async def entries(path: Path, query: AuditQuery) -> list[AuditEntry]:
     later: Ends = {}  # ends of attempts that began in an older segment than they ended in
     passed: list[int] = []  # segments without the text: opening one takes 1 ms
     for index in reversed(layout.indices() if _storable(query) else []):
-        spans = await asyncio.to_thread(summary.spans, layout, index, query.text) if query.text else None
+        spans = await asyncio.to_thread(segment_index.spans, layout, index, query.text) if query.text else None
         if spans == []:
             passed.append(index)
             continue
@@ -163,8 +163,8 @@ def _where(query: AuditQuery, later: Ends, *, rare: bool) -> tuple[str, list[Any
         parts.append(f"({listed if rare else looked}{also})")
         values += wanted
     if query.text:
-        parts.append(f"({' OR '.join(f'a.{column} LIKE ? ESCAPE ?' for column in summary.SEARCHED)})")
-        values += [f"%{_escaped(query.text)}%", "\\"] * len(summary.SEARCHED)
+        parts.append(f"({' OR '.join(f'a.{column} LIKE ? ESCAPE ?' for column in segment_index.SEARCHED)})")
+        values += [f"%{_escaped(query.text)}%", "\\"] * len(segment_index.SEARCHED)
     for column, sign, moment in (("ts_ns", ">=", query.since), ("ts_ns", "<", query.until)):
         if moment is not None:
             parts.append(f"a.{column} {sign} ?")
@@ -205,7 +205,7 @@ def row(found: sqlite3.Row | tuple[Any, ...]) -> AuditRow:
     seq, at_ns, kind, ref, actor, session, request, action, backend, target, outcome, dur, body, digest = tuple(found)
     try:
         return AuditRow(seq, at_ns, Kind(kind), ref, actor, session, request, action, backend, target, outcome, dur,
-                        rows_.told(body), digest.hex())  # fmt: skip
+                        rows_.body_data(body), digest.hex())  # fmt: skip
     except (ValueError, TypeError, AttributeError):
         raise AuditUnavailable(
             f"row {seq} of the audit log was edited: it is of no kind that there is ({kind!r}), or has a wrong type",

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import aiosqlite
 
 from sandbox_console.audit import schema
+from sandbox_console.audit.db_thread import connect, unit
 from sandbox_console.audit.open_segment import unavailable
-from sandbox_console.audit.thread import connect, unit
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.cancellation import run_to_completion
 

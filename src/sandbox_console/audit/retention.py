@@ -41,7 +41,7 @@ def too_old(layout: Layout, keep: Keep, anchors: Anchors) -> list[dict[str, Any]
     return found
 
 
-def take_away(path: Path, archive: Path | None) -> None:
+def remove_segment(path: Path, archive: Path | None) -> None:
     """Remove a segment's files, or move them to the archive, where its summary would not be valid. Raises OSError."""
     path.with_suffix(".grams").unlink(missing_ok=True)
     for part in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):

@@ -87,7 +87,7 @@ def canonical(body: Mapping[str, Any]) -> str:
     return json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
 
 
-def told(body: str) -> dict[str, Any]:
+def body_data(body: str) -> dict[str, Any]:
     """The body as data; one that was edited into something else is shown as it is: verify() finds it."""
     try:
         found = json.loads(body)

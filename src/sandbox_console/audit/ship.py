@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sandbox_console.audit import export, schema
+from sandbox_console.audit.db_thread import unit
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import reading
-from sandbox_console.audit.thread import unit
 from sandbox_console.errors import AuditUnavailable, ConsoleError, Unsupported
 from sandbox_console.model.audit import AuditSelection
 

@@ -6,9 +6,9 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
+from sandbox_console.audit.db_thread import unit
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import reading
-from sandbox_console.audit.thread import unit
 from sandbox_console.model.audit import AuditStats
 
 

@@ -15,7 +15,7 @@ from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.lock import TELL_S, WAIT_S, Lock
 from sandbox_console.audit.open_segment import ROOM, SQLITE_FULL, OpenSegment, busy, unavailable
 from sandbox_console.audit.reserve import Reserve
-from sandbox_console.audit.retention import Keep, take_away, too_old
+from sandbox_console.audit.retention import Keep, remove_segment, too_old
 from sandbox_console.audit.rows import Draft, Row
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Kind, Outcome
@@ -263,4 +263,4 @@ class Store:
             self._append([self._checkpoint("retention", {"removed": old})])
             self._proof.anchor("retention")  # signed: by the public key too the row is known before anything is gone
             for told in old:
-                take_away(self._layout.segment(told["segment"]), self._keep.archive)
+                remove_segment(self._layout.segment(told["segment"]), self._keep.archive)

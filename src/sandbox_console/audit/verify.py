@@ -15,13 +15,13 @@ from msgspec import Struct, field
 from sandbox_console.audit import chain, schema, segments, ship
 from sandbox_console.audit.anchors import Anchor, Anchors, Check
 from sandbox_console.audit.chain import Walk
+from sandbox_console.audit.db_thread import unit
 from sandbox_console.audit.end_proof import ANCHOR_EVERY, CHANGED, UNANCHORED
 from sandbox_console.audit.head import Head, HeadFile
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import reading
 from sandbox_console.audit.reserve import Reserve
-from sandbox_console.audit.thread import unit
 from sandbox_console.errors import AuditUnavailable
 from sandbox_console.model.audit import Verification
 

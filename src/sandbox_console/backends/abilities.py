@@ -16,7 +16,8 @@ from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable, Snapshot
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import Diagnosis, Sandbox, SandboxRef
 from sandbox_console.model.spec import SandboxSpec
 
@@ -52,7 +53,7 @@ class RecordEnd(Protocol):
 
 
 @runtime_checkable
-class Keeping(Protocol):
+class EnforcesLifetimes(Protocol):
     """No capability: a backend that ends sandboxes whose time ran out in a process beside every console."""
 
     async def keep(self, engine: str, record: RecordEnd) -> None:
@@ -61,7 +62,7 @@ class Keeping(Protocol):
 
 
 @runtime_checkable
-class Brief(Protocol):
+class ListsQuickly(Protocol):
     """No capability: a backend that can list quicker than ``list`` does, which names need no details for."""
 
     async def brief(self) -> Sequence[Sandbox]:
@@ -70,7 +71,7 @@ class Brief(Protocol):
 
 
 @runtime_checkable
-class Sharing(Protocol):
+class NamesFolders(Protocol):
     """No capability: a backend that can name its guests' folders sooner than its sandboxes; else those are listed."""
 
     async def shares(self) -> Sequence[str]:

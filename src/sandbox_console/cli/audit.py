@@ -10,11 +10,11 @@ from typing import Any
 from sandbox_console.cli import json_output
 from sandbox_console.cli.audit_export import export, moment_of, ship, stats
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import moment, moment_ns
 from sandbox_console.cli.spec_options import whole
-from sandbox_console.cli.text import moment, moment_ns
 from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.hostfs.files import read_small
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.hostfs.walk import folder_at
 from sandbox_console.model.audit import AuditEntry, AuditQuery, AuditRow, Outcome, Verification
 
@@ -132,14 +132,14 @@ async def _public_key(context: Context) -> int:
     return 0
 
 
-async def _pem(name: str | None, ground: Ground) -> bytes | None:
+async def _pem(name: str | None, ground: GuestFolders) -> bytes | None:
     try:
         return await asyncio.to_thread(read_small, name, ground, _PEM_MOST) if name else None
     except OSError as error:
         raise UsageError(f"--public-key: {name} cannot be read: {error.strerror}") from None
 
 
-def _refuse_guests(option: str, folder: Path, ground: Ground) -> None:
+def _refuse_guests(option: str, folder: Path, ground: GuestFolders) -> None:
     """A database that a sandbox can change is not opened. Raises Conflict."""
     try:
         with folder_at(str(folder), ground) as found:

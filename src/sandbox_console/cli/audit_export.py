@@ -8,12 +8,12 @@ from contextlib import aclosing
 from typing import BinaryIO
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import moment
 from sandbox_console.cli.logs import when
 from sandbox_console.cli.spec_options import whole
-from sandbox_console.cli.text import moment
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.audit import AuditSelection
 from sandbox_console.service import Console
 
@@ -49,7 +49,7 @@ async def write_out(context: Context, console: Console, blocks: AsyncIterator[by
     context.say(f"{written:,} bytes in {path}")
 
 
-async def _to_file(path: str, blocks: AsyncIterator[bytes], ground: Ground) -> int:
+async def _to_file(path: str, blocks: AsyncIterator[bytes], ground: GuestFolders) -> int:
     """Write a new file of mode 0600, whole or not at all; gives how many bytes. Raises Conflict, ConsoleError."""
     try:
         made = await asyncio.to_thread(NewFile, path, ground)

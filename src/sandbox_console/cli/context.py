@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, TextIO
 from msgspec import Struct, field
 
 from sandbox_console.cli import json_output
+from sandbox_console.cli.formatting import table
 from sandbox_console.cli.next_step import add_next_step
-from sandbox_console.cli.text import table
 from sandbox_console.errors import ConsoleError, InvalidSpec
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console, open_console
@@ -153,7 +153,7 @@ class Context(Struct):
     def fail(self, error: ConsoleError, name: str = "") -> int:
         """Tell of an error; gives its exit code, and the first one becomes the verb's."""
         add_next_step(error, self.args)
-        tell(self.streams.err, error, as_json=self.json, name=name)
+        print_error(self.streams.err, error, as_json=self.json, name=name)
         self.failures.append(error.exit_code)
         return error.exit_code
 
@@ -163,7 +163,7 @@ class Context(Struct):
         return self.failures[0] if self.failures else 0
 
 
-def tell(err: Sink, error: ConsoleError, *, as_json: bool, name: str = "") -> None:
+def print_error(err: Sink, error: ConsoleError, *, as_json: bool, name: str = "") -> None:
     """Print an error: ``error: ...`` and ``hint: ...``, or one JSON object; on standard error in both cases."""
     if as_json:
         err.line(json_output.line(error.as_dict() | ({"name": name} if name else {})))

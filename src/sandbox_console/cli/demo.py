@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from sandbox_console.cli import child, tour
+from sandbox_console.cli import child_process, tour
 from sandbox_console.cli.context import Context, OutputClosed, Streams
 from sandbox_console.cli.run import leave_stdout
 from sandbox_console.errors import ConsoleError, Unsupported
@@ -92,7 +92,7 @@ def _show(context: Context, ref: SandboxRef, image: str) -> int:
 def _tui(context: Context) -> int:
     """The TUI in a process of its own: whatever becomes of it, the sandboxes are removed."""
     args = context.args
-    with child.running(["--read-only"] if args.read_only else []) as process:
+    with child_process.running(["--read-only"] if args.read_only else []) as process:
         return process.wait()
 
 

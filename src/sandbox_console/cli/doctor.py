@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from sandbox_console.cli.context import Context, colours
-from sandbox_console.cli.text import size
+from sandbox_console.cli.formatting import size
 from sandbox_console.command_server import client, served_calls
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.capability import Capability

@@ -10,8 +10,8 @@ from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.create import follow
 from sandbox_console.cli.egress_explain import replay, test, time_left
+from sandbox_console.cli.formatting import duration, moment
 from sandbox_console.cli.lookup import find, warn_of_the_silent
-from sandbox_console.cli.text import duration, moment
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model import quantities
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction

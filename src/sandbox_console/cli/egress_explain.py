@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import duration
 from sandbox_console.cli.spec_options import read_file, read_text
-from sandbox_console.cli.text import duration
 from sandbox_console.errors import InvalidSpec, UsageError
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model import hosts
 from sandbox_console.model.egress import REASONS, EgressRule
 from sandbox_console.model.sandbox import Sandbox
@@ -78,7 +78,7 @@ async def replay(context: Context, console: Console, found: Sandbox) -> int:
     return 1 if any(one.change == "denied" for one in replayed) else 0
 
 
-def _draft(context: Context, ground: Ground) -> Sequence[EgressRule]:
+def _draft(context: Context, ground: GuestFolders) -> Sequence[EgressRule]:
     patterns = list(context.args.egress)
     if context.args.policy:
         patterns += _patterns(read_file(context.args.policy, ground), context.args.policy)
@@ -90,7 +90,9 @@ def _draft(context: Context, ground: Ground) -> Sequence[EgressRule]:
     return [EgressRule(pattern) for pattern in patterns]
 
 
-async def _draft_lines(context: Context, console: Console, found: Sandbox, ground: Ground) -> Sequence[EgressRule]:
+async def _draft_lines(
+    context: Context, console: Console, found: Sandbox, ground: GuestFolders
+) -> Sequence[EgressRule]:
     """The rules of ``--draft``, where a line may name one in force with its time. Raises InvalidSpec by line."""
     if not context.args.draft:
         return []

@@ -17,15 +17,15 @@ from msgspec import Struct, field
 
 from sandbox_console.cli import lookup
 from sandbox_console.cli.context import Context, OutputClosed
+from sandbox_console.cli.formatting import size
 from sandbox_console.cli.stdin import chunks
-from sandbox_console.cli.text import size
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_pack import Order, packed, unreadable
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import Found, find
 from sandbox_console.model.action import Download, Upload
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import ActionResult, Console, ExecIO, Operation
@@ -204,7 +204,7 @@ async def _followed(console: Console, found: Sandbox, path: str) -> str:
     raise Conflict(f"{path} goes through too many links")
 
 
-def _place_here(word: str, path: str, first: tarfile.TarInfo, ground: Ground, *, contents: bool) -> Found:
+def _place_here(word: str, path: str, first: tarfile.TarInfo, ground: GuestFolders, *, contents: bool) -> Found:
     """Where the copy goes, by what is there. Raises UsageError, Conflict, NotFound."""
     here = _found(word, ground)
     try:
@@ -222,7 +222,7 @@ def _place_here(word: str, path: str, first: tarfile.TarInfo, ground: Ground, *,
         here.folder.close()
 
 
-def _found(word: str, ground: Ground) -> Found:
+def _found(word: str, ground: GuestFolders) -> Found:
     """A path of this machine. Raises NotFound where its folder is not there, ConsoleError, Conflict."""
     try:
         return find(word, ground)
@@ -233,7 +233,7 @@ def _found(word: str, ground: Ground) -> Found:
         raise ConsoleError(f"{word} cannot be reached: {error.strerror}") from error
 
 
-def _inside_of(here: Found, name: str, ground: Ground, *, follow: bool) -> Found:
+def _inside_of(here: Found, name: str, ground: GuestFolders, *, follow: bool) -> Found:
     """A name in a folder that is there; the operator's link in its place is followed for a folder."""
     with here.folder.again() if here.name == "." else here.folder.enter(here.name, ground) as inner:
         found = inner.entry(name)

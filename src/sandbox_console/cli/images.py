@@ -11,16 +11,16 @@ import msgspec
 
 from sandbox_console.cli.context import Context, OutputClosed
 from sandbox_console.cli.create import follow
+from sandbox_console.cli.formatting import duration, size
 from sandbox_console.cli.hosts import able, only
 from sandbox_console.cli.stdin import chunks
-from sandbox_console.cli.text import duration, size
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, fresh_name, opened
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_pack import unreadable
 from sandbox_console.model.action import Action, LoadImage, PruneImages, PullImage, RemoveImage, SaveImage
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import Image, Prunable
+from sandbox_console.model.image import Image, Prunable
 from sandbox_console.model.log import Stream
 from sandbox_console.service import ActionResult, Console, ExecIO, Operation
 
@@ -132,7 +132,7 @@ async def _load(context: Context, console: Console) -> None:
     _tell(context, str(result.details.get("image", "")), result)
 
 
-async def _file(path: str, ground: Ground) -> AsyncIterator[bytes]:
+async def _file(path: str, ground: GuestFolders) -> AsyncIterator[bytes]:
     try:
         with await asyncio.to_thread(opened, path, ground) as file:
             while chunk := await asyncio.to_thread(file.read, _CHUNK):
@@ -165,7 +165,7 @@ class _Saved:
 
     operation: Operation
 
-    def __init__(self, context: Context, place: str | None, ground: Ground) -> None:
+    def __init__(self, context: Context, place: str | None, ground: GuestFolders) -> None:
         self._out, self._place, self._closed = context.streams.out, place, False
         self._name, part = (Path(place).name, Path(place).with_name(fresh_name())) if place else ("", None)
         try:

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import moment_ns, size
 from sandbox_console.cli.logs import when
 from sandbox_console.cli.lookup import find
 from sandbox_console.cli.stats import RETRY_S
-from sandbox_console.cli.text import moment_ns, size
 from sandbox_console.errors import BackendUnreachable, NotFound
-from sandbox_console.model.inside import GuestProcess, Happening
+from sandbox_console.model.guest import GuestProcess, Happening
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console
 

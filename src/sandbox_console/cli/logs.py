@@ -11,9 +11,9 @@ from datetime import datetime
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context, colours
+from sandbox_console.cli.formatting import moment_ns, width
 from sandbox_console.cli.lookup import find_all
 from sandbox_console.cli.spec_options import whole
-from sandbox_console.cli.text import moment_ns, width
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
 from sandbox_console.model.quantities import parse_duration_s

@@ -10,10 +10,10 @@ import tomli_w
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import ID_SHOWN, Context
+from sandbox_console.cli.formatting import Columns, duration, moment
 from sandbox_console.cli.lookup import find, place, warn_of_the_silent
 from sandbox_console.cli.ls_format import formatter
 from sandbox_console.cli.spec_options import pairs
-from sandbox_console.cli.text import Columns, duration, moment
 from sandbox_console.errors import Conflict, UsageError
 from sandbox_console.model.event import AuditChanged, Changed, Event, Gap, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import ID_SHOWN
-from sandbox_console.cli.text import duration
+from sandbox_console.cli.formatting import duration
 from sandbox_console.errors import UsageError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 

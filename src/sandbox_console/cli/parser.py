@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from sandbox_console.cli import arguments
 from sandbox_console.errors import UsageError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 
 GUEST_CODE_VERBS = ("exec", "shell", "attach")
 """Verbs that return the guest's own exit code, and 125 for every failure of the console's own."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sandbox_console.cli.audit_export import write_out
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import duration, moment, size
 from sandbox_console.cli.terminal_filter import ScreenFilter
-from sandbox_console.cli.text import duration, moment, size
 from sandbox_console.errors import UsageError
 from sandbox_console.model.recording import Recording
 from sandbox_console.model.text import clean

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sandbox_console.cli import parser
-from sandbox_console.cli.context import Context, Opener, OutputClosed, OutputFailed, Streams, tell
+from sandbox_console.cli.context import Context, Opener, OutputClosed, OutputFailed, Streams, print_error
 from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.cli.parser import GUEST_CODE_VERBS
 from sandbox_console.cli.signals import Signals, Taken
@@ -41,11 +41,11 @@ def run(
             return asyncio.run(_signalled(context, find(args.verb), signals))
     except OutputFailed as error:
         leave_stdout()
-        tell(context.streams.err, error, as_json=context.json)
+        print_error(context.streams.err, error, as_json=context.json)
         return exit_code(args.verb, error)
     except ConsoleError as error:
         add_next_step(error, args)
-        tell(context.streams.err, error, as_json=context.json)
+        print_error(context.streams.err, error, as_json=context.json)
         return exit_code(args.verb, error)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -54,7 +54,7 @@ def run(
         return 128 + signal.SIGPIPE
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
         problem = unexpected(error)
-        tell(context.streams.err, problem, as_json=context.json)
+        print_error(context.streams.err, problem, as_json=context.json)
         return exit_code(args.verb, problem)
 
 
@@ -99,6 +99,8 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912, PLR0915 - a case a verb gro
             from sandbox_console.cli.inspect import inside as found
         case "why" | "timeline":
             from sandbox_console.cli.incident import incident as found
+        case "bundle":
+            from sandbox_console.cli.bundle import bundle as found
         case "rename" | "commit" | "fork":
             from sandbox_console.cli.snapshots import derive as found
         case "snapshot":

@@ -8,13 +8,13 @@ import msgspec
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.create import follow
+from sandbox_console.cli.formatting import duration, size
 from sandbox_console.cli.hosts import able, one_place
 from sandbox_console.cli.lookup import find
-from sandbox_console.cli.text import duration, size
 from sandbox_console.errors import NotFound
 from sandbox_console.model.action import Action, Commit, Fork, RemoveSnapshot, Rename, RestoreSnapshot, TakeSnapshot
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service import ActionResult, Console
 

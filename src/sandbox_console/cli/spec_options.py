@@ -15,7 +15,7 @@ from typing import Any
 
 from sandbox_console.errors import InvalidSpec, UsageError
 from sandbox_console.hostfs.files import read_small
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model import check
 from sandbox_console.model.quantities import parse_duration_s, parse_size_mib
 from sandbox_console.model.spec import SandboxSpec
@@ -48,7 +48,7 @@ _STRINGS = re.compile(r"""\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n]
 
 
 def from_args(
-    args: argparse.Namespace, base: dict[str, Any], *, name: str | None = None, ground: Ground = NOBODYS
+    args: argparse.Namespace, base: dict[str, Any], *, name: str | None = None, ground: GuestFolders = NOBODYS
 ) -> SandboxSpec:
     """``base``, then the file's fields, the options', ``name``. Raises InvalidSpec with every problem, UsageError.
 
@@ -124,7 +124,7 @@ def pairs(given: Iterable[str], what: str) -> dict[str, str]:
     return found
 
 
-def read_text(name: str, ground: Ground) -> str:
+def read_text(name: str, ground: GuestFolders) -> str:
     """A small file of text, or stdin (``-``). Raises UsageError; Conflict for what a guest planted."""
     try:
         return (_stdin() if name == "-" else read_small(name, ground, _LONGEST)).decode(
@@ -146,7 +146,7 @@ def _stdin() -> bytes:
     return data
 
 
-def read_file(name: str, ground: Ground = NOBODYS) -> dict[str, Any]:
+def read_file(name: str, ground: GuestFolders = NOBODYS) -> dict[str, Any]:
     """A spec file's fields: JSON where it begins with ``{``, else TOML. Raises UsageError, Conflict."""
     text = read_text(name, ground)
     try:

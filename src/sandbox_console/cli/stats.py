@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import size
 from sandbox_console.cli.lookup import find_all, warn_of_the_silent
-from sandbox_console.cli.text import size
 from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.sandbox import Sandbox, Stats
 from sandbox_console.service import Console

@@ -9,7 +9,7 @@ import time
 
 from msgspec import Struct
 
-from sandbox_console.cli import child
+from sandbox_console.cli import child_process
 from sandbox_console.cli.context import Sink
 from sandbox_console.model.text import clean
 
@@ -78,6 +78,8 @@ def _await_output(name: str) -> None:
 
 def _run(words: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
     """Run one of our own commands; interrupted, it is asked to end and awaited, so that it leaves nothing half made."""
-    with child.running(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with child_process.running(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
         out, _ = process.communicate()
     return subprocess.CompletedProcess(process.args, process.returncode, out)

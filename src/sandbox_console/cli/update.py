@@ -11,7 +11,7 @@ from sandbox_console.cli.lookup import find
 from sandbox_console.cli.ls import asked_text
 from sandbox_console.cli.spec_options import from_args, without
 from sandbox_console.errors import InvalidSpec
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model.action import Update
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
@@ -37,7 +37,7 @@ async def update(context: Context) -> int:
     return 0
 
 
-def _wanted(context: Context, found: Sandbox, ground: Ground) -> SandboxSpec:
+def _wanted(context: Context, found: Sandbox, ground: GuestFolders) -> SandboxSpec:
     args = context.args
     spec = from_args(args, without(spec_of(found).to_dict(), args.unset), ground=ground)
     return structs.replace(spec, name=args.rename) if args.rename is not None else spec

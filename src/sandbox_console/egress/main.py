@@ -23,8 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sandbox_console.egress.ask import ask
-from sandbox_console.egress.host import APART, HELD, Host, watch
-from sandbox_console.egress.publish import Publisher
+from sandbox_console.egress.host_addresses import APART, HELD, Host, watch
+from sandbox_console.egress.published_ports import Publisher
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.server import Gateway
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from sandbox_console.egress.flow import Refused
+from sandbox_console.egress.connection import Refused
 from sandbox_console.egress.policy import FILE, Policy, in_force, load
 from sandbox_console.model.egress import EgressRule
 

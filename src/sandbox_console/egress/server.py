@@ -9,14 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from sandbox_console.egress import answers, tunnel
+from sandbox_console.egress import http_answers, tunnel
 from sandbox_console.egress.addresses import Address
+from sandbox_console.egress.connection import Connection, ConnectionRecords, Refused
 from sandbox_console.egress.decide import address_verdict, verdict
-from sandbox_console.egress.dial import dial
-from sandbox_console.egress.door import Door
-from sandbox_console.egress.flow import Books, Flow, Refused
-from sandbox_console.egress.forward import HALF_OPEN_S, forward
-from sandbox_console.egress.host import Host
+from sandbox_console.egress.host_addresses import Host
+from sandbox_console.egress.http_forward import HALF_OPEN_S, forward
+from sandbox_console.egress.listener import Listener
 from sandbox_console.egress.policy import in_force, next_expiry
 from sandbox_console.egress.records import Recorder
 from sandbox_console.egress.relay import Budget
@@ -24,6 +23,7 @@ from sandbox_console.egress.request import HEAD_MOST, BadRequest, Request, parse
 from sandbox_console.egress.resolve import Resolve, is_own, resolve
 from sandbox_console.egress.rules import Rules
 from sandbox_console.egress.stream import Stream, TooLong, reset, tune
+from sandbox_console.egress.upstream import dial
 from sandbox_console.model.hosts import Network
 
 HEAD_S = 20.0
@@ -50,12 +50,12 @@ class Gateway:
         host: Host | None = None,
     ) -> None:
         self._rules = Rules(folder)
-        self._books = Books(recorder.write)
+        self._books = ConnectionRecords(recorder.write)
         self._peers, self._resolver = peers, resolver
         self._host = host or Host(None)
         self._budget = Budget()
-        self._door = Door(self._client, most, self._admits)
-        self._flows: set[Flow] = set()
+        self._door = Listener(self._client, most, self._admits)
+        self._flows: set[Connection] = set()
         self._watch: asyncio.Task[None] | None = None
 
     async def serve(self, listener: socket.socket) -> None:
@@ -88,7 +88,7 @@ class Gateway:
             request = await self._request(client)
             if request.query is not None:
                 _, rules = self._rules.current()
-                await client.send(answers.told(verdict(rules, request.host, request.port)))
+                await client.send(http_answers.verdict_answer(verdict(rules, request.host, request.port)))
             else:
                 await self._pass(request, client)
         except BadRequest as error:
@@ -115,9 +115,9 @@ class Gateway:
         self._books.sandbox = sandbox = self._rules.policy.sandbox if self._rules.policy else ""
         self._books.refused(host, port, method, refused)
         if refused.reason in {"sni_mismatch", "no_sni"}:
-            await client.send(answers.UNRECOGNIZED_NAME)
+            await client.send(http_answers.UNRECOGNIZED_NAME)
         else:
-            await client.send(answers.refusal(sandbox, host, port, refused.reason, refused.detail))
+            await client.send(http_answers.refusal(sandbox, host, port, refused.reason, refused.detail))
         if refused.reason != "too_many":
             await _linger(client)
 
@@ -128,7 +128,7 @@ class Gateway:
             raise Refused(said.reason, rule=said.rule, detail=said.hint)
         self._books.sandbox = policy.sandbox
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        flow = Flow(request.host, request.port, request.method, said.rule, task)
+        flow = Connection(request.host, request.port, request.method, said.rule, task)
         self._open(flow)
         server: socket.socket | None = None
         try:
@@ -147,12 +147,12 @@ class Gateway:
             self._flows.discard(flow)
             self._books.ended(flow)
 
-    async def _forward(self, request: Request, client: Stream, server: socket.socket, flow: Flow) -> None:
+    async def _forward(self, request: Request, client: Stream, server: socket.socket, flow: Connection) -> None:
         self._books.allowed(flow)
         await forward(request, client, Stream(server), flow)
 
-    async def _tunnel(self, _request: Request, client: Stream, server: socket.socket, flow: Flow) -> None:
-        await client.send(answers.CONNECTED)
+    async def _tunnel(self, _request: Request, client: Stream, server: socket.socket, flow: Connection) -> None:
+        await client.send(http_answers.CONNECTED)
         await tunnel.handshake(client, flow)
         self._books.allowed(flow)
         await tunnel.relay(client, server, flow, self._budget)
@@ -162,7 +162,7 @@ class Gateway:
 
     # -- taking back
 
-    def _open(self, flow: Flow) -> None:
+    def _open(self, flow: Connection) -> None:
         self._flows.add(flow)
         if self._watch is None or self._watch.done():
             self._watch = asyncio.ensure_future(self._look())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from sandbox_console.egress import hello, retry
+from sandbox_console.egress import client_hello, hello_retry
+from sandbox_console.egress.connection import Connection, Refused
 from sandbox_console.egress.decide import named
-from sandbox_console.egress.flow import Flow, Refused
 from sandbox_console.egress.relay import Budget, Relay
 from sandbox_console.egress.stream import Stream
 from sandbox_console.model.hosts import parse_address
@@ -16,19 +16,19 @@ HANDSHAKE_S = 20.0
 _READS = 200  # a ClientHello in more pieces is no client's; each is read from the start again
 
 
-async def handshake(client: Stream, flow: Flow) -> None:
+async def handshake(client: Stream, flow: Connection) -> None:
     """Read the ClientHello, which stays in the stream. Raises Refused where it is not for the flow's host."""
     try:
         async with asyncio.timeout(HANDSHAKE_S):
             name = await _server_name(client)
     except TimeoutError:
         raise _refused("raw", flow, "no TLS handshake came") from None
-    except hello.NotTLS as error:
+    except client_hello.NotTLS as error:
         raise _refused("raw", flow, str(error)) from None
     _check(flow, name)
 
 
-def _check(flow: Flow, name: str) -> None:
+def _check(flow: Connection, name: str) -> None:
     if not name and parse_address(flow.host) is None:
         raise _refused("no_sni", flow)
     if name and named(name) != flow.host:  # a client names no address in its handshake (RFC 6066)
@@ -37,30 +37,30 @@ def _check(flow: Flow, name: str) -> None:
 
 async def _server_name(client: Stream) -> str:
     for _ in range(_READS):
-        name = hello.server_name(client.rest)
+        name = client_hello.server_name(client.rest)
         if name is not None:
             return name
         try:
             await client.more()
         except EOFError:
             if client.rest:
-                raise hello.NotTLS("it ended in its handshake") from None
+                raise client_hello.NotTLS("it ended in its handshake") from None
             raise
-    raise hello.NotTLS("the ClientHello comes in too many pieces")
+    raise client_hello.NotTLS("the ClientHello comes in too many pieces")
 
 
-async def relay(client: Stream, server: socket.socket, flow: Flow, budget: Budget) -> None:
+async def relay(client: Stream, server: socket.socket, flow: Connection, budget: Budget) -> None:
     """Pass bytes both ways, the ClientHello in the stream first, until both sides have ended.
 
     Raises Refused where a second ClientHello, which a server may ask for, names another host than the first.
     """
-    first = client.take(hello.size(client.rest))
+    first = client.take(client_hello.size(client.rest))
     flow.sent += len(first)
     await asyncio.get_running_loop().sock_sendall(server, first)
     ahead = client.take(len(client.rest))  # a client that knows what comes need not wait for it
     try:
-        sent, received = await retry.watch(client.sock, server, lambda name: _check(flow, name), ahead)
-    except hello.NotTLS as error:
+        sent, received = await hello_retry.watch(client.sock, server, lambda name: _check(flow, name), ahead)
+    except client_hello.NotTLS as error:
         raise _refused("raw", flow, str(error)) from None
     flow.sent += sent
     flow.received += received
@@ -68,5 +68,5 @@ async def relay(client: Stream, server: socket.socket, flow: Flow, budget: Budge
     await flow.relay.run()
 
 
-def _refused(reason: str, flow: Flow, detail: str = "") -> Refused:
+def _refused(reason: str, flow: Connection, detail: str = "") -> Refused:
     return Refused(reason, rule=flow.rule, detail=detail, address=str(flow.address))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sandbox_console.errors import Conflict
-from sandbox_console.hostfs.places import Ground, Root
+from sandbox_console.hostfs.guest_writable import GuestFolders, Root
 from sandbox_console.hostfs.walk import Folder, Found, find
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -48,7 +48,7 @@ def another_owners(found: os.stat_result, root: Root | None) -> str:
     return "has a second name and another owner than the folder that a sandbox writes"
 
 
-def read_small(path: str | Path, ground: Ground, most: int) -> bytes:
+def read_small(path: str | Path, ground: GuestFolders, most: int) -> bytes:
     """Read a file of at most ``most`` bytes, or a pipe from the shell's ``<(...)``. Raises OSError, Conflict.
 
     Raises OSError with EFBIG for a longer one. No FIFO, device or link where a guest writes.
@@ -60,7 +60,7 @@ def read_small(path: str | Path, ground: Ground, most: int) -> bytes:
     return data
 
 
-def opened(path: str | Path, ground: Ground) -> BinaryIO:
+def opened(path: str | Path, ground: GuestFolders) -> BinaryIO:
     """A file to be read, or an operator's pipe. Raises OSError, Conflict."""
     with find(path, ground) as found:
         return os.fdopen(_opened(found), "rb")
@@ -91,7 +91,7 @@ def _stream(found: Found) -> int:
 class NewFile:
     """A new file of mode 0600, open for writing. ``drop`` removes it again."""
 
-    def __init__(self, path: str | Path, ground: Ground) -> None:
+    def __init__(self, path: str | Path, ground: GuestFolders) -> None:
         """Create the file. Raises FileExistsError if something exists there, even a link; OSError, Conflict."""
         found = find(path, ground, follow=False)
         self._folder, self._name = found.folder, found.name
@@ -134,7 +134,7 @@ def fresh_name() -> str:
     return f".sandbox-console-{secrets.token_hex(8)}.part"
 
 
-def remove_tree(folder: Folder, name: str, ground: Ground) -> None:
+def remove_tree(folder: Folder, name: str, ground: GuestFolders) -> None:
     """Remove an entry and all below it, never through a link; what cannot be removed stays.
 
     It works at any depth: a folder's folders are moved up and emptied there.
@@ -149,7 +149,7 @@ def remove_tree(folder: Folder, name: str, ground: Ground) -> None:
         os.rmdir(name, dir_fd=folder.fd)
 
 
-def _emptied(top: Folder, ground: Ground) -> bool:
+def _emptied(top: Folder, ground: GuestFolders) -> bool:
     """Empty a folder and move its folders' folders up one level; returns whether some are left. Raises OSError."""
     left = False
     for name in top.names():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sandbox_console.errors import Conflict, ConsoleError, NotFound
 from sandbox_console.hostfs.files import another_owners
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.walk import Folder, Found
 from sandbox_console.model.cancellation import run_to_completion
 
@@ -24,7 +24,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 class Order:
     """How to pack. ``follow``: an operator's link is what it leads to; ``skipped`` is called for what is left out."""
 
-    ground: Ground
+    ground: GuestFolders
     skipped: Callable[[str], None]
     follow: bool = False
     keep_owner: bool = False

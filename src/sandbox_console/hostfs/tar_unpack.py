@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from sandbox_console.errors import BackendError, Conflict, ConsoleError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tree import Tree
 from sandbox_console.hostfs.walk import Found
 
@@ -34,7 +34,7 @@ class Unpacker:
     one.
     """
 
-    def __init__(self, target: Target, skipped: Callable[[str], None], ground: Ground, origin: str = "") -> None:
+    def __init__(self, target: Target, skipped: Callable[[str], None], ground: GuestFolders, origin: str = "") -> None:
         self._target, self._skipped, self._ground = target, skipped, ground
         self._origin = PurePosixPath(origin) if origin else None
         reader, self._writer = os.pipe()

@@ -12,8 +12,8 @@ from typing import IO, Self
 
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.files import fresh_name, remove, remove_tree
-from sandbox_console.hostfs.partial import nursery
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.partial_files import nursery
 from sandbox_console.hostfs.walk import Folder
 
 _CHUNK = 64 * 1024
@@ -24,7 +24,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 class Tree:
     """The inside of a folder. ``fresh``: nobody else uses it yet, so files are written in place."""
 
-    def __init__(self, top: Folder, ground: Ground, *, fresh: bool) -> None:
+    def __init__(self, top: Folder, ground: GuestFolders, *, fresh: bool) -> None:
         self._top, self._ground, self._fresh = top, ground, fresh
         self._strict = top.root is not None or ground.reaches_into(top.path)
         self._part: str | None = None
@@ -33,7 +33,7 @@ class Tree:
 
     @classmethod
     @contextmanager
-    def new(cls, target: Folder, ground: Ground) -> Iterator[Tree]:
+    def new(cls, target: Folder, ground: GuestFolders) -> Iterator[Tree]:
         """A folder that appears in ``target`` only with :meth:`keep`; without that nothing is left."""
         home, part = nursery(target, ground), fresh_name()
         try:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Self
 
 from sandbox_console.errors import Conflict
+from sandbox_console.hostfs.guest_writable import GuestFolders, Root
 from sandbox_console.hostfs.kernel import mount_of, open_below
-from sandbox_console.hostfs.places import Ground, Root
 
 _MOST_LINKS = 40
 """As many as the kernel follows (path_resolution(7))."""
@@ -65,7 +65,7 @@ class Folder:
                 raise planted(self.said(name), "a mount") from None
             raise
 
-    def enter(self, name: str, ground: Ground) -> Folder:
+    def enter(self, name: str, ground: GuestFolders) -> Folder:
         """Open a folder in it. Raises OSError, Conflict."""
         fd = self.open(name, _FOLDER)
         return Folder(fd, self.said(name), self.root or ground.holds(fd))
@@ -78,7 +78,7 @@ class Folder:
         finally:
             os.close(fd)
 
-    def followed(self, name: str, ground: Ground) -> Found:
+    def followed(self, name: str, ground: GuestFolders) -> Found:
         """Where an entry leads, an operator's links followed. Raises OSError, Conflict."""
         return find(os.path.join(os.readlink(f"/proc/self/fd/{self.fd}"), name), ground)
 
@@ -129,7 +129,7 @@ class Found:
         return self.what is not None and stat.S_ISLNK(self.what.st_mode)
 
 
-def find(path: str | Path, ground: Ground, *, follow: bool = True) -> Found:
+def find(path: str | Path, ground: GuestFolders, *, follow: bool = True) -> Found:
     """Where a path of this machine leads; ``what`` is None if only the last part is missing.
 
     ``follow``: a link of the operator's in the last place is followed too. Raises OSError for what is missing or
@@ -149,7 +149,7 @@ def find(path: str | Path, ground: Ground, *, follow: bool = True) -> Found:
         walk.close()
 
 
-def folder_at(path: str | Path, ground: Ground) -> Folder:
+def folder_at(path: str | Path, ground: GuestFolders) -> Folder:
     """A folder, open. Raises OSError, Conflict."""
     with find(path, ground) as found:
         if found.name == ".":
@@ -167,7 +167,7 @@ def _what(folder: Folder, name: str) -> os.stat_result | None:
 class _Walk:
     """The open folders from the root to the current one: ``..`` is the one before."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: GuestFolders) -> None:
         self._ground, self._links = ground, 0
         self._stack = [Folder(os.open("/", _FOLDER), "/")]
 

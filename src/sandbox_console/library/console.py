@@ -11,7 +11,7 @@ from msgspec import structs
 
 from sandbox_console import service
 from sandbox_console.errors import NotFound
-from sandbox_console.library.held import Held
+from sandbox_console.library.async_resource import Held
 from sandbox_console.library.sandbox import SandboxHandle
 from sandbox_console.model.action import Action, Create, OpenShell
 from sandbox_console.model.audit import AuditEntry, AuditQuery

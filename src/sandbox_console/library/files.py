@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from sandbox_console.errors import BackendError, Conflict, NotFound, UsageError
 from sandbox_console.library.command import ended
 from sandbox_console.model.action import Download, Upload
-from sandbox_console.model.inside import FileKind
+from sandbox_console.model.guest import FileKind
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Consent, Console, ExecIO

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 
 from sandbox_console.errors import TimedOut
+from sandbox_console.library.async_resource import Held
 from sandbox_console.library.command import ExecResult, RunningCommand, ended, run, words
 from sandbox_console.library.files import MAX_BYTES, GuestFiles
-from sandbox_console.library.held import Held
 from sandbox_console.library.input import Input
 from sandbox_console.library.output import Files, Output
 from sandbox_console.model import ports

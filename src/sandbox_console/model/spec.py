@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from sandbox_console.errors import InvalidSpec
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.spec_fields import BY_NAME
 
 Limits = Literal["strict", "best-effort"]

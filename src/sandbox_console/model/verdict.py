@@ -10,7 +10,7 @@ from datetime import datetime
 from msgspec import Struct, structs
 
 from sandbox_console.model.audit import AuditEntry, Outcome
-from sandbox_console.model.inside import Happening
+from sandbox_console.model.guest import Happening
 from sandbox_console.model.sandbox import Exit, Sandbox, Status
 
 _NEAR_S = 15.0

@@ -11,7 +11,7 @@ from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.egress import Effect
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.policy import needs
+from sandbox_console.policy import required_capabilities
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny, Rules
 
 _UNENFORCED = '--limits best-effort (in a spec: limits = "best-effort") accepts it unenforced'
@@ -106,14 +106,14 @@ def _egress_forbidden(patterns: Sequence[str], rules: Rules) -> Deny | None:
 
 
 def _incapable(action: Action, capabilities: Capabilities, injects: Mapping[str, str]) -> Deny | None:
-    verb = needs.of_verb(action)
+    verb = required_capabilities.of_verb(action)
     wanted = [("", verb)] if verb else []
     if isinstance(action, (Create, Update)):
-        wanted += needs.of_spec(action.spec, injects)
+        wanted += required_capabilities.of_spec(action.spec, injects)
     for field, capability in wanted:
         if not capabilities.has(capability):
             what = f"{field}: {capability}" if field else str(capability)
-            hint = _UNENFORCED if field in needs.LIMITS else ""
+            hint = _UNENFORCED if field in required_capabilities.LIMITS else ""
             reason = f"{what} is unsupported here: {capabilities.reason(capability)}"
             return Deny(reason, "capability", str(capability), hint)
     return None

@@ -12,8 +12,8 @@ from ahocorasick_rs import BytesAhoCorasick, MatchKind
 from msgspec import Struct
 
 from sandbox_console.model.secret import ResolvedSecret
-from sandbox_console.secrets import views
-from sandbox_console.secrets.forms import forms
+from sandbox_console.secrets import visible_text
+from sandbox_console.secrets.encodings import forms
 
 _OVERLAP = 64 * 1024 * 2
 """Bytes kept from one chunk to the next: the longest value, in hex."""
@@ -73,7 +73,7 @@ class Scanner:
         A value that is broken up by invisible codes is found as a reader sees it.
         """
         found = self._found(data)
-        if not views.plain(data):
+        if not visible_text.plain(data):
             for view in self._views(data):
                 known = [(start, end) for start, end, *_ in found]
                 for start, end, name, what, fingerprint in self._found(view.data):
@@ -82,14 +82,14 @@ class Scanner:
                         found.append((begin, stop, name, what, fingerprint))
         return sorted(found)
 
-    def _views(self, data: bytes) -> Iterator[views.View]:
-        yield views.seen(data)
-        if b"\0" in data or not views.moves(data):  # what has NUL bytes is no text
+    def _views(self, data: bytes) -> Iterator[visible_text.View]:
+        yield visible_text.seen(data)
+        if b"\0" in data or not visible_text.moves(data):  # what has NUL bytes is no text
             return
         at = 0
         for line in data.split(b"\n"):
-            if views.moves(line):
-                yield views.Line().write(line, at).view()
+            if visible_text.moves(line):
+                yield visible_text.Line().write(line, at).view()
             at += len(line) + 1
 
     def _found(self, data: bytes) -> list[tuple[int, int, str, str, str]]:

@@ -9,7 +9,7 @@ import stat
 
 from sandbox_console.errors import Conflict, SecretError
 from sandbox_console.hostfs.files import open_regular
-from sandbox_console.hostfs.places import AROUND
+from sandbox_console.hostfs.guest_writable import AROUND
 from sandbox_console.hostfs.walk import find
 
 MAX_BYTES = 64 * 1024

@@ -14,7 +14,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from sandbox_console.errors import Conflict, SecretError
-from sandbox_console.hostfs.places import AROUND, Ground
+from sandbox_console.hostfs.guest_writable import AROUND, GuestFolders
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.text import clean
@@ -83,7 +83,7 @@ async def read(name: str, text: str, timeout_s: float) -> str:  # noqa: ARG001 -
     return text_of(printed.out, who)
 
 
-def _guests(program: str, ground: Ground) -> bool:
+def _guests(program: str, ground: GuestFolders) -> bool:
     """Whether a guest could change what a path leads to; a bare name is searched in PATH, without guests' folders."""
     if "/" not in program:
         return False

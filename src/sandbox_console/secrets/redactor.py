@@ -5,15 +5,34 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
-from sandbox_console.secrets import views
-from sandbox_console.secrets.forms import Edges, edges, forms
+from sandbox_console.secrets import visible_text
+from sandbox_console.secrets.encodings import Edges, edges, forms
 
 MASK = b"[secret]"
 
 Span = tuple[int, int]
+
+
+@dataclass
+class Tally:
+    """How many values were masked while it was set in ``TALLY``."""
+
+    count: int = 0
+
+    def take(self) -> int:
+        """The count so far; it begins again at 0."""
+        taken, self.count = self.count, 0
+        return taken
+
+
+TALLY: ContextVar[Tally | None] = ContextVar("tally", default=None)
+"""What counts the masks of the task that runs, and of the threads that it uses."""
+
 _COLOURS = re.compile(rb"\x1b\[[0-9;:]*m")
 _ROUNDS = 4
 _HELD_MOST = 64 * 1024
@@ -73,7 +92,7 @@ class Redactor:
             return data, b""
         return self._parted(data, self._hits(data), self.held_back)
 
-    def split_seen(self, data: bytes, line: views.Line) -> tuple[bytes, bytes]:
+    def split_seen(self, data: bytes, line: visible_text.Line) -> tuple[bytes, bytes]:
         """Mask values in bytes that look different to a reader; ``line`` was shown before them."""
         if self._automaton is None:
             return data, b""
@@ -106,22 +125,22 @@ class Redactor:
                 return len(tail) - at + bool(left)
         return int(data[-1] in self._lefts)
 
-    def _unsure(self, data: bytes, line: views.Line) -> int:
+    def _unsure(self, data: bytes, line: visible_text.Line) -> int:
         """Mask values in the view that a reader has."""
-        head = data[: len(data) - views.begun(data)]
+        head = data[: len(data) - visible_text.begun(data)]
         hold, begin = [self.held_back(data), len(data) - len(head)], head.rfind(b"\n") + 1
         if size := self._unseen(head):
             hold.append(size + len(data) - len(head))
-        if (not begin and line.moved) or views.moves(head[begin:]):
-            now = (views.Line() if begin else line.past()).write(head[begin:], begin).view(to_cursor=True)
+        if (not begin and line.moved) or visible_text.moves(head[begin:]):
+            now = (visible_text.Line() if begin else line.past()).write(head[begin:], begin).view(to_cursor=True)
             if size := self.held_back(now.data):
                 hold.append(len(data) - max(begin, now.span(len(now.data) - size, len(now.data))[0]))
         return max(hold)
 
     def _unseen(self, head: bytes) -> int:
         """How many of the last bytes begin a value, not counting unseen codes."""
-        for reach in (4 * self._longest + views.CODE_MOST, len(head)):
-            view = views.seen(head[-reach:])
+        for reach in (4 * self._longest + visible_text.CODE_MOST, len(head)):
+            view = visible_text.seen(head[-reach:])
             if len(view.data) > self._longest or reach >= len(head):
                 break
         size = self.held_back(view.data)
@@ -129,25 +148,25 @@ class Redactor:
 
     # -- what is masked
 
-    def spans(self, data: bytes, line: views.Line | None = None) -> list[Span]:
+    def spans(self, data: bytes, line: visible_text.Line | None = None) -> list[Span]:
         """Where values are in ``data``, in order and without overlaps, as bytes and as seen after ``line``."""
         hits = self._hits(data)
-        if line is None and views.plain(data):
+        if line is None and visible_text.plain(data):
             return hits
-        if not ((line and line.moved) or views.moves(data) or self._found(views.bare(data))):
+        if not ((line and line.moved) or visible_text.moves(data) or self._found(visible_text.bare(data))):
             return hits
-        view = views.seen(data)
+        view = visible_text.seen(data)
         hits += (view.span(start, end) for start, end in self._hits(view.data))
         hits += self._written(data, line)
         return _apart(hits)
 
-    def _written(self, data: bytes, line: views.Line | None) -> Iterator[Span]:
+    def _written(self, data: bytes, line: visible_text.Line | None) -> Iterator[Span]:
         """The text as a terminal writes it, line by line, if a cursor goes back."""
-        if not ((line and line.moved) or views.moves(data)):
+        if not ((line and line.moved) or visible_text.moves(data)):
             return
-        at, now = 0, line.past() if line else views.Line()
+        at, now = 0, line.past() if line else visible_text.Line()
         for part in data.split(b"\n"):
-            if now.moved or views.moves(part):
+            if now.moved or visible_text.moves(part):
                 view = now.write(part, at).view()
                 for start, end in self._hits(view.data):
                     begin, stop = view.span(start, end)
@@ -155,7 +174,7 @@ class Redactor:
                         yield max(begin, at), stop
                     elif not (line and self._found(line.view().data)):  # codes of this part bring it together
                         yield at, at + len(part)
-            at, now = at + len(part) + 1, views.Line()
+            at, now = at + len(part) + 1, visible_text.Line()
 
     def _hits(self, data: bytes) -> list[Span]:
         if self._automaton is None:
@@ -173,7 +192,7 @@ class Redactor:
         """Whether a value is in it."""
         return self._automaton is not None and bool(self._automaton.find_matches_as_indexes(data))
 
-    def settled(self, data: bytes, line: views.Line | None = None) -> bytes:
+    def settled(self, data: bytes, line: visible_text.Line | None = None) -> bytes:
         """``data`` masked, and masked again for values that the first mask has brought together."""
         for _ in range(_ROUNDS):
             if not (found := self.spans(data, line)):
@@ -186,7 +205,7 @@ class Redactor:
         """All of ``data`` with the known values masked."""
         if self._automaton is None:
             return data
-        if views.plain(data):
+        if visible_text.plain(data):
             return _replaced(data, self._hits(data))
         return self.settled(data)
 
@@ -214,7 +233,10 @@ class StreamRedactor:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = b""
-        self._line, self._since = views.Line(), b""  # what was shown of the line, and what of it is not written there
+        self._line, self._since = (
+            visible_text.Line(),
+            b"",
+        )  # what was shown of the line, and what of it is not written there
 
     @property
     def holding(self) -> bool:
@@ -224,11 +246,11 @@ class StreamRedactor:
     def feed(self, data: bytes) -> bytes:
         """What may be shown so far: the last bytes are held back while they may begin a value or a character."""
         data = self._held + data if self._held else data
-        torn = data[len(data) - views.torn(data) :]
+        torn = data[len(data) - visible_text.torn(data) :]
         data = data[: len(data) - len(torn)]
         if not self._redactor.active:  # a line is read only for a value in it: 1 GiB of zeros took 100 s of a processor
             shown, self._held = data, b""
-        elif not self._line.moved and views.plain(data):
+        elif not self._line.moved and visible_text.plain(data):
             shown, self._held = self._redactor.split(data)
         else:
             shown, self._held = self._redactor.split_seen(data, self._shown())
@@ -239,15 +261,15 @@ class StreamRedactor:
     def flush(self) -> bytes:
         """The rest, at the stream's end."""
         held, self._held = self._held, b""
-        if not self._line.moved and views.plain(held):
+        if not self._line.moved and visible_text.plain(held):
             held = self._redactor.apply(held)
         else:
             held = self._redactor.settled(held, self._shown())
         self._note(held)
         return held
 
-    def _shown(self) -> views.Line:
-        self._line.write(views.lasting(self._since))
+    def _shown(self) -> visible_text.Line:
+        self._line.write(visible_text.lasting(self._since))
         self._since = b""
         return self._line
 
@@ -255,9 +277,9 @@ class StreamRedactor:
         """Remember what is in the line now."""
         at = shown.rfind(b"\n") + 1
         if at:
-            self._line, self._since = views.Line(), b""
+            self._line, self._since = visible_text.Line(), b""
         rest = shown[at:]
-        if self._line.moved or views.moves(rest):
+        if self._line.moved or visible_text.moves(rest):
             self._shown().write(rest)
         elif rest:
             self._since = (self._since + rest)[-_LINE_MOST:]
@@ -266,10 +288,13 @@ class StreamRedactor:
 def _replaced(data: bytes, spans: Iterable[Span]) -> bytes:
     """With a mask for each span; colours that are set in a span are kept after its mask."""
     parts: list[bytes] = []
-    at = 0
+    at = count = 0
     for start, end in spans:
         parts += data[at:start], MASK, *_COLOURS.findall(data, start, end)
         at = end
+        count += 1
+    if count and (tally := TALLY.get()) is not None:
+        tally.count += count
     return b"".join((*parts, data[at:])) if parts else data
 
 

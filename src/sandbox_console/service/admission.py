@@ -24,23 +24,23 @@ from sandbox_console.model.action import (
     ref_of,
 )
 from sandbox_console.model.egress_rules import rule_problems
-from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny, Rules
-from sandbox_console.service.effects.plan import differing
+from sandbox_console.service.effects.change_plan import differing
 from sandbox_console.service.gate.gate import Consent, Request
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.inside import Inside
-from sandbox_console.service.reads.shares import Shares
+from sandbox_console.service.reads.folder_guard import FolderGuard
+from sandbox_console.service.reads.inspection import Inspection
 
 
 class Admission:
     """Turns an action into a request that the gate can record, and carry out if it is allowed. Changes nothing."""
 
-    def __init__(self, fleet: Fleet, inside: Inside, vault: Vault, shares: Shares, policy: Rules) -> None:
+    def __init__(self, fleet: Fleet, inside: Inspection, vault: Vault, shares: FolderGuard, policy: Rules) -> None:
         self._fleet, self._inside, self._vault, self._shares, self._policy = fleet, inside, vault, shares, policy
 
     async def request(self, action: Action, consent: Consent) -> Request:

@@ -16,16 +16,16 @@ from msgspec import structs
 from sandbox_console.backends import registry
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.errors import ConfigError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.secret import Secret
 from sandbox_console.service.config import Config, Paths, find_paths, load, refuse_strangers
 from sandbox_console.service.console import Console
 from sandbox_console.service.gate.trail import Trail, current_actor
-from sandbox_console.service.reads import given
+from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.folder_guard import OwnFolders, refuse_guests, without_guests_programs
 from sandbox_console.service.reads.hub import Hub
-from sandbox_console.service.reads.names import Key, Names
-from sandbox_console.service.reads.shares import Own, refuse_guests, without_guests_programs
+from sandbox_console.service.reads.known_names import Key, KnownNames
 
 _OURS = ("enabled", "timeout_s")
 """Options of a backend's table that are the service's, not the provider's."""
@@ -58,7 +58,7 @@ async def open_console(
     own = own_places(config, paths)
     keep_apart(own)
     hub = Hub()
-    fleet = Fleet(found, Names(paths.state / "names"), timeouts(config, found))
+    fleet = Fleet(found, KnownNames(paths.state / "names"), timeouts(config, found))
     trail = Trail(paths.audit_db, current_actor(), hub.publish, config.audit)
     console = Console(config, fleet, trail, hub, own, secrets)
     try:
@@ -69,7 +69,7 @@ async def open_console(
 
 def last_names() -> set[str]:
     """Names of sandboxes as each host last listed them; no host is asked."""
-    return Names(find_paths().state / "names").every()
+    return KnownNames(find_paths().state / "names").every()
 
 
 def timeouts(config: Config, backends: Sequence[Backend]) -> dict[Key, float]:
@@ -105,25 +105,25 @@ def check_configuration(config_file: Path | None, only_backend: str = "") -> Non
     make_backends(load(paths, required=config_file is not None), paths, only_backend)
 
 
-def known_ground(config_file: Path | None = None) -> Ground:
+def known_ground(config_file: Path | None = None) -> GuestFolders:
     """What guests can change as far as is known without asking a backend, for who opens files without a console."""
-    return given.everywhere(find_paths(config_file).state).ground()
+    return shared_folders.everywhere(find_paths(config_file).state).ground()
 
 
 def refuse_config(paths: Paths) -> None:
     """Raise ConfigError for a config file that a guest can write, before it is read."""
-    refuse_guests(Own(paths.state, (_config_file(paths),)), given.everywhere(paths.state))
+    refuse_guests(OwnFolders(paths.state, (_config_file(paths),)), shared_folders.everywhere(paths.state))
 
 
-def keep_apart(own: Own) -> None:
+def keep_apart(own: OwnFolders) -> None:
     """Raise ConfigError for state that a guest can write, and take no program from where one can."""
-    known = given.everywhere(own.state)
+    known = shared_folders.everywhere(own.state)
     refuse_guests(own, known)
     if known.all and (path := os.environ.get("PATH")):
         os.environ["PATH"] = without_guests_programs(path, known.all)
 
 
-def own_places(config: Config, paths: Paths) -> Own:
+def own_places(config: Config, paths: Paths) -> OwnFolders:
     """What must never be a guest's. A file that ``--config`` names is, the folder that it lies in is not."""
     state = paths.state
     found = [("the console's state", state), _config_file(paths)]
@@ -134,7 +134,7 @@ def own_places(config: Config, paths: Paths) -> Own:
         found.append(("the audit log's archive", Path(config.audit.archive).expanduser()))
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         found.append(("XDG_RUNTIME_DIR, with sockets of yours", Path(runtime)))
-    return Own(state, tuple(found), config.policy.home_workspace, tuple(_used(config)))
+    return OwnFolders(state, tuple(found), config.policy.home_workspace, tuple(_used(config)))
 
 
 def _used(config: Config) -> Iterator[tuple[str, Path]]:

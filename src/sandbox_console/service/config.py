@@ -20,10 +20,10 @@ from sandbox_console.audit.retention import MIB, Keep
 from sandbox_console.errors import ConfigError, UsageError
 from sandbox_console.hostfs.owners import another_hand
 from sandbox_console.model import hosts
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource, problem
-from sandbox_console.service.serving import ApiOptions, McpOptions, template_problem
+from sandbox_console.service.server_options import ApiOptions, McpOptions, template_problem
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Action, Exec, OpenShell
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.capability import Capabilities
@@ -22,27 +22,27 @@ from sandbox_console.policy.rules import Decision
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
 from sandbox_console.service.config import Config
-from sandbox_console.service.effects.plan import Plan, plan_for, within_bounds
+from sandbox_console.service.effects.change_plan import Plan, plan_for, within_bounds
 from sandbox_console.service.gate.gate import Consent, Gate
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.performer import Performer
-from sandbox_console.service.reads import given
-from sandbox_console.service.reads.asked import AskFeed
+from sandbox_console.service.reads import shared_folders
 from sandbox_console.service.reads.denials import DenialFeed
 from sandbox_console.service.reads.egress import Outbound
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.folder_guard import FolderGuard, OwnFolders
+from sandbox_console.service.reads.host_requests import HostRequests
 from sandbox_console.service.reads.hub import Hub, Subscription
-from sandbox_console.service.reads.inside import Inside
+from sandbox_console.service.reads.inspection import Inspection
 from sandbox_console.service.reads.live_logs import LiveLogs
 from sandbox_console.service.reads.lookup import Found, place
-from sandbox_console.service.reads.recall import recorded
+from sandbox_console.service.reads.name_changes import recorded
 from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
-from sandbox_console.service.reads.shares import Own, Shares
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
 from sandbox_console.service.sessions.shell import ShellSession
 
@@ -57,7 +57,7 @@ class Console:
     """
 
     def __init__(
-        self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: Own | None = None,
+        self, config: Config, fleet: Fleet, trail: Trail, hub: Hub, own: OwnFolders | None = None,
         secrets: Mapping[str, Secret] | None = None,
     ) -> None:  # fmt: skip
         self.config = config
@@ -66,19 +66,19 @@ class Console:
         self.trail = trail
         fleet.remember = recorded(trail)
         state, kept = trail.path.parents[1], config.logs
-        self._vault = Vault(config.secrets, lambda: given.everywhere(state).ground(), secrets)
+        self._vault = Vault(config.secrets, lambda: shared_folders.everywhere(state).ground(), secrets)
         self._watcher = Watcher(fleet, hub.publish)
         self._stats = StatsPump(fleet, hub.publish, config.tui.stats_interval_s, lambda: [*hub.sandboxes.values()])
-        self.inside = Inside(fleet, self._vault)
+        self.inside = Inspection(fleet, self._vault)
         self.denials = DenialFeed(fleet, hub, self._watcher.start, self._vault)
-        self._asks = AskFeed(trail, hub, self.denials.ask)
+        self._asks = HostRequests(trail, hub, self.denials.ask)
         self.egress = Outbound(fleet, self.denials, self._vault, trail)
         self.retained = Retained(state / "logs", kept.retain_mib << 20, kept.retain_each_mib << 20)
         self._logs = LiveLogs(fleet, self._vault, self.retained if kept.retain else None)
         self.secrets = Secrets(self._vault, fleet, state, self._look)
         self.shipper = Shipper(trail)
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
-        self._shares = Shares(fleet, own or Own(state))
+        self._shares = FolderGuard(fleet, own or OwnFolders(state))
         gate = Gate(trail, self._vault, hub.publish, config.policy)
         self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy)
         self._performer = Performer(self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings)
@@ -154,7 +154,7 @@ class Console:
         found = await self.fleet.use(backend, host)
         return await found.diagnose() if isinstance(found, Diagnosable) else ()
 
-    async def ground(self) -> Ground:
+    async def ground(self) -> GuestFolders:
         """The folders of this machine that guests can change, for who opens files here: see ``hostfs``.
 
         A backend that does not answer costs a second. Raises ConfigError where the console's own state is a guest's.

@@ -41,9 +41,9 @@ from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.recall import note_after, note_before
+from sandbox_console.service.reads.folder_guard import FolderGuard
+from sandbox_console.service.reads.name_changes import note_after, note_before
 from sandbox_console.service.reads.recordings import Recordings
-from sandbox_console.service.reads.shares import Shares
 from sandbox_console.service.sessions.shell import ShellSession
 
 NoteEnd = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -53,7 +53,7 @@ class Performer:
     """Carries actions out, one call an action. Nothing is changed but through its gate."""
 
     def __init__(
-        self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: Shares,
+        self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
         recordings: Recordings,
     ) -> None:  # fmt: skip
         self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail

@@ -6,7 +6,7 @@ running loop, which it holds up meanwhile. A console that is open when the inter
 """
 
 from sandbox_console.sync.console import Console, open_console
-from sandbox_console.sync.held import Held
+from sandbox_console.sync.resource import Held
 from sandbox_console.sync.sandbox import RunningCommand, SandboxHandle, ShellSession
 
 __all__ = ["Console", "Held", "RunningCommand", "SandboxHandle", "ShellSession", "open_console"]

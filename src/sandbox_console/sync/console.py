@@ -15,8 +15,8 @@ from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.model.secret import Secret
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import ActionResult, Backend, Consent
-from sandbox_console.sync.held import Held
 from sandbox_console.sync.loop import Loop, current
+from sandbox_console.sync.resource import Held
 from sandbox_console.sync.sandbox import SandboxHandle, ShellSession, each
 
 

@@ -14,8 +14,8 @@ from sandbox_console.library.output import Output
 from sandbox_console.model.log import LogItem, Stream
 from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Exit, Sandbox, SandboxRef
-from sandbox_console.sync.held import Held
 from sandbox_console.sync.loop import Loop
+from sandbox_console.sync.resource import Held
 
 T = TypeVar("T")
 

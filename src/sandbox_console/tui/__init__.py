@@ -17,9 +17,9 @@ def run_tui(
 
     ``opener`` None is :func:`sandbox_console.service.open_console`. Raises ConfigError before anything is drawn.
     """
-    from sandbox_console.tui.base.gc_pause import settling
+    from sandbox_console.tui.base.gc_pause import gc_paused
 
-    with settling():
+    with gc_paused():
         from sandbox_console.tui.run import run
 
         return asyncio.run(run(config_file=config_file, read_only=read_only, backend=backend, opener=opener))

@@ -19,6 +19,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Update, ref_of
 from sandbox_console.service import ActionResult, Console
 from sandbox_console.tui.actions.outcome import ended_words
+from sandbox_console.tui.app_parts import Told
 from sandbox_console.tui.base.themes import DARK, LIGHT, THEMES, after
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.dialogs.text_screen import TooSmallScreen, too_small
@@ -26,7 +27,6 @@ from sandbox_console.tui.egress import egress_text
 from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.main.main_screen import MainScreen
 from sandbox_console.tui.pages import PageActions
-from sandbox_console.tui.parts import Told
 from sandbox_console.tui.pulse.history import History
 from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.state.messages import (

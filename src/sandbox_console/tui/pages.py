@@ -11,10 +11,10 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import fixed_fields
+from sandbox_console.tui.app_parts import AppParts, Told
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.fleet.header import backend_name
 from sandbox_console.tui.help import help_words, unavailable
-from sandbox_console.tui.parts import AppParts, Told
 from sandbox_console.tui.text.formatting import HEALTH, STYLES
 
 _SEVERE = {"error": "$text-error", "warning": "$text-warning"}

@@ -12,13 +12,13 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from sandbox_console.tui.actions.availability import choices
+from sandbox_console.tui.app_parts import AppParts
 from sandbox_console.tui.base.safety import escaped, plain
 from sandbox_console.tui.base.themes import THEMES
 from sandbox_console.tui.help import HIDDEN, key_words, place_of
 from sandbox_console.tui.keys.key_names import short_key
 from sandbox_console.tui.keys.main_keys import MARK_KEYS, list_keys
 from sandbox_console.tui.keys.page_keys import NO_KEY
-from sandbox_console.tui.parts import AppParts
 from sandbox_console.tui.state.verbs import NAMINGS, VERBS
 from sandbox_console.tui.text.formatting import shown_name
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sandbox_console.service import Console, open_console
 from sandbox_console.tui.base.end_signals import ended_by_signals
-from sandbox_console.tui.base.gc_pause import settle_soon
+from sandbox_console.tui.base.gc_pause import freeze_soon
 
 if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp
@@ -26,7 +26,7 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
         console.watch().close()  # the backends answer while the app is imported: its thread leaves the loop free
         console.shipper.start()
         app = (await asyncio.to_thread(_app_class))(console)
-        settling = settle_soon()
+        settling = freeze_soon()
         try:
             with ended_by_signals(app):
                 await app.run_async()

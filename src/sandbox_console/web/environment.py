@@ -17,7 +17,7 @@ _NAMES = frozenset(
     }
 )
 _PREFIXES = ("LC_", "XDG_", "SANDBOX_CONSOLE_")
-_DRIVER = "sandbox_console.web.driver:BrowserDriver"
+_DRIVER = "sandbox_console.web.textual_driver:BrowserDriver"
 
 
 def check_pass_env(names: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:

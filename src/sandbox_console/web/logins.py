@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sandbox_console.errors import ConfigError
 from sandbox_console.hostfs.files import opened
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.service.tokens import Token, Tokens
 
 TOKEN_VARIABLE = "SANDBOX_CONSOLE_TOKEN"  # noqa: S105 - the variable's name
@@ -127,7 +127,7 @@ class Logins:
 
 
 def given_token(
-    file: Path | None, environment: MutableMapping[str, str] = os.environ, ground: Ground = NOBODYS
+    file: Path | None, environment: MutableMapping[str, str] = os.environ, ground: GuestFolders = NOBODYS
 ) -> str | None:
     """The operator's token from a file, else from the environment, from which it is removed.
 
@@ -144,7 +144,7 @@ def given_token(
     return token
 
 
-def _from_file(file: Path, ground: Ground) -> str:
+def _from_file(file: Path, ground: GuestFolders) -> str:
     try:
         with opened(file, ground) as stream:
             mode = os.fstat(stream.fileno()).st_mode

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import opened
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
@@ -143,7 +143,7 @@ def listening(options: ServeOptions, port: int) -> socket.socket:
     return made
 
 
-def server_tls(options: ServeOptions, ground: Ground) -> ssl.SSLContext | None:
+def server_tls(options: ServeOptions, ground: GuestFolders) -> ssl.SSLContext | None:
     """What the certificate of the options makes; None without one. Raises ConsoleError."""
     if not options.cert:
         return None

@@ -12,13 +12,13 @@ from aiohttp import WSMsgType, web
 from textual_serve.server import Server
 
 from sandbox_console.errors import ConfigError
-from sandbox_console.web import wire
+from sandbox_console.web import websocket_messages
+from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
 from sandbox_console.web.checks import Checks, add_headers, need_origin
 from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
 from sandbox_console.web.tickets import Order, Tickets
-from sandbox_console.web.views import Full, View, Views
 
 HEADER = "X-Sandbox-Console"
 """A page of another origin cannot send it without asking first, and is never allowed to."""
@@ -41,7 +41,7 @@ class BrowserServer(Server):
         self._authorities = authorities
         self._say = say
         self._tickets = Tickets()
-        self._views = Views(options, say)
+        self._views = AppSessions(options, say)
         self._pages = read_pages()
         self.download_manager = self._views.downloads
 
@@ -135,7 +135,11 @@ class BrowserServer(Server):
         if order is None:
             raise web.HTTPForbidden(text="The ticket is not valid: unknown, used or too old.\n")
         socket = web.WebSocketResponse(
-            heartbeat=15, timeout=2.0, max_msg_size=wire.MOST_BYTES, protocols=(wire.PROTOCOL,), compress=False
+            heartbeat=15,
+            timeout=2.0,
+            max_msg_size=websocket_messages.MOST_BYTES,
+            protocols=(websocket_messages.PROTOCOL,),
+            compress=False,
         )
         await socket.prepare(request)
         try:
@@ -204,16 +208,16 @@ class BrowserServer(Server):
         return login
 
 
-async def _pump(socket: web.WebSocketResponse, view: View) -> None:
+async def _pump(socket: web.WebSocketResponse, view: AppSession) -> None:
     """Pass messages to the app until the socket closes or breaks the protocol."""
-    allowance = wire.Allowance()
+    allowance = websocket_messages.Allowance()
     async for message in socket:
         if message.type is not WSMsgType.TEXT or not allowance.take():
             await socket.close(code=_POLICY_VIOLATION)
             return
         try:
-            await view.handle(wire.parse(message.data))
-        except wire.Malformed as error:
+            await view.handle(websocket_messages.parse(message.data))
+        except websocket_messages.Malformed as error:
             await socket.close(code=_POLICY_VIOLATION, message=str(error).encode())
             return
 
@@ -235,8 +239,8 @@ async def _json_body(request: web.Request) -> dict[str, Any]:
 
 def _order(body: dict[str, Any]) -> Order:
     try:
-        columns, rows = wire.cells(body.get("columns"), body.get("rows"))
-    except wire.Malformed as error:
+        columns, rows = websocket_messages.cells(body.get("columns"), body.get("rows"))
+    except websocket_messages.Malformed as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from None
     view = body.get("view")
     return Order(columns, rows, view if isinstance(view, str) else None)
@@ -244,5 +248,5 @@ def _order(body: dict[str, Any]) -> Order:
 
 def _ticket(request: web.Request) -> str:
     offered = request.headers.get("Sec-WebSocket-Protocol", "").split(",")
-    tickets = [word.strip() for word in offered if word.strip().startswith(wire.TICKET_PREFIX)]
-    return tickets[0].removeprefix(wire.TICKET_PREFIX) if len(tickets) == 1 else ""
+    tickets = [word.strip() for word in offered if word.strip().startswith(websocket_messages.TICKET_PREFIX)]
+    return tickets[0].removeprefix(websocket_messages.TICKET_PREFIX) if len(tickets) == 1 else ""

@@ -21,8 +21,8 @@ from sandbox_console.errors import ConsoleError, Denied, UsageError
 from sandbox_console.model.text import clean
 from sandbox_console.web import textual_web
 from sandbox_console.web.environment import is_needed
-from sandbox_console.web.groups import process_group
 from sandbox_console.web.options import console_command
+from sandbox_console.web.process_group import process_group
 
 ENVIRONMENTS = ("prod", "local", "dev")
 """The relays that textual-web knows: its makers' public one, 127.0.0.1 port 8080, and its makers' for trials."""
@@ -30,7 +30,7 @@ ENVIRONMENTS = ("prod", "local", "dev")
 API_KEY = "GANGLION_API_KEY"
 """The operator's account at the relay; textual-web reads it from there, the console is not given it."""
 
-_DRIVER = "sandbox_console.web.driver:SharedDriver"
+_DRIVER = "sandbox_console.web.textual_driver:SharedDriver"
 _LAUNCHER = "console"
 _NO_LOGIN = (
     "share makes the console a client of a public relay, which does not ask viewers who they are: whoever has the"

@@ -17,7 +17,7 @@ import platformdirs
 
 from sandbox_console.errors import ConsoleError, Unsupported
 from sandbox_console.model.text import clean
-from sandbox_console.web.groups import process_group
+from sandbox_console.web.process_group import process_group
 
 VERSION = "0.8.0"
 LOCK = Path(__file__).with_name("textual-web.lock")

@@ -8,7 +8,7 @@ import pytest
 from tests.tui.app.scene import NOW, fleet, log_lines, make_console, samples, until
 from tests.tui.app.sheet import Sheets
 
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.app import ConsoleApp
 
 

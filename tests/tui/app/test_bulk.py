@@ -14,7 +14,7 @@ from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.bulk.bulk_run import AT_ONCE, Fate
 from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen

@@ -12,8 +12,8 @@ from sandbox_console.model.egress import Effect, EgressRecord, EgressRule
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
-from sandbox_console.testing.core import Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.egress.egress_text import patterns_of
 from sandbox_console.tui.egress.inbox_screen import EgressScreen
 from sandbox_console.tui.egress.rule_dialog import EgressAskScreen
@@ -44,7 +44,7 @@ def fake_with(records=(), boxes=None, **options):
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
     monkeypatch.setattr("sandbox_console.service.effects.egress.SETTLE_S", 0.0)
-    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.fake_guest.time.time", lambda: NOW)
 
 
 def on(app, kind):

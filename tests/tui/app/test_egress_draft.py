@@ -14,8 +14,8 @@ from sandbox_console.model.egress import Effect, EgressRule
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource
 from sandbox_console.service import Config
-from sandbox_console.testing.core import Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 from sandbox_console.tui.egress.draft_screen import EgressDraftScreen
 from sandbox_console.tui.egress.inbox_screen import EgressScreen
@@ -32,7 +32,7 @@ RECORDS = [
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
     monkeypatch.setattr("sandbox_console.service.effects.egress.SETTLE_S", 0.0)
-    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.fake_guest.time.time", lambda: NOW)
 
 
 async def open_draft(app, pilot, key="ctrl+e"):

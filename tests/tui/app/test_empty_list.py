@@ -7,7 +7,7 @@ import pytest
 from tests.tui.app.scene import screen_text, until
 from textual.binding import Binding
 
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.detail.tab_bar import TABS
 from sandbox_console.tui.keys.main_keys import MAIN_KEYS
 from sandbox_console.tui.widgets.table.marked_table import MarkedTable

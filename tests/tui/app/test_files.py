@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.tui.app.scene import NOW, fleet, screen_text, until
 
 from sandbox_console.model.audit import AuditQuery
-from sandbox_console.testing.core import Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.widgets.table.table import FleetTable
 

@@ -12,7 +12,7 @@ from sandbox_console.model.sandbox import Exit, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.tui.fleet.filter.field_tests import NAMES
 from sandbox_console.tui.fleet.filter.filter_parser import FilterError, parse_filter
-from sandbox_console.tui.fleet.filter.match_cache import Narrower
+from sandbox_console.tui.fleet.filter.match_cache import MatchCache
 from sandbox_console.tui.state.fleet_state import Denial, FleetState
 
 FLEET = [
@@ -115,7 +115,7 @@ def test_a_field_that_is_only_begun_hides_nothing_yet():
 
 
 def test_what_is_kept_of_the_letters_before_changes_nothing_that_is_found():
-    narrower = Narrower()
+    narrower = MatchCache()
     for line in ("running bu", "-f bdr cpu>80", "!crashed !-l team", "a.*t$ state=running", "AGENT", '"n:3"', "web"):
         for typed in [*(line[:end] for end in range(len(line) + 1)), line[:-2], f"age<1h {line}", line]:
             if (found := understood(typed)[0]) is not None:

@@ -17,7 +17,7 @@ from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Status
 from sandbox_console.policy.rules import Rules
 from sandbox_console.service import Config
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.detail.tab_bar import TabBar
 from sandbox_console.tui.dialogs.action_menu import MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen

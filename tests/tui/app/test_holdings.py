@@ -22,10 +22,10 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.audit import AuditQuery
 from sandbox_console.model.capability import Capabilities, Capability
-from sandbox_console.model.inside import Image
+from sandbox_console.model.image import Image
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Fact
-from sandbox_console.testing.fake import FakeBackend, Within
+from sandbox_console.testing.fake_backend import FakeBackend, Within
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.dialogs.action_menu import MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen

@@ -16,7 +16,7 @@ from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.service import TuiOptions
 from sandbox_console.service.config import Config
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.audit.audit_screen import AuditScreen
 from sandbox_console.tui.dialogs.action_menu import MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen

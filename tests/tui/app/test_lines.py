@@ -14,7 +14,7 @@ from sandbox_console.model.audit import AuditEntry, AuditRow
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Fact
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.effects.plan import Change, How, Plan, make_plan
+from sandbox_console.service.effects.change_plan import Change, How, Plan, make_plan
 from sandbox_console.tui.detail.audit_tab import entry_words
 from sandbox_console.tui.detail.spec_tab import spec_words
 from sandbox_console.tui.dialogs.action_menu import Choice, choice_line

@@ -17,8 +17,8 @@ from sandbox_console.model.event import Changed
 from sandbox_console.model.sandbox import SandboxRef, Stats, Status
 from sandbox_console.service import Config
 from sandbox_console.service.config import TuiOptions, ViewOptions
-from sandbox_console.testing.core import Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.fleet.columns import BY_KEY
 from sandbox_console.tui.fleet.columns_screen import ColumnsScreen

@@ -12,7 +12,7 @@ from sandbox_console.cli.parser import parse as parse_words
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Fact, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service.effects.plan import make_plan
+from sandbox_console.service.effects.change_plan import make_plan
 from sandbox_console.tui.detail.spec_tab import spec_words
 from sandbox_console.tui.fleet.columns import USUAL
 from sandbox_console.tui.fleet.filter.filter_parser import FilterError, parse_filter

@@ -9,7 +9,7 @@ from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.event import Acted
 from sandbox_console.model.sandbox import BackendHealth, Exit, HealthState, Stats, Status
 from sandbox_console.service import Feed
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.audit.audit_screen import AuditScreen
 from sandbox_console.tui.pulse import history as pulse
 from sandbox_console.tui.pulse.pulse_screen import PulseScreen

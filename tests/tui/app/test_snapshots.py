@@ -10,7 +10,7 @@ from textual.widgets import Input
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Status
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.base.themes import CONTRAST, DARK, MONOCHROME
 from sandbox_console.tui.dialogs.action_menu import MenuScreen
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen

@@ -7,8 +7,8 @@ from tests.tui.app.scene import NOW, fleet, ref, screen_text, until
 from tests.tui.app.sheet import SMALL
 
 from sandbox_console.model.egress import EgressRecord
-from sandbox_console.testing.core import Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
 from sandbox_console.tui.egress.inbox_screen import EgressScreen
 from sandbox_console.tui.egress.rule_dialog import EgressAskScreen
@@ -57,7 +57,7 @@ async def test_one_action_on_several(run_app, sheets):
 
 
 async def test_egress_inbox(run_app, sheets, monkeypatch):
-    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.fake_guest.time.time", lambda: NOW)
     agent = ref("aaaaaaaaaaaa")
     denied = [
         EgressRecord(NOW - 60 + at, "agent", host, port, allowed=False, reason="not_allowed")

@@ -10,10 +10,10 @@ from tests.tui.app.sheet import MIDDLE, SIZES, SMALL
 from sandbox_console.errors import BackendError
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.egress import EgressRecord
-from sandbox_console.model.inside import Image, Snapshot
+from sandbox_console.model.image import Image, Snapshot
 from sandbox_console.model.log import LogRecord, Stream
-from sandbox_console.testing.core import Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Within
 from sandbox_console.tui.bulk.results_screen import BulkConfirm, BulkScreen
 from sandbox_console.tui.egress.draft_screen import EgressDraftScreen
 from sandbox_console.tui.pulse.history import Total
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
-    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.fake_guest.time.time", lambda: NOW)
 
 
 def says(app, *texts):

@@ -9,12 +9,12 @@ from tests.tui.app.sheet import MIDDLE, SIZES, SMALL
 
 from sandbox_console.errors import BackendError
 from sandbox_console.model.egress import EgressRecord
-from sandbox_console.model.inside import GuestProcess, Happening
+from sandbox_console.model.guest import GuestProcess, Happening
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Stats, Status
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.testing.core import Faults, Within
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
+from sandbox_console.testing.fake_core import Faults, Within
 from sandbox_console.tui.detail.tab_bar import TABS
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 from sandbox_console.tui.logs.logs_tab import LogsPane
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch):
-    monkeypatch.setattr("sandbox_console.testing.inside.time.time", lambda: NOW)
+    monkeypatch.setattr("sandbox_console.testing.fake_guest.time.time", lambda: NOW)
     # One sample: else a graph grows with the time that it takes to look at it.
     monkeypatch.setattr("sandbox_console.tui.detail.stats_tab.INTERVAL_S", 3600.0)
 

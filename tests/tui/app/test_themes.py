@@ -9,7 +9,7 @@ from textual.filter import ANSIToTruecolor, Monochrome
 
 from sandbox_console.model.sandbox import HealthState, Status
 from sandbox_console.service.config import Config, TuiOptions
-from sandbox_console.testing.fake import FakeBackend
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.base.themes import CONTRAST, DARK, LIGHT, MONOCHROME, THEMES, after
 from sandbox_console.tui.bulk.results_screen import SIGNS
 from sandbox_console.tui.text.formatting import HEALTH, STATUS

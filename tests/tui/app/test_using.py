@@ -7,7 +7,7 @@ from msgspec import structs
 from tests.tui.app.scene import ref, screen_text, until
 from textual import events
 
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 from sandbox_console.tui.detail.tab_bar import TABS
 from sandbox_console.tui.fleet.arrangement import Hidden, Wanted

@@ -13,7 +13,7 @@ from rich.style import Style
 
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.capability import Capabilities
-from sandbox_console.model.inside import FileInfo, FileKind, GuestProcess, Happening
+from sandbox_console.model.guest import FileInfo, FileKind, GuestProcess, Happening
 from sandbox_console.model.log import LogGap, LogRecord, Stream
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec

@@ -9,7 +9,7 @@ import pytest
 from sandbox_console.logs.fields import DEPTH_ROWS, fold, parse, spread
 from sandbox_console.logs.level import Level, level_of
 from sandbox_console.logs.merge import Merger
-from sandbox_console.logs.shelf import Kept, Shelf
+from sandbox_console.logs.recent_logs import RecentLog, RecentLogs
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
@@ -82,9 +82,9 @@ def test_the_shelf_lets_the_living_go_first():
     def kept(name, size):
         store = LineStore()
         store.append([LogRecord(1, Stream.STDOUT, b"x" * size + b"\n")])
-        return Kept(SandboxRef("fake", "local", name), name, store)
+        return RecentLog(SandboxRef("fake", "local", name), name, store)
 
-    shelf = Shelf(1000)
+    shelf = RecentLogs(1000)
     shelf.put(kept("gone", 400))
     shelf.note_gone(SandboxRef("fake", "local", "gone"), 5.0)
     for name in ("a", "b", "c"):

@@ -17,12 +17,12 @@ from sandbox_console.backends.bubblewrap.state import Record, Store
 from sandbox_console.backends.common.messages import not_running
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Permit
-from sandbox_console.model.inside import FileInfo, GuestProcess, Happening
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening
 from sandbox_console.model.log import LogQuery
 from sandbox_console.model.sandbox import Exit, SandboxRef
 
 
-class Deeper:
+class Abilities:
     """Files, processes, what is on disk, happenings, the main process's output."""
 
     _store: Store

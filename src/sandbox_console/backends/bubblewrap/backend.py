@@ -17,18 +17,18 @@ from msgspec.structs import replace
 from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.bubblewrap import (
     binary,
-    calls,
     egress,
     jail,
     launch,
     logs,
     owner,
     stats,
+    syscall_filter,
     translate,
     watch,
 )
 from sandbox_console.backends.bubblewrap import limits as limiting
-from sandbox_console.backends.bubblewrap.abilities import Deeper
+from sandbox_console.backends.bubblewrap.abilities import Abilities
 from sandbox_console.backends.bubblewrap.capabilities import capabilities, problems, refuse
 from sandbox_console.backends.bubblewrap.client import Connection
 from sandbox_console.backends.bubblewrap.limits import Limiter
@@ -53,7 +53,7 @@ Listing = list[Sandbox]  # inside the class `list` is the method
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/ash", "/bin/sh", "/usr/bin/sh")
 
 
-class BubblewrapBackend(Deeper):
+class BubblewrapBackend(Abilities):
     """Sandboxes of this machine, each with a supervisor of its own; see the package's modules for the parts."""
 
     name = translate.NAME
@@ -92,7 +92,7 @@ class BubblewrapBackend(Deeper):
     def _diagnose(self) -> Sequence[Diagnosis]:
         found = [binary.diagnosis(self._bwrap)] if isinstance(self._bwrap, binary.Bwrap) else []
         try:
-            return [*found, calls.diagnosis(self._store.all())]
+            return [*found, syscall_filter.diagnosis(self._store.all())]
         except (BackendError, OSError):  # the backend's health says so
             return found
 

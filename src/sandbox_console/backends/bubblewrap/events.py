@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sandbox_console.backends.bubblewrap.supervise.events import NEW, OLD
 from sandbox_console.backends.common import notify
-from sandbox_console.model.inside import Happening
+from sandbox_console.model.guest import Happening
 
 
 async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGenerator[Happening, None]:

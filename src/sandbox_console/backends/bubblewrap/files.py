@@ -1,6 +1,6 @@
-"""Files of a sandbox, moved by a separate process (``carrier.py``): any size, in constant memory.
+"""Files of a sandbox, moved by a separate process (``file_helper.py``): any size, in constant memory.
 
-What the carrier writes into a folder that is in memory (/tmp, the home) counts against that folder's size, and not
+What the helper writes into a folder that is in memory (/tmp, the home) counts against that folder's size, and not
 against the sandbox's memory limit.
 """
 
@@ -22,9 +22,9 @@ from sandbox_console.backends.bubblewrap.supervise import wire
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.cancellation import shielded
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 
-_PROGRAM = Path(__file__).with_name("carrier.py")
+_PROGRAM = Path(__file__).with_name("file_helper.py")
 _CHUNK = 256 * 1024
 _CONFLICTS = {
     "no_directory": "",
@@ -49,46 +49,46 @@ async def list_dir(record: Record, path: str) -> Sequence[FileInfo]:
 
 async def download(record: Record, path: str) -> AsyncGenerator[bytes, None]:
     """A tar of the path. Raises NotFound, Conflict."""
-    carrier = await _Carrier.start(record, "download", path)
+    helper = await _FileHelper.start(record, "download", path)
     try:
-        while chunk := await carrier.out.read(_CHUNK):
+        while chunk := await helper.out.read(_CHUNK):
             yield chunk
-        await carrier.judge()
+        await helper.judge()
     finally:
-        await carrier.end()
+        await helper.end()
 
 
 async def upload(record: Record, path: str, archive: AsyncIterator[bytes]) -> None:
     """Unpack a tar. Raises NotFound, Conflict, UsageError for an archive that is none or would escape."""
-    carrier = await _Carrier.start(record, "upload", path)
+    helper = await _FileHelper.start(record, "upload", path)
     try:
         async for chunk in guarded(archive):
-            if not await carrier.give(chunk):
+            if not await helper.give(chunk):
                 break
-        await carrier.judge()
+        await helper.judge()
     finally:
-        await carrier.end()
+        await helper.end()
 
 
 async def _ask(record: Record, op: str, path: str) -> list[FileInfo]:
-    carrier = await _Carrier.start(record, op, path)
+    helper = await _FileHelper.start(record, op, path)
     try:
         answer = bytearray()
-        while chunk := await carrier.out.read(_CHUNK):
+        while chunk := await helper.out.read(_CHUNK):
             answer += chunk
             if len(answer) > _MOST_BYTES:
                 raise BackendError(f"{path} has too many entries to list")
-        await carrier.judge()
+        await helper.judge()
         return [_info(json.loads(line)) for line in answer.splitlines()]
     finally:
-        await carrier.end()
+        await helper.end()
 
 
 def _info(said: dict[str, Any]) -> FileInfo:
     return FileInfo(**{**said, "kind": FileKind(said["kind"])})
 
 
-class _Carrier:
+class _FileHelper:
     """The process. ``end`` is safe to call at any time, and leaves nothing."""
 
     def __init__(self, process: asyncio.subprocess.Process, path: str) -> None:
@@ -101,7 +101,7 @@ class _Carrier:
         self._said = asyncio.ensure_future(process.stderr.read())
 
     @classmethod
-    async def start(cls, record: Record, op: str, path: str) -> _Carrier:
+    async def start(cls, record: Record, op: str, path: str) -> _FileHelper:
         """Start it where the path is. Raises Conflict where that cannot be reached now."""
         if not path.startswith("/") or "\0" in path:
             raise UsageError(f"{path!r} is not an absolute path in the sandbox")
@@ -196,7 +196,7 @@ def _failure(said: str, path: str) -> ConsoleError:
         word, text = str(told["word"]), str(told["text"])
     except (ValueError, LookupError, TypeError):
         last = said.strip().splitlines()
-        return BackendError(f"{path} could not be copied: {last[-1] if last else 'the carrier was ended'}")
+        return BackendError(f"{path} could not be copied: {last[-1] if last else 'the helper was ended'}")
     if word == "missing":
         return NotFound(f"there is no {path} in the sandbox", hint="list its folder to see what there is")
     if word in ("bad_member", "bad_archive"):

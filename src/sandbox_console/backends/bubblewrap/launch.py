@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.bubblewrap import calls, egress, jail, limits, ports, state
+from sandbox_console.backends.bubblewrap import egress, jail, limits, ports, state, syscall_filter
 from sandbox_console.backends.bubblewrap.binary import Bwrap
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
@@ -35,7 +35,7 @@ def order(
         "command": list(spec.command or jail.IDLE),
         "env": jail.environment(spec, secrets),
         "uid": record.uid,
-        "seccomp": calls.program(spec).hex(),
+        "seccomp": syscall_filter.program(spec).hex(),
         "egress": egress.prepare(record, options),
         "ports": ports.order(spec),
         "rlimits": limiter.rlimits(spec, options),
@@ -48,7 +48,11 @@ def order(
             "keep": options.log_files,
             "rate": options.log_rate_mib * _MIB,
         },
-        "status": {"boot_id": state.boot_id(), "starts": record.raw.get("starts", 0) + 1, "seccomp": calls.word(spec)},
+        "status": {
+            "boot_id": state.boot_id(),
+            "starts": record.raw.get("starts", 0) + 1,
+            "seccomp": syscall_filter.word(spec),
+        },
     }
 
 

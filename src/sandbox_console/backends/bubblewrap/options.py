@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from sandbox_console.errors import ConfigError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 
 
 class Options(Struct, frozen=True):

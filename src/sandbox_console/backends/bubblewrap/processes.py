@@ -11,7 +11,7 @@ from typing import Any
 from sandbox_console.backends.bubblewrap import jail, stats
 from sandbox_console.backends.bubblewrap.state import Record
 from sandbox_console.backends.common.messages import not_running
-from sandbox_console.model.inside import GuestProcess
+from sandbox_console.model.guest import GuestProcess
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

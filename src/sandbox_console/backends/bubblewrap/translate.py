@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox_console.backends.bubblewrap import calls, jail, ports
+from sandbox_console.backends.bubblewrap import jail, ports, syscall_filter
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
 from sandbox_console.backends.bubblewrap.state import Record
@@ -52,7 +52,7 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
         yield Fact("workdir", jail.workdir_of(spec))
     except ValueError as error:  # its image is gone or has changed: it is there all the same
         yield Fact("image", str(error), "it cannot be entered or started", enforced=False)
-    yield calls.fact(record)
+    yield syscall_filter.fact(record)
     if spec.workspace:
         yield Fact("workspace", spec.workspace, f"read-write at /workspace; nosuid, nodev; {UNCOUNTED}")
     for name, controller, value in _limits(record, options):

@@ -10,20 +10,21 @@ from sandbox_console.backends.base import Process, Progress
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import attach, commit, events, files, images, processes, pull
 from sandbox_console.model.action import Permit
-from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, PathChange, Prunable
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.image import Image, Prunable
 from sandbox_console.model.sandbox import SandboxRef
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.connection import Connection
     from sandbox_console.backends.docker.engine import Engine
-    from sandbox_console.backends.docker.gates import Gates
+    from sandbox_console.backends.docker.gateways import Gateways
 
 
-class Deeper:
+class Abilities:
     """What a backend may do beside the Backend protocol; mixed into DockerBackend."""
 
     _connection: Connection
-    _gates: Gates
+    _gates: Gateways
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
         return await files.stat(await self._engine(), ref.id, path)

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.common.messages import not_running
-from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.failures import Refused, about
+from sandbox_console.backends.docker.hijacked_stream import Channel
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import BackendUnreachable, ConsoleError, NotFound
 from sandbox_console.model.log import Stream

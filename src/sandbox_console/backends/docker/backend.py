@@ -20,11 +20,11 @@ from sandbox_console.backends.docker import capabilities as abilities
 from sandbox_console.backends.docker import diagnosis, executor, hardening, lifecycle, logs, stats, translate
 from sandbox_console.backends.docker import watch as events
 from sandbox_console.backends.docker.connection import Connection
-from sandbox_console.backends.docker.egress import Gated
+from sandbox_console.backends.docker.egress import EgressAbilities
 from sandbox_console.backends.docker.failures import Refused, about
-from sandbox_console.backends.docker.gates import Gates, Options, token_of
+from sandbox_console.backends.docker.gateways import Gateways, Options, token_of
 from sandbox_console.backends.docker.labels import is_gateway
-from sandbox_console.backends.docker.lives import Lives
+from sandbox_console.backends.docker.lifetime_limits import LifetimeLimits
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import ConsoleError, InvalidSpec, NotFound, TimedOut, Unsupported, UsageError
 from sandbox_console.model.action import Exec, OpenShell, Permit
@@ -49,7 +49,7 @@ ENDED_S = 10.0
 """How long a killed container may take to be gone before that is a failure."""
 
 
-class DockerBackend(Gated):
+class DockerBackend(EgressAbilities):
     """The containers of one docker context; ``host`` is the context's name."""
 
     name = "docker"
@@ -62,8 +62,8 @@ class DockerBackend(Gated):
         self._kept, self._tmp_mib = tuple(kept), tmp_mib
         self._connection = Connection(context)
         self._installation = Installation(state_dir)
-        self._gates = Gates(self._connection, state_dir, options or Options())
-        self._lives = Lives(self._connection, state_dir, self._gates)
+        self._gates = Gateways(self._connection, state_dir, options or Options())
+        self._lives = LifetimeLimits(self._connection, state_dir, self._gates)
 
     async def open(self) -> None:
         await self.health()
@@ -256,13 +256,13 @@ class DockerBackend(Gated):
         abilities.refuse_unsupported(structs.replace(spec, egress=(), ports=()), self.capabilities())
         limits = hardening.limits(spec, self._connection.info)
         if now is None:
-            limits = hardening.asked_anew(limits, spec, data["HostConfig"])
+            limits = hardening.changed_limits(limits, spec, data["HostConfig"])
         with about(_name(ref)):
             await engine.call("POST", container_path(ref.id, "update"), body=limits)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
         need(permit)
-        return await executor.run(await self._engine(), request, secrets)
+        return await executor.start_command(await self._engine(), request, secrets)
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
         need(permit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sandbox_console.backends.docker.facts import command
+from sandbox_console.backends.docker.enforcement import command
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.labels import EGRESS, INSTALLATION, MANAGED, SECRETS, SPEC, WORKSPACE, WRAPPER
 from sandbox_console.backends.docker.paths import container_path, described, image_path

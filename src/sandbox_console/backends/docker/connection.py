@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from sandbox_console.backends.docker.contexts import Endpoint, resolve
+from sandbox_console.backends.docker.engine_cache import EngineCache
 from sandbox_console.backends.docker.failures import Lost, Unusable, engine_prefix, no_answer
-from sandbox_console.backends.docker.history import History
 from sandbox_console.errors import BackendUnreachable, ConfigError, ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, HealthState
 
@@ -31,7 +31,7 @@ class Connection:
         self.context = context
         self.info: dict[str, Any] = {}
         self.version: dict[str, Any] = {}
-        self.history = History()
+        self.history = EngineCache()
         self._endpoint: Endpoint | None = None
         self._engine: Engine | None = None
         self._tunnel: SshTunnel | None = None

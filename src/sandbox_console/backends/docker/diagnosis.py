@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sandbox_console.backends.docker import calls
+from sandbox_console.backends.docker import syscall_filter
 from sandbox_console.model.sandbox import Diagnosis
 
 _GUARDS = ("seccomp", "apparmor", "selinux", "rootless", "userns")
@@ -21,7 +21,7 @@ def look(info: Mapping[str, Any], no_gateway: str, *, apart: bool = False) -> It
     text = f"{system}, kernel {kernel}, {size}, {driver}, cgroup v{info.get('CgroupVersion', '?')}"
     yield Diagnosis("engine", "ok", text)
     yield _guards([str(one) for one in info.get("SecurityOptions") or ()])
-    yield calls.diagnosis(info)
+    yield syscall_filter.diagnosis(info)
     names = sorted(info.get("Runtimes") or ())
     yield Diagnosis("runtimes", "ok", f"{', '.join(names)} (default {info.get('DefaultRuntime', '?')})")
     if no_gateway:

@@ -13,14 +13,14 @@ from sandbox_console.backends import gateway_rules
 from sandbox_console.backends.base import Progress
 from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.docker import executor
-from sandbox_console.backends.docker.abilities import Deeper
+from sandbox_console.backends.docker.abilities import Abilities
 from sandbox_console.backends.docker.failures import about
-from sandbox_console.backends.docker.gate_config import PORT, RUN
-from sandbox_console.backends.docker.gates import proxy_of, token_of
+from sandbox_console.backends.docker.gateway_config import PORT, RUN
+from sandbox_console.backends.docker.gateways import proxy_of, token_of
 from sandbox_console.backends.docker.labels import gateway_name
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.egress import ask
-from sandbox_console.egress.follow import follow as following
+from sandbox_console.egress.tail import follow as following
 from sandbox_console.errors import BackendError
 from sandbox_console.model.action import Exec, Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
@@ -28,15 +28,15 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 
 if TYPE_CHECKING:
-    from sandbox_console.backends.docker.gates import Gates
+    from sandbox_console.backends.docker.gateways import Gateways
 
 _ANSWER_S = 20.0
 
 
-class Gated(Deeper):
+class EgressAbilities(Abilities):
     """Egress by gates; mixed into DockerBackend."""
 
-    _gates: Gates
+    _gates: Gateways
 
     async def egress(self, ref: SandboxRef) -> EgressState:
         token = await self._proxy(ref)
@@ -59,7 +59,7 @@ class Gated(Deeper):
         # Asked in the gateway's container, at its door to the sandbox: the sandbox's image may have no program for it.
         gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
-        process = await executor.run(engine, Exec(gateway, argv), ())
+        process = await executor.start_command(engine, Exec(gateway, argv), ())
         said = {Stream.STDOUT: b"", Stream.STDERR: b""}
         async with asyncio.timeout(_ANSWER_S):
             async for stream, data in process.output():

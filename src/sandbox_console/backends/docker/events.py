@@ -12,7 +12,7 @@ from sandbox_console.backends.docker.failures import Lost, about, engine_prefix
 from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.labels import HELPER, WRAPPER
 from sandbox_console.backends.docker.paths import container_path, described
-from sandbox_console.model.inside import Happening
+from sandbox_console.model.guest import Happening
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
@@ -34,7 +34,7 @@ async def read(engine: Engine, id: str, *, since: float | None, follow: bool) ->
     ours: set[str] = set()
     async with engine.stream("events", params) as chunks, aclosing(lines(chunks)) as found:
         async for line in found:
-            happening = told(json.loads(line))
+            happening = happening_of(json.loads(line))
             if _by_us(happening, ours):
                 continue
             yield happening
@@ -52,7 +52,7 @@ def _by_us(happening: Happening, ours: set[str]) -> bool:
     return command in ours and command != ""
 
 
-def told(event: Mapping[str, Any]) -> Happening:
+def happening_of(event: Mapping[str, Any]) -> Happening:
     """One event: ``exec_create: sh -c true`` is the word and its detail."""
     what, _, detail = str(event.get("Action", "")).partition(":")
     attributes = event.get("Actor", {}).get("Attributes") or {}

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker import secret_handover, shell
-from sandbox_console.backends.docker.channel import Channel
 from sandbox_console.backends.docker.failures import about
+from sandbox_console.backends.docker.hijacked_stream import Channel
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.docker.process import DockerProcess, Execution
 from sandbox_console.backends.docker.reaper import VARIABLE, Reaper, new_mark
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
 
 
-async def run(engine: Engine, request: Exec, secrets: Sequence[ResolvedSecret]) -> DockerProcess:
+async def start_command(engine: Engine, request: Exec, secrets: Sequence[ResolvedSecret]) -> DockerProcess:
     """Start a command. Raises NotFound, Conflict (it does not run), UsageError (no command)."""
     if not request.argv or not request.argv[0]:
         raise UsageError("a command is needed", hint="sandbox-console exec NAME -- CMD ARG...")
@@ -38,7 +38,7 @@ async def run(engine: Engine, request: Exec, secrets: Sequence[ResolvedSecret]) 
 
 
 async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[ResolvedSecret]) -> shell.DockerTerminal:
-    """Open a shell on a PTY of the size asked for. Raises as :func:`run`, and Unsupported where the image has none."""
+    """Open a shell on a PTY of this size. Raises as :func:`start_command`; Unsupported if the image has no shell."""
     with about(f"container {request.ref.id[:12]}"):
         path = request.shell or await shell.choose(engine, request.ref.id)
     body = {

@@ -21,7 +21,7 @@ from sandbox_console.backends.docker.guest_path import Place, locate, made_up, s
 from sandbox_console.backends.docker.paths import container_path
 from sandbox_console.backends.tarscan import Member, TarScanner, guarded
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine

@@ -18,7 +18,7 @@ from sandbox_console.backends.docker.labels import HELPER
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, Unsupported
 from sandbox_console.model.action import Exec
 from sandbox_console.model.cancellation import run_to_completion
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit, SandboxRef
 
@@ -113,7 +113,9 @@ async def upload(engine: Engine, place: Place, archive: AsyncIterator[bytes]) ->
 
 async def _run(engine: Engine, place: Place, script: str, *words: str) -> DockerProcess:
     ref = SandboxRef("docker", engine.context, place.container)
-    return await executor.run(engine, Exec(ref, ("sh", "-c", script, HELPER, *words), env={"LC_ALL": "C"}), ())
+    return await executor.start_command(
+        engine, Exec(ref, ("sh", "-c", script, HELPER, *words), env={"LC_ALL": "C"}), ()
+    )
 
 
 async def _ask(engine: Engine, place: Place, script: str, *words: str) -> tuple[Exit, bytes, bytes]:

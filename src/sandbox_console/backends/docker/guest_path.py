@@ -18,7 +18,7 @@ from msgspec import Struct
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.paths import container_path, described
 from sandbox_console.errors import Conflict, NotFound, UsageError
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_console.backends.docker import calls, secret_handover
+from sandbox_console.backends.docker import secret_handover, syscall_filter
 from sandbox_console.backends.docker.labels import MANAGED, SECRETS, SPEC, WORKSPACE
 from sandbox_console.backends.docker.translate import DEFAULT_PIDS, MIB
 from sandbox_console.errors import ConfigError, InvalidSpec
@@ -82,7 +82,7 @@ def _host(spec: SandboxSpec, info: Mapping[str, Any], image: Mapping[str, Any], 
     return {
         "NetworkMode": "none",
         "CapDrop": ["ALL"],
-        "SecurityOpt": ["no-new-privileges:true", *calls.options(info, image)],
+        "SecurityOpt": ["no-new-privileges:true", *syscall_filter.options(info, image)],
         "ReadonlyRootfs": spec.read_only_root,
         "Init": True,  # a stop takes 0.05 s instead of 5, and orphans are reaped
         "IpcMode": "private",
@@ -118,7 +118,7 @@ def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
     return made
 
 
-def asked_anew(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, Any]) -> dict[str, int]:
+def changed_limits(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, Any]) -> dict[str, int]:
     """Of a container that another tool made, only what is asked for and differs: its swap and the rest stay as set."""
     same = {"PidsLimit"} if spec.pids is None or spec.pids == now.get("PidsLimit") else set()
     if limits.get("Memory") == now.get("Memory"):

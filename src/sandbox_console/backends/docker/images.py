@@ -15,7 +15,7 @@ from sandbox_console.backends.docker.failures import Refused, refused
 from sandbox_console.backends.docker.json_lines import lines
 from sandbox_console.backends.docker.paths import image_path
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound, UsageError
-from sandbox_console.model.inside import Image, Prunable
+from sandbox_console.model.image import Image, Prunable
 
 if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine

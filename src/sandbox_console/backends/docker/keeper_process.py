@@ -20,7 +20,7 @@ from sandbox_console.errors import BackendError
 from sandbox_console.version import __version__
 
 if TYPE_CHECKING:
-    from sandbox_console.backends.docker.keeper import Keeper
+    from sandbox_console.backends.docker.lifetime_keeper import LifetimeKeeper
 
 START_S = 10.0
 """How long a keeper may take to answer: its imports are half a second of an idle machine."""
@@ -111,7 +111,7 @@ def name_of(engine: str) -> str:
     return f"docker-{hashlib.sha256(engine.encode()).hexdigest()[:16]}"
 
 
-async def serve(keeper: Keeper, folder: Path, engine: str) -> None:
+async def serve(keeper: LifetimeKeeper, folder: Path, engine: str) -> None:
     """Be the process of this name, whose lock was handed over: answer, keep, and leave no gap when nothing is left."""
     place, name = ProcessFolder(str(folder / "keeper")), name_of(engine)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.docker import hardening, secret_handover
-from sandbox_console.backends.docker.channel import Channel
-from sandbox_console.backends.docker.facts import command
+from sandbox_console.backends.docker.enforcement import command
 from sandbox_console.backends.docker.failures import Refused, about, plain
-from sandbox_console.backends.docker.gate_config import Gate, dress
+from sandbox_console.backends.docker.gateway_config import Gateway, dress
+from sandbox_console.backends.docker.hijacked_stream import Channel
 from sandbox_console.backends.docker.labels import INSTALLATION
 from sandbox_console.backends.docker.paths import NAMING, container_path, image_path
 from sandbox_console.errors import BackendError, ConsoleError, InvalidSpec, NotFound, Unsupported
@@ -31,7 +31,7 @@ async def create(
     info: dict[str, Any],
     spec: SandboxSpec,
     secrets: Sequence[ResolvedSecret],
-    gate: Gate | None = None,
+    gate: Gateway | None = None,
     *,
     kept: Sequence[str] = (),
     tmp_mib: int = hardening.TMP_MIB,

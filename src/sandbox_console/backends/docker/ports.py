@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sandbox_console.backends.docker.detail import port_fact
+from sandbox_console.backends.docker.container_facts import port_fact
 from sandbox_console.backends.docker.failures import plain
 from sandbox_console.errors import BackendError
 from sandbox_console.model.ports import PublishedPort

@@ -14,8 +14,8 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 
 if TYPE_CHECKING:
-    from sandbox_console.backends.docker.channel import Channel
     from sandbox_console.backends.docker.engine import Engine
+    from sandbox_console.backends.docker.hijacked_stream import Channel
     from sandbox_console.backends.docker.reaper import Reaper
 
 WRITE_CHECK_S = 0.25

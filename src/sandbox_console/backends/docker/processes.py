@@ -14,7 +14,7 @@ from msgspec import structs
 from sandbox_console.backends.docker.failures import Refused, about
 from sandbox_console.backends.docker.labels import SPEC
 from sandbox_console.backends.docker.paths import container_path, described
-from sandbox_console.model.inside import GuestProcess, PathChange
+from sandbox_console.model.guest import GuestProcess, PathChange
 from sandbox_console.model.secret import MASK
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from sandbox_console.backends.base import Backend, BackendSettings
 from sandbox_console.backends.docker.contexts import config_folder
 from sandbox_console.errors import ConfigError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 
 _OPTIONS = ("contexts", "capabilities", "tmp_mib", "egress_image", "egress_network", "egress_pool", "egress_hosts")
 
@@ -27,7 +27,7 @@ class DockerProvider:
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
         """One backend a context. Raises ConfigError for an unknown option or a wrong value; reads no network."""
         from sandbox_console.backends.docker.backend import DockerBackend
-        from sandbox_console.backends.docker.gates import Options
+        from sandbox_console.backends.docker.gateways import Options
         from sandbox_console.backends.docker.hardening import capabilities, tmp_mib
 
         for option in settings.options:

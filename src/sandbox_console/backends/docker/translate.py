@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.common.installation import ANOTHER
-from sandbox_console.backends.docker.facts import command, facts
+from sandbox_console.backends.docker.enforcement import command, facts
 from sandbox_console.backends.docker.labels import MANAGED, SPEC, is_anothers
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status

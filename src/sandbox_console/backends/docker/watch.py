@@ -10,8 +10,8 @@ from typing import Any
 
 from sandbox_console.backends.docker.backoff import Backoff
 from sandbox_console.backends.docker.connection import PROBE_S, Connection
+from sandbox_console.backends.docker.engine_cache import EngineCache
 from sandbox_console.backends.docker.failures import Lost
-from sandbox_console.backends.docker.history import History
 from sandbox_console.backends.docker.labels import is_gateway
 from sandbox_console.errors import ConsoleError, NotFound
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
@@ -124,7 +124,7 @@ async def _still_there(connection: Connection) -> None:
         raise Lost(health.reason, hint=health.hint) from error
 
 
-def _note(ids: dict[str, bool], line: bytes, history: History) -> None:
+def _note(ids: dict[str, bool], line: bytes, history: EngineCache) -> None:
     if not line.strip():
         return
     data: dict[str, Any] = json.loads(line)

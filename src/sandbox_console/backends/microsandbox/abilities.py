@@ -13,7 +13,7 @@ from sandbox_console.backends.common.permit import need
 from sandbox_console.backends.microsandbox import (
     egress,
     files,
-    guest,
+    guest_scripts,
     images,
     processes,
     sdk,
@@ -22,19 +22,20 @@ from sandbox_console.backends.microsandbox import (
     translate,
 )
 from sandbox_console.backends.microsandbox.create_options import Options
-from sandbox_console.backends.microsandbox.inventory import Looker
+from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess
 from sandbox_console.errors import Unsupported
 from sandbox_console.model.action import Permit
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
-from sandbox_console.model.inside import FileInfo, GuestProcess, Happening, Image, Prunable, Snapshot
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening
+from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 
 
-class Deeper:
+class Abilities:
     """Files, processes, the raw description, events, images, snapshots and egress."""
 
-    def __init__(self, looker: Looker, options: Options) -> None:
+    def __init__(self, looker: Inventory, options: Options) -> None:
         self._looker = looker
         self._options = options
 
@@ -60,7 +61,7 @@ class Deeper:
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
         module = await sdk.load()
-        return processes.parse(await guest.processes(await self._machine(module, ref)))
+        return processes.parse(await guest_scripts.processes(await self._machine(module, ref)))
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
         handle = await self._looker.started(await sdk.load(), ref)
@@ -173,7 +174,7 @@ class Deeper:
         module = await sdk.load()
         machine = await self._machine(module, ref)
         handle = await self._stream(module, machine, argv)
-        return MicrosandboxProcess(handle, lambda session: guest.sweep(machine, session))
+        return MicrosandboxProcess(handle, lambda session: guest_scripts.sweep(machine, session))
 
     @staticmethod
     async def _stream(module: Any, machine: Any, argv: Sequence[str], **options: Any) -> Any:

@@ -17,7 +17,7 @@ from sandbox_console.backends.microsandbox import (
     capabilities,
     create_options,
     diagnosis,
-    guest,
+    guest_scripts,
     images,
     lifecycle,
     logs,
@@ -28,9 +28,9 @@ from sandbox_console.backends.microsandbox import (
     translate,
     update,
 )
-from sandbox_console.backends.microsandbox.abilities import Deeper
-from sandbox_console.backends.microsandbox.inventory import Looker
-from sandbox_console.backends.microsandbox.pending import PendingStore
+from sandbox_console.backends.microsandbox.abilities import Abilities
+from sandbox_console.backends.microsandbox.inventory import Inventory
+from sandbox_console.backends.microsandbox.never_started import PendingStore
 from sandbox_console.backends.microsandbox.process import MicrosandboxProcess, MicrosandboxTerminal
 from sandbox_console.backends.microsandbox.snapshots import new_id
 from sandbox_console.backends.microsandbox.translate import View
@@ -46,14 +46,14 @@ from sandbox_console.model.spec import SandboxSpec
 SHELLS = ("/bin/bash", "/bin/sh")
 
 
-class MicrosandboxBackend(Deeper):
+class MicrosandboxBackend(Abilities):
     """The microVMs in the user's microsandbox home. ``folder`` is for what the runtime cannot keep."""
 
     name = "microsandbox"
     host = "local"
 
     def __init__(self, folder: Path, options: create_options.Options | None = None) -> None:
-        looker = Looker(PendingStore(folder / "created"), Installation(folder))
+        looker = Inventory(PendingStore(folder / "created"), Installation(folder))
         super().__init__(looker, options or create_options.Options())
 
     async def open(self) -> None:
@@ -175,18 +175,18 @@ class MicrosandboxBackend(Deeper):
         need(permit)
         module = await sdk.load()
         seen, machine = await self._entered(module, request.ref)
-        asked = lifecycle.surroundings(seen.spec, secrets, request.env, request.workdir, request.user)
+        asked = lifecycle.exec_options(seen.spec, secrets, request.env, request.workdir, request.user)
         handle = await self._stream(module, machine, request.argv, **asked)
-        return MicrosandboxProcess(handle, lambda session: guest.sweep(machine, session))
+        return MicrosandboxProcess(handle, lambda session: guest_scripts.sweep(machine, session))
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> MicrosandboxTerminal:
         need(permit)
         module = await sdk.load()
         seen, machine = await self._entered(module, request.ref)
         shell = request.shell or await self._best_shell(machine)
-        asked = lifecycle.surroundings(seen.spec, secrets, {"TERM": request.term}, user=request.user)
+        asked = lifecycle.exec_options(seen.spec, secrets, {"TERM": request.term}, user=request.user)
         handle = await self._stream(module, machine, (shell,), tty=True, **asked)
-        terminal = MicrosandboxTerminal(handle, lambda session: guest.sweep(machine, session))
+        terminal = MicrosandboxTerminal(handle, lambda session: guest_scripts.sweep(machine, session))
         await terminal.resize(request.cols, request.rows)
         return terminal
 

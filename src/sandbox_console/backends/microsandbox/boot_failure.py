@@ -85,7 +85,7 @@ def last_boot(log: str) -> str:
     return log[max((begun.start() for begun in _BEGIN.finditer(log)), default=0) :]
 
 
-def said(log: str) -> list[str]:
+def runtime_messages(log: str) -> list[str]:
     """What the runtime itself says in a system log, line by line."""
     return _SAID.findall(log)
 

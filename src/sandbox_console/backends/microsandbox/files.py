@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.base import Process
-from sandbox_console.backends.microsandbox import guest, sdk
+from sandbox_console.backends.microsandbox import guest_scripts, sdk
 from sandbox_console.backends.tarscan import guarded
 from sandbox_console.errors import BackendError, Conflict, NotFound, Unsupported
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.log import Stream
 
 _KINDS = {"file": FileKind.FILE, "directory": FileKind.DIRECTORY, "symlink": FileKind.LINK}
@@ -55,7 +55,7 @@ async def _targets(machine: Any, path: str, names: Sequence[str]) -> dict[str, s
     if not names:
         return {}
     try:
-        _, out, _ = await guest.ask(machine, _LINKS, path, *names)
+        _, out, _ = await guest_scripts.ask(machine, _LINKS, path, *names)
     except (Unsupported, BackendError):
         return {}
     told = [one.removesuffix(b"\n").decode("utf-8", "surrogateescape") for one in out.split(b"\0")]

@@ -15,7 +15,7 @@ from sandbox_console.backends.microsandbox import pull as pulls
 from sandbox_console.backends.microsandbox import sdk, translate
 from sandbox_console.backends.microsandbox.create_options import Options
 from sandbox_console.errors import BackendError, Conflict, NotFound, UsageError
-from sandbox_console.model.inside import Image, Prunable
+from sandbox_console.model.image import Image, Prunable
 
 _CHUNK = 1024 * 1024
 _ARCHIVES = "docker save, or sandbox-console images save, writes one that has"

@@ -11,11 +11,11 @@ from msgspec import structs
 
 from sandbox_console.backends.common.installation import Installation
 from sandbox_console.backends.common.messages import not_running
-from sandbox_console.backends.microsandbox import boot_failure, labels, main_process, ports, runs, sdk, translate
+from sandbox_console.backends.microsandbox import boot_failure, boots, labels, main_process, ports, sdk, translate
 from sandbox_console.backends.microsandbox.boot_failure import Cause
+from sandbox_console.backends.microsandbox.boots import Run
 from sandbox_console.backends.microsandbox.main_process import ALL
-from sandbox_console.backends.microsandbox.pending import Pending, PendingStore
-from sandbox_console.backends.microsandbox.runs import Run
+from sandbox_console.backends.microsandbox.never_started import Pending, PendingStore
 from sandbox_console.backends.microsandbox.translate import View
 from sandbox_console.errors import BackendError, Conflict, NotFound
 from sandbox_console.model.sandbox import Fact, Sandbox, SandboxRef, Status
@@ -27,7 +27,7 @@ _FIRST_S = 1.0
 """How often is looked whether a sandbox whose events are followed was started for the first time."""
 
 
-class Looker:
+class Inventory:
     """Reads; remembers what cannot have changed since, so that a long list of stopped sandboxes costs one query."""
 
     def __init__(self, pending: PendingStore, installation: Installation) -> None:
@@ -43,7 +43,7 @@ class Looker:
         if not await asyncio.to_thread(sdk.used):
             return [_pending(one) for one in waiting]
         module = await sdk.load()
-        found, pids = await asyncio.gather(sdk.handles(module), asyncio.to_thread(runs.processes))
+        found, pids = await asyncio.gather(sdk.handles(module), asyncio.to_thread(boots.processes))
         shown = await asyncio.gather(*(self._described(module, handle, pids) for handle in found))
         self.lingering = frozenset(
             one.ref
@@ -62,7 +62,7 @@ class Looker:
             if (one := await asyncio.to_thread(self.pending.get, ref.id)) is None:
                 raise
             return _pending(one)
-        return await self._described(module, handle, await asyncio.to_thread(runs.processes))
+        return await self._described(module, handle, await asyncio.to_thread(boots.processes))
 
     async def handle(self, module: Any, ref: SandboxRef) -> Any:
         """The SDK's handle. Raises NotFound, also where the sandbox was never started."""
@@ -146,7 +146,7 @@ class Looker:
         if seen.spec is None or not seen.spec.command:
             return None
         jobs = await self.jobs(module, handle)
-        return main_process.of_boot(jobs, seen.spec.command, await asyncio.to_thread(runs.boot_id, seen.name))
+        return main_process.of_boot(jobs, seen.spec.command, await asyncio.to_thread(boots.boot_id, seen.name))
 
     async def _described(self, module: Any, handle: Any, pids: Mapping[str, int]) -> Sandbox:
         seen = translate.view(handle)
@@ -157,12 +157,12 @@ class Looker:
 
 def _boot_of(seen: View, jobs: Sequence[Any], pid: int | None) -> tuple[Run, Cause | None]:
     over = seen.status in ("stopped", "crashed")
-    run = runs.ended(seen.name) if over else runs.running(seen.name, pid)
+    run = boots.ended(seen.name) if over else boots.running(seen.name, pid)
     if seen.ports and run.pid is not None:
         run = structs.replace(run, places=ports.listening(run.pid, seen.ports))
     job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
     if main_process.killed(job):
-        run = structs.replace(run, oom=runs.out_of_memory(seen.name))
+        run = structs.replace(run, oom=boots.out_of_memory(seen.name))
     return run, boot_failure.failure(seen.name) if over else None
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sandbox_console.backends.common.messages import not_running
-from sandbox_console.backends.microsandbox import boot_failure, create_options, labels, ports, runs, sdk, translate
-from sandbox_console.backends.microsandbox.inventory import Looker
-from sandbox_console.backends.microsandbox.pending import Pending
+from sandbox_console.backends.microsandbox import boot_failure, boots, create_options, labels, ports, sdk, translate
+from sandbox_console.backends.microsandbox.inventory import Inventory
+from sandbox_console.backends.microsandbox.never_started import Pending
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import SandboxRef, Status
@@ -32,7 +32,7 @@ Boot = Callable[[], Any]
 
 
 async def boot_new(
-    module: Any, looker: Looker, one: Pending, secrets: Secrets, options: create_options.Options
+    module: Any, looker: Inventory, one: Pending, secrets: Secrets, options: create_options.Options
 ) -> None:
     """The first start of a sandbox."""
     places = await asyncio.to_thread(ports.choose, one.spec)
@@ -51,7 +51,7 @@ async def boot_new(
             await asyncio.to_thread(looker.pending.remove, one)
 
 
-async def boot_again(module: Any, looker: Looker, handle: Any, secrets: Secrets) -> None:
+async def boot_again(module: Any, looker: Inventory, handle: Any, secrets: Secrets) -> None:
     """A later start. A no-op where it runs."""
     seen = translate.view(handle)
     if seen.status == "paused":
@@ -95,7 +95,7 @@ async def _run(
 async def published(module: Any, name: str) -> None:
     """See that a microVM that has booted has its ports. Raises Conflict where something else was quicker."""
     seen = translate.view(await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
-    pid = (await asyncio.to_thread(runs.processes)).get(seen.id) if seen.ports else None
+    pid = (await asyncio.to_thread(boots.processes)).get(seen.id) if seen.ports else None
     if pid is None:
         return
     for turn in range(_LISTENS_TRIES):
@@ -138,7 +138,7 @@ async def booted(module: Any, name: str, boot_it: Boot, over_it: Boot | None = N
         return await _insisted(module, name, boot_it, over_it or boot_it)
     except (BackendError, UsageError) as error:  # the SDK has "invalid config" for a guest that is gone, too
         found = await asyncio.to_thread(boot_failure.failure, name) or boot_failure.cause(str(error))
-        if found is None and (why := (await asyncio.to_thread(runs.ended, name)).why):
+        if found is None and (why := (await asyncio.to_thread(boots.ended, name)).why):
             found = f"it ended at once: {why}", "give it more time"
         if found is None:
             raise
@@ -187,7 +187,7 @@ async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets)
     if not spec.command:
         return
     try:
-        asked = {key: value for key, value in surroundings(spec, secrets).items() if value}
+        asked = {key: value for key, value in exec_options(spec, secrets).items() if value}
         await sdk.result(machine.exec_detached(spec.command[0], list(spec.command[1:]), **asked))
     except module.MicrosandboxError as error:
         raise BackendError(
@@ -195,7 +195,7 @@ async def launch(module: Any, machine: Any, spec: SandboxSpec, secrets: Secrets)
         ) from error
 
 
-def surroundings(
+def exec_options(
     spec: SandboxSpec | None, secrets: Secrets, env: Mapping[str, str] | None = None, workdir: str | None = None,
     user: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
@@ -213,7 +213,7 @@ def variables(secrets: Secrets) -> dict[str, str]:
     return {secret.name: secret.value for secret in secrets if secret.inject == "env"}
 
 
-async def stop(module: Any, looker: Looker, handle: Any, grace_s: float) -> None:
+async def stop(module: Any, looker: Inventory, handle: Any, grace_s: float) -> None:
     """SIGTERM to the main process; after the grace everything is killed."""
     seen = translate.view(handle)
     if seen.status in ("stopped", "crashed"):
@@ -272,7 +272,7 @@ async def power_off(module: Any, handle: Any, grace_s: float = _SHUTDOWN_S) -> N
         await sdk.call(module, what, handle.kill())
 
 
-async def kill(module: Any, looker: Looker, handle: Any, name: str) -> None:
+async def kill(module: Any, looker: Inventory, handle: Any, name: str) -> None:
     """Send a signal to the main process; SIGKILL ends the sandbox."""
     seen = translate.view(handle)
     if seen.status in ("stopped", "crashed"):
@@ -292,7 +292,7 @@ async def kill(module: Any, looker: Looker, handle: Any, name: str) -> None:
     await sdk.call(module, f"sandbox {seen.shown_name}", handle.kill())
 
 
-async def remove(module: Any, looker: Looker, ref: SandboxRef, force: bool) -> None:
+async def remove(module: Any, looker: Inventory, ref: SandboxRef, force: bool) -> None:
     """Remove a sandbox and all that the runtime keeps of it. Raises Conflict where it runs and not ``force``."""
     if not force and (shown := await looker.inspect(ref)).status.live:
         raise Conflict(f"sandbox {shown.name} runs", hint="remove it with --force")

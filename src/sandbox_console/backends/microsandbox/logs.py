@@ -13,7 +13,7 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from sandbox_console.backends.microsandbox import main_process, sdk, translate
-from sandbox_console.backends.microsandbox.inventory import Looker
+from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.backends.microsandbox.sdk import result, translated
 from sandbox_console.errors import NotFound
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stream
@@ -29,7 +29,7 @@ _LOST = "microsandbox keeps the newest 0.7 MB or so of a main process's output"
 _OVER = ("stopped", "crashed")
 
 
-async def read(module: Any, looker: Looker, handle: Any, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
+async def read(module: Any, looker: Inventory, handle: Any, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
     """What is kept, then, with ``follow`` and while it runs, what comes."""
     seen = translate.view(handle)
     sources = await _sources(module, looker, handle, seen)
@@ -47,7 +47,7 @@ async def read(module: Any, looker: Looker, handle: Any, query: LogQuery) -> Asy
                 yield items
 
 
-async def _sources(module: Any, looker: Looker, handle: Any, seen: translate.View) -> list[Any]:
+async def _sources(module: Any, looker: Inventory, handle: Any, seen: translate.View) -> list[Any]:
     """Its main processes, oldest first; of another's sandbox all that it wrote."""
     if seen.spec is None:
         return [] if seen.managed else [handle]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sandbox_console.model.inside import GuestProcess
+from sandbox_console.model.guest import GuestProcess
 
 _TICKS = 100  # USER_HZ of every Linux that a microVM can be
 

@@ -20,11 +20,11 @@ from msgspec import structs
 
 from sandbox_console.backends.common.messages import name_taken
 from sandbox_console.backends.microsandbox import create_options, labels, lifecycle, network, ports, sdk, translate
-from sandbox_console.backends.microsandbox.inventory import Looker
+from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.errors import BackendError, Conflict, ConsoleError, InvalidSpec, NotFound, Unsupported, UsageError
 from sandbox_console.model import ports as published
 from sandbox_console.model.cancellation import run_to_completion
-from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
@@ -79,7 +79,7 @@ async def _taken(module: Any, seen: translate.View, name: str, full: bool) -> An
         raise
 
 
-async def restore(module: Any, looker: Looker, name: str, new: str, secrets: Sequence[ResolvedSecret]) -> SandboxRef:
+async def restore(module: Any, looker: Inventory, name: str, new: str, secrets: Sequence[ResolvedSecret]) -> SandboxRef:
     """Make a running sandbox called ``new``. Raises NotFound, Conflict, Unsupported."""
     found = await _found(module, name)
     if found is None:
@@ -89,7 +89,7 @@ async def restore(module: Any, looker: Looker, name: str, new: str, secrets: Seq
 
 
 async def _restored(
-    module: Any, looker: Looker, reference: str, kept: dict[str, str], new: str, secrets: Sequence[ResolvedSecret],
+    module: Any, looker: Inventory, reference: str, kept: dict[str, str], new: str, secrets: Sequence[ResolvedSecret],
     *, full: bool,
 ) -> SandboxRef:  # fmt: skip
     spec = _spec(kept, new)
@@ -132,7 +132,7 @@ async def _dropped(module: Any, name: str) -> None:
         await lifecycle.destroy(module, await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
 
 
-async def fork(module: Any, looker: Looker, handle: Any, new: str, secrets: Sequence[ResolvedSecret]) -> SandboxRef:
+async def fork(module: Any, looker: Inventory, handle: Any, new: str, secrets: Sequence[ResolvedSecret]) -> SandboxRef:
     """A running copy with its memory, by a snapshot that is removed again.
 
     The runtime's own fork takes no sandbox with a network policy, and its copy would have another network.

@@ -11,7 +11,7 @@ from typing import Any
 
 from sandbox_console.backends.microsandbox import sdk
 from sandbox_console.errors import NotFound
-from sandbox_console.model.inside import Happening
+from sandbox_console.model.guest import Happening
 
 QUIET_S = 1.0
 _PAUSE_S = 0.1  # between a stream that ended and the next

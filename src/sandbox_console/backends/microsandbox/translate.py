@@ -17,7 +17,7 @@ from sandbox_console.backends.common.installation import ANOTHER, differ
 from sandbox_console.backends.microsandbox import labels as own
 from sandbox_console.backends.microsandbox import main_process, ports
 from sandbox_console.backends.microsandbox.boot_failure import Cause
-from sandbox_console.backends.microsandbox.runs import Run
+from sandbox_console.backends.microsandbox.boots import Run
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model.sandbox import Exit, Fact, Sandbox, SandboxRef, Status
 from sandbox_console.model.spec import SandboxSpec

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.backends.common.messages import name_taken
-from sandbox_console.backends.microsandbox import create_options, labels, runs, sdk, translate
-from sandbox_console.backends.microsandbox.inventory import Looker
+from sandbox_console.backends.microsandbox import boots, create_options, labels, sdk, translate
+from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.backends.microsandbox.translate import View
 from sandbox_console.errors import BackendError, Conflict, UsageError
 from sandbox_console.model.sandbox import SandboxRef
@@ -23,7 +23,7 @@ _RESTART = "requires restart"
 _FIELDS = {"memory": "memory_mib", "cpus": "cpus"}
 
 
-async def rename(module: Any, looker: Looker, ref: SandboxRef, name: str) -> None:
+async def rename(module: Any, looker: Inventory, ref: SandboxRef, name: str) -> None:
     """Give another name, in the console: the runtime keeps its own. Raises Conflict where it is taken."""
     if any(one.name == name and one.ref != ref for one in await looker.list()):
         raise name_taken(name)
@@ -36,7 +36,7 @@ async def rename(module: Any, looker: Looker, ref: SandboxRef, name: str) -> Non
     await _modify(module, handle, labels={labels.NAME: name})
 
 
-async def update(module: Any, looker: Looker, ref: SandboxRef, spec: SandboxSpec) -> None:
+async def update(module: Any, looker: Inventory, ref: SandboxRef, spec: SandboxSpec) -> None:
     """Bring labels, cpus and memory to the spec. Raises Conflict where the microVM was made for less."""
     if one := await looker.waiting(module, ref):
         await asyncio.to_thread(looker.pending.change, one, spec)
@@ -49,7 +49,7 @@ async def update(module: Any, looker: Looker, ref: SandboxRef, spec: SandboxSpec
     await _modify(module, handle, labels=new, labels_rm=[key for key in kept if key not in spec.labels] or None)
 
 
-async def out_of_bounds(module: Any, looker: Looker, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
+async def out_of_bounds(module: Any, looker: Inventory, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
     """What of a change to ``spec`` a running microVM cannot take, by the runtime's own plan of it."""
     handle = await looker.started(module, ref)
     if handle is None or str(handle.status) not in ("running", "paused"):
@@ -81,8 +81,8 @@ def _sizes(seen: View, spec: SandboxSpec) -> dict[str, int]:
 
 async def _below_boot(handle: Any, changes: Mapping[str, int]) -> str:
     """Why a running microVM cannot have so little memory; empty where it can. The runtime would note it nonetheless."""
-    pids = await asyncio.to_thread(runs.processes) if "memory" in changes else {}
-    booted = await asyncio.to_thread(runs.booted_mib, pids.get(str(handle.id)))
+    pids = await asyncio.to_thread(boots.processes) if "memory" in changes else {}
+    booted = await asyncio.to_thread(boots.booted_mib, pids.get(str(handle.id)))
     if booted is None or changes["memory"] >= booted:
         return ""
     return f"it booted with {booted} MiB, and gives nothing of that back while it runs"

@@ -17,7 +17,7 @@ from typing import Any
 
 from sandbox_console.backends.common import notify
 from sandbox_console.backends.microsandbox import sdk
-from sandbox_console.backends.microsandbox.inventory import Looker
+from sandbox_console.backends.microsandbox.inventory import Inventory
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Listed, Removed
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Status
@@ -40,7 +40,7 @@ Retire = Callable[[SandboxRef], Awaitable[bool]]
 class Watch:
     """One watcher. ``retire`` shuts down a microVM whose main process has ended; false where it must be tried again."""
 
-    def __init__(self, looker: Looker, health: Callable[[], Awaitable[BackendHealth]], retire: Retire) -> None:
+    def __init__(self, looker: Inventory, health: Callable[[], Awaitable[BackendHealth]], retire: Retire) -> None:
         self._looker, self._health, self._retire = looker, health, retire
         self._wake = asyncio.Event()
         self._between = False

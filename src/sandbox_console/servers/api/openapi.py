@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from sandbox_console.servers.api.callers import GRANT_HEADER
-from sandbox_console.servers.api.messages import CreateBody, Created, Ended, ExecBody, Problem, PythonBody, ShellBody
+from sandbox_console.servers.api.authentication import GRANT_HEADER
+from sandbox_console.servers.api.schemas import CreateBody, Created, Ended, ExecBody, Problem, PythonBody, ShellBody
 from sandbox_console.version import __version__
 
 _KINDS = (CreateBody, ExecBody, ShellBody, PythonBody, Created, Ended, Problem)

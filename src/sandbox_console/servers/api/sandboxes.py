@@ -17,10 +17,10 @@ from sandbox_console.errors import Denied, InvalidSpec, NotFound, UsageError
 from sandbox_console.library import Console, SandboxHandle, SandboxSpec
 from sandbox_console.model.action import Action, Create
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
-from sandbox_console.servers.api.callers import Caller
+from sandbox_console.servers.api.authentication import Caller
 from sandbox_console.servers.api.leftovers import RUN
-from sandbox_console.servers.api.messages import CreateBody, RunBody
-from sandbox_console.service.serving import from_template, with_labels
+from sandbox_console.servers.api.schemas import CreateBody, RunBody
+from sandbox_console.service.server_options import from_template, with_labels
 
 OWN = "a2a."
 """How the labels begin that callers cannot set."""

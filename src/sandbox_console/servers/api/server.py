@@ -12,10 +12,10 @@ from aiohttp import web
 
 from sandbox_console import service
 from sandbox_console.servers.api import openapi
-from sandbox_console.servers.api.callers import Callers
-from sandbox_console.servers.api.calls import Calls, health
+from sandbox_console.servers.api.authentication import Callers
+from sandbox_console.servers.api.error_responses import ErrorResponses
+from sandbox_console.servers.api.handlers import Calls, health
 from sandbox_console.servers.api.leftovers import Life, sweep
-from sandbox_console.servers.api.refusals import Door
 from sandbox_console.servers.api.sandboxes import Sandboxes
 from sandbox_console.service.tokens import Tokens
 
@@ -36,7 +36,7 @@ async def application(
         sandboxes = Sandboxes(console, life.id)
         if gone := await sweep(sandboxes.console, life, options.backend.partition("/")[0]):
             say(f"removed {gone} sandboxes of a server that was killed")
-        door = Door(callers, authorities, options.max_calls)
+        door = ErrorResponses(callers, authorities, options.max_calls)
         try:
             yield _made(Calls(sandboxes, options.max_timeout_s), door)
         finally:
@@ -45,7 +45,7 @@ async def application(
         life.end()
 
 
-def _made(calls: Calls, door: Door) -> web.Application:
+def _made(calls: Calls, door: ErrorResponses) -> web.Application:
     app = web.Application(middlewares=[door.errors, door.enter], client_max_size=MOST_BYTES)
     description = msgspec.json.encode(openapi.document())
 

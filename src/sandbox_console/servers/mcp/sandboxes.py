@@ -12,7 +12,7 @@ from sandbox_console.model.action import Action, Create
 from sandbox_console.model.actor import acting
 from sandbox_console.model.check import name_problem
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service.serving import from_template, with_labels
+from sandbox_console.service.server_options import from_template, with_labels
 
 CALLER = "mcp.caller"
 """The label that says which caller made a sandbox."""

@@ -17,7 +17,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.servers.mcp.resources import Resources
 from sandbox_console.servers.mcp.sandboxes import Visible
 from sandbox_console.servers.mcp.tools import Tools
-from sandbox_console.service.serving import READING
+from sandbox_console.service.server_options import READING
 from sandbox_console.version import __version__
 
 _ABOUT = (

@@ -21,7 +21,7 @@ from sandbox_console.model.verdict import verdict
 from sandbox_console.servers.mcp.sandboxes import Visible
 from sandbox_console.servers.mcp.text import cleaned, lines, untrusted
 from sandbox_console.service import has_gateway
-from sandbox_console.service.reads.asked import RULE
+from sandbox_console.service.reads.host_requests import RULE
 
 Name = Annotated[str, Field(description="a sandbox's name or ref, as list gives it", max_length=256)]
 Path = Annotated[str, Field(description="an absolute path in the sandbox", max_length=4096)]

@@ -10,6 +10,7 @@ from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.action import (
     Action,
     Attach,
+    Bundle,
     ChangeEgress,
     Commit,
     Create,
@@ -44,7 +45,7 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.service.effects.abilities import inner, on_host
 from sandbox_console.service.effects.call import Call
-from sandbox_console.service.effects.plan import How, Plan, plan_for, within_bounds
+from sandbox_console.service.effects.change_plan import How, Plan, plan_for, within_bounds
 from sandbox_console.service.effects.process import refuse_ended, run_to_end
 from sandbox_console.service.effects.recreation import recreate
 from sandbox_console.service.gate.operation import ActionResult
@@ -80,7 +81,7 @@ async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
             raise Unsupported("a shell is opened by console.shell()")
         case Rename() | Upload() | Download() | Attach() | Forward() | Commit() | TakeSnapshot() | Fork():
             return await inner(action, permit, call)
-        case ChangeEgress() | DenyEgress():
+        case ChangeEgress() | DenyEgress() | Bundle():
             return await inner(action, permit, call)
         case (
             PullImage()

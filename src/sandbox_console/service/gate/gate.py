@@ -32,7 +32,7 @@ from sandbox_console.errors import (
 from sandbox_console.model.action import Action, ChangeEgress, Create, DenyEgress, Permit, Update
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.event import Acted
-from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.image import Snapshot
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny, Rules

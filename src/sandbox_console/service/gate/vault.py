@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from sandbox_console.errors import Conflict, SecretError
-from sandbox_console.hostfs.places import AROUND, Ground
+from sandbox_console.hostfs.guest_writable import AROUND, GuestFolders
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.secret import Inject, ResolvedSecret, Secret
 from sandbox_console.secrets import sources
@@ -31,7 +31,7 @@ class Vault:
     """Holds references; values only as the forms that the redactor looks for."""
 
     def __init__(
-        self, table: Mapping[str, SecretSource], ground: Callable[[], Ground] = Ground,
+        self, table: Mapping[str, SecretSource], ground: Callable[[], GuestFolders] = GuestFolders,
         given: Mapping[str, Secret] | None = None,
     ) -> None:  # fmt: skip
         """``ground`` is what guests can change as far as is known without asking; it may look at the disk.

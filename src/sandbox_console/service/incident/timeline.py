@@ -13,7 +13,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.logs.level import Level, level_of
 from sandbox_console.model.audit import AuditEntry, AuditQuery
 from sandbox_console.model.egress import EgressRecord, Outcome
-from sandbox_console.model.inside import Happening
+from sandbox_console.model.guest import Happening
 from sandbox_console.model.log import LogGap, LogItem, LogQuery
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.timeline import Missing, Moment, Source, Timeline

@@ -17,9 +17,9 @@ from sandbox_console.model.egress_rules import changed, opened
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
-from sandbox_console.service.reads.asked import asked
 from sandbox_console.service.reads.denials import DenialFeed, Refused, Seen, has_gateway, masked_host
 from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.host_requests import unanswered
 from sandbox_console.service.reads.traffic import Replayed, Traffic, replay
 
 TEMPLATE = "template"
@@ -85,7 +85,7 @@ class Outbound:
             async with aclosing(self._denials.follow(since, refused)) as news:  # type: ignore[type-var]
                 async for seen in news:
                     yield seen
-        asks = await asked(self._trail)
+        asks = await unanswered(self._trail)
         sandboxes, healths = await self._fleet.listing()
         answered(healths)
         for sandbox in sandboxes:

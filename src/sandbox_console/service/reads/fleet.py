@@ -9,15 +9,15 @@ from contextlib import aclosing
 
 from msgspec import structs
 
-from sandbox_console.backends.abilities import Brief
+from sandbox_console.backends.abilities import ListsQuickly
 from sandbox_console.backends.base import Backend
 from sandbox_console.backends.common.permit import permitted
 from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.service.reads.known_names import Key, KnownNames
 from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
-from sandbox_console.service.reads.names import Key, Names
 
 ANSWER_S = 8.0
 """How long a backend may take to answer a read before it counts as unreachable, unless the config says."""
@@ -36,9 +36,9 @@ class Fleet:
     """
 
     def __init__(
-        self, backends: Iterable[Backend], names: Names | None = None, timeouts: Mapping[Key, float] | None = None
+        self, backends: Iterable[Backend], names: KnownNames | None = None, timeouts: Mapping[Key, float] | None = None
     ) -> None:
-        self.names = names or Names()
+        self.names = names or KnownNames()
         self.remember: Remember | None = None
         self._timeouts = dict(timeouts or {})
         self._backends = {(backend.name, backend.host): permitted(backend) for backend in backends}
@@ -199,7 +199,7 @@ class Fleet:
             async with asyncio.timeout(self.timeout_s((name, host))):
                 backend = await self.use(name, host)
                 if brief:  # a list is answer enough: what else a backend's health looks at costs a command 100 ms
-                    rows = await (backend.brief() if isinstance(backend, Brief) else backend.list())
+                    rows = await (backend.brief() if isinstance(backend, ListsQuickly) else backend.list())
                     return rows, BackendHealth(name, host, HealthState.OK)
                 return await backend.list(), await backend.health()
         except TimeoutError:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sandbox_console.errors import Ambiguous, BackendUnreachable, ConsoleError, NotFound, UsageError
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
-from sandbox_console.service.reads.names import ID_PREFIX, Key, Names
+from sandbox_console.service.reads.known_names import ID_PREFIX, Key, KnownNames
 
 GRACE_S = 0.3
 """How long hosts that are not known to hold a name are still waited for once it is found: longer than a list takes."""
@@ -31,7 +31,7 @@ class Found(Struct, frozen=True):
 class Hosts(Protocol):
     """What a lookup needs of the fleet: service/fleet.py says what each part is."""
 
-    names: Names
+    names: KnownNames
 
     @property
     def keys(self) -> list[Key]: ...

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sandbox_console.logs.places import Places, Reading
+from sandbox_console.logs.read_position import Reading, ReadPosition
 from sandbox_console.model.log import LogGap, LogItem, LogRecord, Stream
 from sandbox_console.model.sandbox import SandboxRef
 
@@ -45,7 +45,7 @@ class Retained:
         self._folder = folder
         self._total = total_bytes
         self._half = max(each_bytes // 2, 1)
-        self._places: dict[SandboxRef, Places] = {}
+        self._places: dict[SandboxRef, ReadPosition] = {}
         self._lock = asyncio.Lock()
 
     def keeper(self, ref: SandboxRef, name: str) -> Keeper:
@@ -95,10 +95,10 @@ class Retained:
         self._append(path, ref, keeper.name, frames)
         self._shrink(path)
 
-    def _places_of(self, ref: SandboxRef) -> Places:
+    def _places_of(self, ref: SandboxRef) -> ReadPosition:
         found = self._places.get(ref)
         if found is None:
-            found = self._places[ref] = Places()
+            found = self._places[ref] = ReadPosition()
             before = Reading(found)
             for item in self._items(ref):
                 before.new([item], over=True)

@@ -14,7 +14,7 @@ import pytest
 from sandbox_console.backends import abilities
 from sandbox_console.errors import Conflict, ConsoleError, NotFound, UsageError
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import FileKind
+from sandbox_console.model.guest import FileKind
 from sandbox_console.model.sandbox import SandboxRef
 from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, resident_mib
 from sandbox_console.testing.conformance.tars import Entry, get, put, tar_of

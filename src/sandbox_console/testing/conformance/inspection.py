@@ -10,7 +10,7 @@ import pytest
 from sandbox_console.backends import abilities
 from sandbox_console.errors import Conflict
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import Happening
+from sandbox_console.model.guest import Happening
 from sandbox_console.model.sandbox import SandboxRef, Status
 from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.testing.conformance.rig import WAIT_S, Checks, Rig, eventually

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from sandbox_console.model.action import Action, Commit, Fork, PruneImages, Rename, TakeSnapshot
-from sandbox_console.model.inside import PathChange
+from sandbox_console.model.guest import PathChange
 from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult
 from sandbox_console.tui.text.formatting import size

@@ -12,8 +12,8 @@ SETTLE_S = 2.0
 
 
 @contextlib.contextmanager
-def settling() -> Iterator[None]:
-    """No collections from here until :func:`settle` is called: those of a start take a tenth of its CPU."""
+def gc_paused() -> Iterator[None]:
+    """No collections from here until :func:`freeze_objects` is called: those of a start take a tenth of its CPU."""
     gc.disable()
     try:
         yield
@@ -22,12 +22,12 @@ def settling() -> Iterator[None]:
         gc.unfreeze()
 
 
-def settle_soon() -> asyncio.TimerHandle:
-    """Call :func:`settle` once the app has started. To be cancelled at the end."""
-    return asyncio.get_running_loop().call_later(SETTLE_S, settle)
+def freeze_soon() -> asyncio.TimerHandle:
+    """Call :func:`freeze_objects` once the app has started. To be cancelled at the end."""
+    return asyncio.get_running_loop().call_later(SETTLE_S, freeze_objects)
 
 
-def settle() -> None:
+def freeze_objects() -> None:
     """Collect from now on, but never again look at what is there: 85,000 objects, 70 ms of a key under a log flood."""
     gc.collect()
     gc.freeze()

@@ -34,7 +34,7 @@ from textual.worker import WorkerFailed
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.text import clean, strip_unsafe
 from sandbox_console.tui.base.changed_cells import ChangedCells
-from sandbox_console.tui.base.mended import mend
+from sandbox_console.tui.base.textual_fixes import mend
 
 Result = TypeVar("Result")
 

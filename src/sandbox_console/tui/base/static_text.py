@@ -7,7 +7,7 @@ from textual.dom import DOMNode
 from textual.widgets import Static
 
 
-def say(line: Static, content: Content, *, fixed: bool = False) -> None:
+def set_text(line: Static, content: Content, *, fixed: bool = False) -> None:
     """Show a text where it is not shown already: an update lays the whole screen out again, and that takes 8 ms.
 
     ``fixed``: the line has one size whatever it says, so that it does not even then.
@@ -19,7 +19,7 @@ def say(line: Static, content: Content, *, fixed: bool = False) -> None:
 def put(node: DOMNode, selector: str, content: Content) -> None:
     """Show a text on the Static that the selector names; nothing where it is gone, as while a screen closes."""
     for line in node.query(selector).results(Static):
-        say(line, content)
+        set_text(line, content)
 
 
 def put_note(node: DOMNode, selector: str, content: Content) -> None:

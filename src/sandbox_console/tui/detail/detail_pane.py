@@ -14,7 +14,7 @@ from textual.widgets import ContentSwitcher, Static
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import Console
 from sandbox_console.tui.app_base import BaseApp
-from sandbox_console.tui.base.static_text import say
+from sandbox_console.tui.base.static_text import set_text
 from sandbox_console.tui.detail.exit_reason import WhyBar
 from sandbox_console.tui.detail.lazy_tabs import make_pane
 from sandbox_console.tui.detail.tab_bar import TABS, TabBar
@@ -72,7 +72,7 @@ class Detail(Vertical):
     def show(self, sandbox: Sandbox | None, state: FleetState, *, on_screen: bool) -> None:
         """Look at a sandbox as it is now."""
         self._sandbox, self._state, self._on_screen = sandbox, state, on_screen
-        say(self.query_one("#identity", Static), self._identity(), fixed=True)
+        set_text(self.query_one("#identity", Static), self._identity(), fixed=True)
         self._refresh_tab()
         self._hide_of_another()
 
@@ -84,7 +84,7 @@ class Detail(Vertical):
             switcher.visible = shown
 
     def on_resize(self) -> None:
-        say(self.query_one("#identity", Static), self._identity(), fixed=True)
+        set_text(self.query_one("#identity", Static), self._identity(), fixed=True)
 
     def _identity(self) -> Content:
         forwards = self._state.forwards.get(self._sandbox.ref, ()) if self._sandbox else ()

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.inside import Happening
+from sandbox_console.model.guest import Happening
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.inside import GuestProcess
+from sandbox_console.model.guest import GuestProcess
 from sandbox_console.model.sandbox import Sandbox, Status
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console

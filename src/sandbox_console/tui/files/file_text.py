@@ -8,7 +8,7 @@ from datetime import datetime
 
 from textual.content import Content
 
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.text import clean
 from sandbox_console.tui.text.formatting import DASH, size
 from sandbox_console.tui.widgets.table.table import Row

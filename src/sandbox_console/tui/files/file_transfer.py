@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.tar_pack import Order, packed
 from sandbox_console.hostfs.tar_unpack import Unpacker
 from sandbox_console.hostfs.walk import Found, find
@@ -50,7 +50,7 @@ async def download(
     return list(map(await console.inside.mask(ref), left)) if left else left
 
 
-def _new_place(target: Path, ground: Ground, *, keep: bool = False) -> Found:
+def _new_place(target: Path, ground: GuestFolders, *, keep: bool = False) -> Found:
     found = find(target, ground, follow=False)
     if found.what is not None or not keep:
         found.folder.close()

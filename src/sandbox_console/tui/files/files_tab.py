@@ -17,7 +17,7 @@ from textual.worker import Worker
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Download, Upload
-from sandbox_console.model.inside import FileInfo, FileKind
+from sandbox_console.model.guest import FileInfo, FileKind
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Consent, Console

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from sandbox_console.model.sandbox import Sandbox, SandboxRef, Status
 from sandbox_console.tui.fleet.filter.filter_parser import Filter
-from sandbox_console.tui.fleet.filter.match_cache import Narrower
+from sandbox_console.tui.fleet.filter.match_cache import MatchCache
 from sandbox_console.tui.fleet.filter.search_text import forget_texts
 from sandbox_console.tui.fleet.fleet_rows import SandboxRow, Showing, measure, natural
 from sandbox_console.tui.fleet.groups import GroupKey, grouped
@@ -78,7 +78,7 @@ class Arranger:
         self._newest: Sequence[Sandbox] = ()
         self._natural: dict[str, int] = {}
         self._made: dict[int, SandboxRow] = {}
-        self._narrower = Narrower()
+        self._narrower = MatchCache()
         self._base: tuple[tuple[object, ...], _Base] | None = None
         self._last: tuple[tuple[object, ...], Arranged] | None = None
 

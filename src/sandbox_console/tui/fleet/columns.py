@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, structs
 
 from sandbox_console.errors import UsageError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.tui.widgets.table.table_layout import Column
 
 LEAST_WIDTH, MOST_WIDTH = 3, 80

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from sandbox_console.errors import UsageError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.sandbox import Status
 from sandbox_console.tui.fleet.columns import BY_KEY
 from sandbox_console.tui.fleet.filter.tokens import FilterError, words

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Status
 from sandbox_console.model.text import clean
-from sandbox_console.tui.base.static_text import say
+from sandbox_console.tui.base.static_text import set_text
 from sandbox_console.tui.fleet.arrangement import Hidden, Wanted
 from sandbox_console.tui.fleet.groups import LABEL
 from sandbox_console.tui.keys.keymap import key_of
@@ -54,9 +54,9 @@ class HeaderBar(Vertical):
 
     def show(self, state: FleetState, *, read_only: bool, width: int) -> None:
         """Say it again."""
-        say(self.query_one("#top", Static), top_line(state, read_only=read_only, width=width - 2), fixed=True)
+        set_text(self.query_one("#top", Static), top_line(state, read_only=read_only, width=width - 2), fixed=True)
         key = key_of(self, "backends")
-        say(self.query_one("#backends", Static), backends_line(state.health.values(), width - 2, key), fixed=True)
+        set_text(self.query_one("#backends", Static), backends_line(state.health.values(), width - 2, key), fixed=True)
         self._banner("#audit-banner", audit_banner(state.audit_problem))
         self._banner("#dead-banner", dead_banner(state.dead))
 
@@ -71,7 +71,7 @@ class HeaderBar(Vertical):
     def _banner(self, selector: str, content: Content) -> None:
         banner = self.query_one(selector, Static)
         banner.set_class(bool(content.plain), "-on")
-        say(banner, content, fixed=selector == "#view")
+        set_text(banner, content, fixed=selector == "#view")
 
 
 def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:

@@ -17,7 +17,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from sandbox_console.errors import UsageError
-from sandbox_console.tui.base.static_text import say
+from sandbox_console.tui.base.static_text import set_text
 from sandbox_console.tui.fleet.command_parser import Known, completions
 from sandbox_console.tui.fleet.filter.filter_parser import Filter, FilterError, parse_filter
 from sandbox_console.tui.keys.keymap import hint
@@ -85,7 +85,7 @@ class FilterLine(Vertical):
         self.set_class(typing or bool(shown) or self._wrong, "-on")
         self.set_class(typing or self._wrong, "-help")
         clears = hint(self, "back", "clears")
-        say(self.query_one("#filter-note", Static), Content(clears))
+        set_text(self.query_one("#filter-note", Static), Content(clears))
         if not self._wrong:
             note = shown.note or ", ".join(filter(None, ("Enter keeps", clears)))
             self._help(Content.styled(" " * _MARK + note, "$dim"))
@@ -93,7 +93,7 @@ class FilterLine(Vertical):
     def _help(self, words: Content) -> None:
         """In a line that is there as long as one types: one that came with an error would move the whole screen."""
         line = self.query_one("#filter-help", Static)
-        say(line, words, fixed=words.cell_length <= self.size.width and line.size.height == 1)
+        set_text(line, words, fixed=words.cell_length <= self.size.width and line.size.height == 1)
 
     def put(self, text: str) -> None:
         """Take a text as if it were typed; it must be understood."""
@@ -238,7 +238,7 @@ class CommandLine(Vertical):
         """Say why a command was not done, and let it be mended."""
         self.add_class("-on", "-wrong")
         self.input.value = line
-        say(self.query_one("#command-note", Static), Content(error.message), fixed=True)
+        set_text(self.query_one("#command-note", Static), Content(error.message), fixed=True)
         self.input.focus()  # after the list, which has just been given the keys
 
     def done(self, line: str) -> None:
@@ -249,7 +249,7 @@ class CommandLine(Vertical):
         found = completions(typed, self._known())
         words = "  ".join(found[:_OFFERED]) + ("  …" if len(found) > _OFFERED else "")
         hint = "a state, a backend, host NAME, group FIELD, sort COLUMN, view NAME …   Tab completes, :help lists all"
-        say(self.query_one("#command-note", Static), Content(words if typed else hint), fixed=True)
+        set_text(self.query_one("#command-note", Static), Content(words if typed else hint), fixed=True)
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

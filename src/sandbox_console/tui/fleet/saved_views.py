@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from sandbox_console.errors import UsageError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.service.config import ViewOptions
 from sandbox_console.tui.base.saved_json import keep, read_kept
 

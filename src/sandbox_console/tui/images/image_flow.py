@@ -17,7 +17,7 @@ from sandbox_console.model.action import (
     RemoveSnapshot,
     RestoreSnapshot,
 )
-from sandbox_console.model.inside import Image, Prunable, Snapshot
+from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.text import clean
 from sandbox_console.service import Ask, Console, Operation
 from sandbox_console.tui.actions.cli_command import command_line

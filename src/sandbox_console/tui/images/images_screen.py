@@ -10,14 +10,14 @@ from textual.content import Content
 
 from sandbox_console.model.action import PruneImages, PullImage, RemoveImage
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import Image
+from sandbox_console.model.image import Image
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.base.static_text import put_note
 from sandbox_console.tui.dialogs.action_menu import Choice
 from sandbox_console.tui.images.image_flow import place_words, short_image
 from sandbox_console.tui.images.pull_progress import Place
-from sandbox_console.tui.images.resource_screen import HoldingsScreen
+from sandbox_console.tui.images.resource_screen import ResourceScreen
 from sandbox_console.tui.keys.keymap import hint
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.text.formatting import DASH, size, span
@@ -29,7 +29,7 @@ TICK_S = 0.25
 _USERS_NAMED = 3
 
 
-class ImagesScreen(HoldingsScreen[Image]):
+class ImagesScreen(ResourceScreen[Image]):
     """A row for each name. What is pulled goes on when the screen is left."""
 
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["images"]

@@ -34,17 +34,17 @@ from sandbox_console.tui.widgets.table.table_rows import Row
 Held = TypeVar("Held")
 
 
-class HoldingsScreen(Screen[None], Generic[Held]):
+class ResourceScreen(Screen[None], Generic[Held]):
     """A list that is asked for when it is opened, when something in it was changed, and by ``r``."""
 
     DEFAULT_CSS = """
-    HoldingsScreen { background: $background; }
-    HoldingsScreen > #holdings-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
-    HoldingsScreen > .note { height: auto; max-height: 8; padding: 0 1; color: $text-muted; display: none; }
-    HoldingsScreen > .note.-on { display: block; }
-    HoldingsScreen > #holdings-empty { padding: 1 2; }
-    HoldingsScreen > #holdings-progress { background: $surface; }
-    HoldingsScreen Footer { height: 1; }
+    ResourceScreen { background: $background; }
+    ResourceScreen > #holdings-title { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    ResourceScreen > .note { height: auto; max-height: 8; padding: 0 1; color: $text-muted; display: none; }
+    ResourceScreen > .note.-on { display: block; }
+    ResourceScreen > #holdings-empty { padding: 1 2; }
+    ResourceScreen > #holdings-progress { background: $surface; }
+    ResourceScreen Footer { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "reload", "Ask again", show=False),

@@ -9,13 +9,13 @@ from textual.binding import BindingType
 
 from sandbox_console.model.action import RemoveSnapshot, RestoreSnapshot
 from sandbox_console.model.capability import Capability
-from sandbox_console.model.inside import Snapshot
+from sandbox_console.model.image import Snapshot
 from sandbox_console.model.text import clean
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.dialogs.action_menu import Choice
 from sandbox_console.tui.images.image_flow import place_words
 from sandbox_console.tui.images.pull_progress import Place
-from sandbox_console.tui.images.resource_screen import HoldingsScreen
+from sandbox_console.tui.images.resource_screen import ResourceScreen
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.messages import NameAsked
 from sandbox_console.tui.state.verbs import NAMINGS, unfit
@@ -25,7 +25,7 @@ from sandbox_console.tui.widgets.table.table_layout import Column
 from sandbox_console.tui.widgets.table.table_rows import Row
 
 
-class SnapshotsScreen(HoldingsScreen[Snapshot]):
+class SnapshotsScreen(ResourceScreen[Snapshot]):
     """Enter makes a sandbox of one."""
 
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["snapshots"]

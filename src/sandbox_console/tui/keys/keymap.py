@@ -13,7 +13,7 @@ from textual.keys import Keys, _character_to_key
 from textual.screen import Screen
 
 from sandbox_console.errors import ConfigError
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.service import TuiOptions
 from sandbox_console.tui.keys.key_names import long_key
 from sandbox_console.tui.keys.main_keys import TABLE_KEYS, list_keys

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from sandbox_console.errors import BackendUnreachable, ConsoleError
-from sandbox_console.logs.places import Places, Reading
+from sandbox_console.logs.read_position import Reading, ReadPosition
 from sandbox_console.logs.store import UNREAD
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
 from sandbox_console.model.sandbox import Sandbox, Status
@@ -47,7 +47,7 @@ class Feed:
 
     def __init__(self, console: Console, sandbox: Sandbox, sink: Sink, note: Note, forget: Forget) -> None:
         self.sandbox = sandbox
-        self.places = Places()
+        self.places = ReadPosition()
         self._stand = ASKED
         self._started = asyncio.Event()
         self._console = console

@@ -17,7 +17,7 @@ from textual.worker import Worker
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.logs.pattern import compile_pattern
-from sandbox_console.logs.shelf import Kept, Shelf
+from sandbox_console.logs.recent_logs import RecentLog, RecentLogs
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
@@ -62,11 +62,11 @@ class LogsPane(Vertical):
         self._timer: Timer | None = None
         self._feed: Feed | None = None
         self._merged: Merged | None = None
-        self._gone: Kept | None = None
+        self._gone: RecentLog | None = None
         self._live: Callable[[SandboxRef], bool] = lambda _: True
         self._noted = ""
         self._cap = console.config.tui.log_memory_mib << 20
-        self._shelf = Shelf(self._cap)
+        self._shelf = RecentLogs(self._cap)
         self.view = LogView(cap_bytes=self._cap, rules=rules_of(console.config))
         self.view.look.json = console.config.logs.json
         self._back = LookBack(console, self.view)
@@ -122,7 +122,7 @@ class LogsPane(Vertical):
         self._stop()
         self._keep_gone()
         if self._feed is not None and self._merged is None and self._gone is None:  # else the view shows another's
-            self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), self.view.store, self._feed.places))
+            self._shelf.put(RecentLog(sandbox.ref, shown_name(sandbox), self.view.store, self._feed.places))
         self._merged = self._gone = self._feed = None
 
     def _enter(self, sandbox: Sandbox) -> None:
@@ -219,7 +219,7 @@ class LogsPane(Vertical):
         """What was read of a sandbox among others stays, too, where it is the last of it."""
         for sandbox, store in self._merged.gone(self._live) if self._merged is not None else ():
             if (store.newest_ns or -1) > self._shelf.newest_ns(sandbox.ref):
-                self._shelf.put(Kept(sandbox.ref, shown_name(sandbox), store, gone_at=self._clock()))
+                self._shelf.put(RecentLog(sandbox.ref, shown_name(sandbox), store, gone_at=self._clock()))
 
     def on_log_view_gone_asked(self, event: LogView.GoneAsked) -> None:
         event.stop()
@@ -236,11 +236,11 @@ class LogsPane(Vertical):
             return
         self.app.push_screen(GoneScreen(found, self._clock()), self._show_gone)
 
-    def _show_gone(self, kept: Kept | None) -> None:
+    def _show_gone(self, kept: RecentLog | None) -> None:
         if kept is not None:
             self.run_worker(self._open_gone(kept), group="gone", exclusive=True)
 
-    async def _open_gone(self, kept: Kept) -> None:
+    async def _open_gone(self, kept: RecentLog) -> None:
         if not len(kept.store):
             kept.store.append(await self._service.retained.read(kept.ref))
         if self._sandbox is not None:

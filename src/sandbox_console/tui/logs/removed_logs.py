@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
-from sandbox_console.logs.shelf import Kept, Shelf
+from sandbox_console.logs.recent_logs import RecentLog, RecentLogs
 from sandbox_console.logs.store import LineStore
 from sandbox_console.model.text import ascii_id, clean
 from sandbox_console.service import Console
@@ -19,17 +19,17 @@ from sandbox_console.tui.text.formatting import SHORT_ID, size, span
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
 
-async def gone_logs(console: Console, shelf: Shelf) -> list[Kept]:
+async def gone_logs(console: Console, shelf: RecentLogs) -> list[RecentLog]:
     """Logs of sandboxes that are not there any more, those read last first."""
     found = shelf.gone
     refs = {kept.ref for kept in found}
     for one in await console.retained.listing():
         if one.ref not in refs and one.ref not in console.hub.sandboxes:
-            found.append(Kept(one.ref, one.name, LineStore(one.size_bytes * 2), gone_at=one.at))
+            found.append(RecentLog(one.ref, one.name, LineStore(one.size_bytes * 2), gone_at=one.at))
     return found
 
 
-class GoneScreen(ModalScreen[Kept | None]):
+class GoneScreen(ModalScreen[RecentLog | None]):
     """Choose one of the logs, or none."""
 
     DEFAULT_CSS = """
@@ -43,7 +43,7 @@ class GoneScreen(ModalScreen[Kept | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,p", "close", "Close")]
 
-    def __init__(self, found: list[Kept], now: float) -> None:
+    def __init__(self, found: list[RecentLog], now: float) -> None:
         super().__init__()
         self._found = found
         self._now = now
@@ -53,7 +53,7 @@ class GoneScreen(ModalScreen[Kept | None]):
             box.border_title = Content("Logs of sandboxes that are gone")
             yield OptionList(*[self._line(kept) for kept in self._found], compact=True)
 
-    def _line(self, kept: Kept) -> Content:
+    def _line(self, kept: RecentLog) -> Content:
         held = f"{len(kept.store):,} lines" if len(kept.store) else f"{size(kept.store.cap_bytes // 2)} on disk"
         return Content.assemble(
             (fit_cell(clean(kept.name, cap=200), 30, "left"), "bold"),

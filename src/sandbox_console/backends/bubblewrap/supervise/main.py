@@ -11,9 +11,9 @@ import time
 from functools import partial
 
 from . import cgroup, enter, events, kernel, segments, tree, wire
+from .commands import Guest
 from .freezer import Freezer
 from .gateway import Gateway
-from .guests import Guest
 from .helper import Helper, Network
 from .jail import Jail, StartFailed, exit_of
 from .loop import Loop

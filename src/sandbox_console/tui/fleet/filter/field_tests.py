@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from fnmatch import translate
 
-from sandbox_console.model.nearest import nearest
+from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.sandbox import Sandbox, Stats, Status
 from sandbox_console.tui.fleet.filter.tokens import FilterError, Word, duration, number, searcher, size, yes
 from sandbox_console.tui.state.fleet_state import FleetState

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.tui.fleet.filter.field_tests import MOVING, NAMES, SAMPLED, Test, field_test
-from sandbox_console.tui.fleet.filter.match_cache import Narrower, Part
+from sandbox_console.tui.fleet.filter.match_cache import MatchCache, Part
 from sandbox_console.tui.fleet.filter.search_text import found_in, text_of
 from sandbox_console.tui.fleet.filter.tokens import FilterError, Word, finder, words
 from sandbox_console.tui.state.fleet_state import FleetState
@@ -53,7 +53,7 @@ class Filter(Struct, frozen=True):
 
     def select(self, sandboxes: Sequence[Sandbox], state: FleetState, now: float) -> Sequence[Sandbox]:
         """Those for which every word holds; where that is none and the last word is only begun, every other word."""
-        return Narrower().select(self.parts, sandboxes, state, now, begun=self.begun)
+        return MatchCache().select(self.parts, sandboxes, state, now, begun=self.begun)
 
 
 def parse_filter(line: str) -> Filter:

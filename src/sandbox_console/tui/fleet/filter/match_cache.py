@@ -52,7 +52,7 @@ class Part(Struct, frozen=True):
         return [one for one in sandboxes if test(one, state, now)]
 
 
-class Narrower:
+class MatchCache:
     """Selects by words, and remembers what each let through of the list it was given last."""
 
     def __init__(self) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sandbox_console.hostfs.files import NewFile
-from sandbox_console.hostfs.places import Ground
+from sandbox_console.hostfs.guest_writable import GuestFolders
 
 
-async def save_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: Ground) -> int:
+async def save_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: GuestFolders) -> int:
     """Write bytes to a file that must not exist, for its owner alone, off the loop. Gives how many.
 
     ``ground`` is what guests can change: there no link is followed. Raises OSError, Conflict.
@@ -18,7 +18,7 @@ async def save_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: Gro
     return await asyncio.to_thread(_write_new, path, parts, ground)
 
 
-def _write_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: Ground) -> int:
+def _write_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: GuestFolders) -> int:
     made = NewFile(path, ground)
     try:
         written = sum(made.file.write(part) for part in parts())

@@ -12,7 +12,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from sandbox_console.hostfs.places import NOBODYS, Ground
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.logs.store import Line
 from sandbox_console.model.text import strip_colours
 from sandbox_console.tui.keys.keymap import hint, key_of
@@ -102,7 +102,7 @@ class LogView(LogCanvas, can_focus=True):
         else:
             self.set_filter(None)
 
-    async def save(self, path: Path, ground: Ground = NOBODYS) -> int:
+    async def save(self, path: Path, ground: GuestFolders = NOBODYS) -> int:
         """Write the lines, or those the filter shows, as raw bytes to a new file (0600); returns the bytes written.
 
         ``ground`` is what guests can change. Raises OSError, FileExistsError among them, Conflict. Lost output is

@@ -1,0 +1,254 @@
+"""The program that reads and writes a sandbox's files, run as ``python -I -S -X utf8 file_helper.py FD``.
+
+FD is the descriptor of its order, which is in memory.
+It becomes the sandbox's user and joins the sandbox's mount namespace, or changes its root where the sandbox does not
+run, before it looks at any path: a guest's link leads nowhere else. It stays outside the PID namespace, so no guest
+sees or signals it. Answers are JSON lines on stdout, a tar goes by stdout or stdin, and why it failed is one JSON
+object on stderr.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+import tarfile
+from typing import Any, BinaryIO
+
+_CHUNK = 1 << 20
+_HOLE = 64 * 1024
+"""Bytes of zeros that are not written: a hole is left."""
+_KERNELS = ("/dev", "/proc", "/sys")  # no files: what a tar of the whole root leaves out
+_NOT_HERE = (errno.ENOENT, errno.ENOTDIR)
+_FAIL = {errno.EACCES: "denied", errno.EPERM: "denied", errno.EROFS: "read_only", errno.ENOSPC: "full"}
+
+
+class Refused(Exception):
+    """Told to the console: ``word`` is what kind of failure, the message names the path or the member."""
+
+    def __init__(self, word: str, text: str) -> None:
+        super().__init__(text)
+        self.word = word
+
+
+def enter(order: dict[str, Any]) -> None:
+    """Become the sandbox's user, where its files are."""
+    from supervise import enter as entering  # type: ignore[import-not-found]
+    from supervise import kernel
+
+    if order["spaces"]:
+        owner, mounts, inner = order["spaces"]
+        entering.become(order["uid"])
+        kernel.keep_to_itself()
+        kernel.setns(owner)
+        kernel.setns(mounts)
+        if os.fstat(inner).st_ino != os.fstat(owner).st_ino:
+            kernel.setns(inner)
+        for fd in order["spaces"]:
+            os.close(fd)
+    else:
+        if order["uid"] is None:
+            kernel.own_user_namespace()
+        os.chroot(order["root"])
+        entering.become(order["uid"])
+        kernel.keep_to_itself()
+    os.chdir("/")
+    kernel.drop_privileges()
+
+
+def described(name: str, found: os.stat_result, target: str = "") -> dict[str, Any]:
+    """One path as the console reads it."""
+    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+    return {
+        "name": name,
+        "kind": kinds.get(stat.S_IFMT(found.st_mode), "other"),
+        "size": found.st_size,
+        "mode": stat.S_IMODE(found.st_mode),
+        "uid": found.st_uid,
+        "gid": found.st_gid,
+        "modified_at": found.st_mtime,
+        "target": target,
+    }
+
+
+def tell(what: dict[str, Any]) -> None:
+    """One line of an answer."""
+    sys.stdout.write(json.dumps(what) + "\n")
+
+
+def look(path: str, name: str) -> None:
+    """``stat``: links followed."""
+    tell(described(name, os.stat(path)))
+
+
+def listing(path: str, _name: str) -> None:
+    """``list``: a directory's entries; one that vanishes meanwhile is left out."""
+    need_directory(path)
+    for entry in os.scandir(path):
+        try:
+            found = entry.stat(follow_symlinks=False)
+            target = os.readlink(entry.path) if entry.is_symlink() else ""
+        except FileNotFoundError:
+            continue
+        tell(described(entry.name, found, target))
+
+
+def need_directory(path: str) -> None:
+    """Raises Refused where it is none."""
+    if not stat.S_ISDIR(os.stat(path).st_mode):
+        raise Refused("no_directory", "it is not a directory")
+
+
+def pack(path: str, name: str) -> None:
+    """``download``: a tar of a path and all below it on stdout."""
+    os.lstat(path)
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=_CHUNK) as tar:
+        todo = [(path, name)]
+        while todo:
+            at, known = todo.pop()
+            if add(tar, at, known):
+                below = [(os.path.join(at, child), f"{known}/{child}") for child in os.listdir(at)]
+                todo += sorted((one for one in below if path != "/" or one[0] not in _KERNELS), reverse=True)
+
+
+def add(tar: tarfile.TarFile, path: str, name: str) -> bool:
+    """One member; True for a directory. What vanishes meanwhile is left out, as tar(1) does; hard links are copies."""
+    try:
+        info: tarfile.TarInfo | None = tar.gettarinfo(path, name)
+        tar.inodes.clear()  # type: ignore[attr-defined] # it would keep every name, however many there are
+        if info is None:  # a socket, which a tar cannot have
+            return False
+        if info.isreg() or info.islnk():
+            add_file(tar, path, info)
+        else:
+            tar.addfile(info)
+            tar.members.clear()  # type: ignore[attr-defined] # as above
+    except FileNotFoundError:
+        return False
+    return info.isdir()
+
+
+def add_file(tar: tarfile.TarFile, path: str, info: tarfile.TarInfo) -> None:
+    """A regular file: never a FIFO that was put in its place, at the size that it has when it is opened."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            return
+        info.type, info.linkname, info.size = tarfile.REGTYPE, "", found.st_size
+        tar.addfile(info, Padded(file))  # type: ignore[arg-type]
+        tar.members.clear()  # type: ignore[attr-defined]
+
+
+class Padded:
+    """A file that gives zeros where it is shorter than it was, as tar(1) does."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        """Always as much as is asked for."""
+        data = self._file.read(size)
+        return data + bytes(size - len(data))
+
+
+def unpack(path: str, _name: str) -> None:
+    """``upload``: a tar on stdin into a directory."""
+    need_directory(path)
+    # Unbuffered reads: tarfile's stream mode asks for one block at a time of what the pipe has.
+    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|", bufsize=_CHUNK) as tar:
+        tar.extraction_filter = lambda member, _path: member  # put() judges
+        for member in tar:
+            put(tar, member, path)
+            tar.members.clear()  # type: ignore[attr-defined]
+    while sys.stdin.buffer.read(_CHUNK):
+        pass  # what follows the end of a tar is padding; nobody may meet a closed pipe
+
+
+def put(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+    """One member, owned by the sandbox's user: it is the only one that its namespace has.
+
+    ``tarfile``'s own filters are not in every Python 3.11, and refuse links to absolute paths, which a guest may have.
+    """
+    name = repr(member.name)
+    if not (member.isreg() or member.isdir() or member.issym() or member.islnk() or member.isfifo()):
+        raise Refused("bad_member", f"the archive's member {name} is neither file, folder, link nor FIFO")
+    if not below(path, member.name) or (member.islnk() and not below(path, member.linkname)):
+        raise Refused("bad_member", f"the archive's member {name} would be outside of {path}, by a link that is there")
+    member.mode &= 0o777
+    member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+    try:
+        if member.isreg() and not member.issparse() and member.size > _HOLE:
+            write(tar, member, os.path.join(path, member.name))
+        else:
+            tar.extract(member, path)
+    except OSError as error:
+        raise Refused(_FAIL.get(error.errno or 0, "failed"), f"{name}: {error.strerror}") from error
+
+
+def write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+    """A longer file; its runs of zeros become holes."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    source, zeros, left, hole = tar.extractfile(member), bytes(_HOLE), member.size, False
+    with open(path, "wb", buffering=0) as file:
+        while left:
+            data = source.read(min(_HOLE, left)) if source else b""
+            if not data:
+                raise tarfile.ReadError("unexpected end of data")
+            left -= len(data)
+            hole = data == zeros
+            if hole:
+                file.seek(len(data), os.SEEK_CUR)
+            else:
+                file.write(data)
+        if hole:
+            file.truncate(member.size)
+        os.fchmod(file.fileno(), member.mode)
+        os.utime(file.fileno(), (member.mtime, member.mtime))
+
+
+def below(folder: str, name: str) -> bool:
+    """Whether a path is in a folder, links followed."""
+    real = os.path.realpath(folder)
+    found = os.path.realpath(os.path.join(real, name))
+    return os.path.commonpath([real, found]) == real
+
+
+_VERBS = {"stat": look, "list": listing, "download": pack, "upload": unpack}
+
+
+def main() -> int:
+    """Read the order, enter, do it."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from supervise import wire
+
+    order = wire.from_memfd(int(sys.argv[1]))
+    try:
+        enter(order)
+        _VERBS[order["op"]](order["path"], order["name"])
+        sys.stdout.flush()
+    except Refused as error:
+        return fail(error.word, str(error))
+    except tarfile.TarError as error:
+        return fail("bad_archive", f"the archive is not a tar: {error}")
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        word = "missing" if error.errno in _NOT_HERE else _FAIL.get(error.errno or 0, "failed")
+        name = error.filename if isinstance(error.filename, str) and error.filename != order["path"] else ""
+        return fail(word, f"{name}: {error.strerror}" if name else str(error.strerror))
+    return 0
+
+
+def fail(word: str, text: str) -> int:
+    """Say why."""
+    sys.stderr.write(json.dumps({"word": word, "text": text}))
+    return 1
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # a closed stdout is told by now, not again by Python's own clean-up

@@ -1,0 +1,47 @@
+"""What is remembered of an engine between its answers: OOM kills from its events, and descriptions of images."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.paths import image_path
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.engine import Engine
+
+KEPT = 4096
+
+
+class EngineCache(Struct):
+    """``ooms``: seconds since the epoch of the last OOM kill in each container. Both forget their oldest."""
+
+    ooms: OrderedDict[str, float] = field(default_factory=OrderedDict)
+    _images: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
+
+    def note_oom(self, container: str, at: float) -> None:
+        """Keep that the kernel killed a process of the container for want of memory."""
+        self.ooms[container] = at
+        _bounded(self.ooms)
+
+    def forget(self, container: str) -> None:
+        """The container is gone."""
+        self.ooms.pop(container, None)
+
+    async def image(self, engine: Engine, id: str) -> dict[str, Any]:
+        """An image's own account, asked for once; empty where it is gone."""
+        if id not in self._images:
+            try:
+                self._images[id] = await engine.call("GET", image_path(id))
+            except (Refused, ValueError):
+                return {}
+            _bounded(self._images)
+        return self._images.get(id, {})
+
+
+def _bounded(kept: OrderedDict[str, Any]) -> None:
+    while len(kept) > KEPT:
+        kept.popitem(last=False)

@@ -1,0 +1,181 @@
+"""The requests that make a sandbox's gateway: a network, and the gateway's container.
+
+The network is internal and its bridge has no address, so neither the host nor its resolver can be reached over it;
+``internal`` alone leaves both open (tried on 20.10 and 28.5). The gateway has a leg outside and forwards nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from sandbox_console.backends.docker import ports, syscall_filter
+from sandbox_console.backends.docker.labels import EGRESS, GATEWAY, gateway_name
+from sandbox_console.backends.docker.translate import MIB
+from sandbox_console.egress.policy import variables
+from sandbox_console.model.ports import parse_all
+from sandbox_console.model.spec import SandboxSpec
+
+PORT = 3128
+INSIDE = "/gateway"
+PROGRAM = f"{INSIDE}/gateway.pyz"
+HOST_NET = "/proc/1/net"
+"""Of the engine's machine, also where that is a virtual one: a bind mount's source is looked up there."""
+RUN = ["python3", "-I", "-S", PROGRAM]
+_UID = 65532  # the gateway's user where root's console makes it; nobody's on most systems
+_MEMORY = 256 * MIB
+_PIDS = 64
+_IPV6_OFF = {"net.ipv6.conf.all.disable_ipv6": "1"}
+
+
+class Gateway(Struct, frozen=True):
+    """One sandbox's way out and in. ``token`` names its network, its gateway and its folder."""
+
+    token: str
+    subnet: ipaddress.IPv4Network
+
+    @property
+    def name(self) -> str:
+        """The network's name."""
+        return f"sandbox-console-{self.token}"
+
+    @property
+    def gateway_name(self) -> str:
+        """The name of the gateway's container."""
+        return gateway_name(self.token)
+
+    @property
+    def address(self) -> str:
+        """The gateway's address in the network; the first is Docker's own, though nobody has it."""
+        return str(self.subnet[2])
+
+    @property
+    def sandbox_address(self) -> str:
+        """The sandbox's address."""
+        return str(self.subnet[3])
+
+
+def network(gate: Gateway) -> dict[str, Any]:
+    """The body of networks/create.
+
+    An engine (20.10) gives a sandbox a default route in an internal network, too: by the bridge's address, unless
+    ``DefaultGatewayIPv4`` names another. It names one that is nobody's even if the bridge gets its own.
+    """
+    aside = {"DefaultGatewayIPv4": str(gate.subnet[6])}
+    return {
+        "Name": gate.name,
+        "Driver": "bridge",
+        "Internal": True,
+        "EnableIPv6": False,
+        "IPAM": {"Driver": "default", "Config": [{"Subnet": str(gate.subnet), "AuxiliaryAddresses": aside}]},
+        "Options": {"com.docker.network.bridge.inhibit_ipv4": "true"},
+        "Labels": {EGRESS: gate.token},
+    }
+
+
+def gateway(
+    gate: Gateway,
+    spec: SandboxSpec,
+    image: str,
+    outside: str,
+    folder: Path,
+    program: Path,
+    info: Mapping[str, Any],
+    seen: Sequence[str],
+) -> dict[str, Any]:
+    """The body of containers/create for the gateway; it joins the sandbox's network afterwards.
+
+    ``seen`` are the files that tell of the engine's own machine. It listens for the sandbox where the spec lets
+    something out, and for others where it publishes ports.
+    """
+    asked = parse_all(spec.ports)
+    words = ["serve", "--folder", INSIDE, "--peers", str(gate.subnet), *ports.words(asked, gate.sandbox_address)]
+    return {
+        "Image": image,
+        "Entrypoint": RUN,
+        "Cmd": [
+            *words,
+            *(("--host", f"{INSIDE}/host") if seen else ()),
+            *(("--listen", f"{gate.address}:{PORT}") if spec.egress else ()),
+        ],
+        "ExposedPorts": ports.exposed(asked),
+        "User": _user(),
+        "Labels": {GATEWAY: gate.token},
+        "WorkingDir": "/",
+        "HostConfig": {
+            "NetworkMode": outside,
+            "RestartPolicy": _restart(publishes=bool(asked)),
+            "PortBindings": ports.bindings(asked),
+            "Mounts": _mounts(folder, program, seen),
+            **_walls(info),
+        },
+    }
+
+
+def _restart(*, publishes: bool) -> dict[str, str]:
+    """It outlives the console and the engine's restarts; with ports not an end of the engine.
+
+    The sandbox ends with its engine, and a gateway that came back alone would hold its places of the host.
+    """
+    return {"Name": "on-failure" if publishes else "unless-stopped"}
+
+
+def _walls(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What keeps a gateway to its work: it reads what a guest sends."""
+    return {
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true", *syscall_filter.options(info, {})],
+        "ReadonlyRootfs": True,
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "Sysctls": {"net.ipv4.ip_forward": "0", **_no_ipv6()},
+        "LogConfig": {"Type": "local", "Config": {"max-size": "1m", "max-file": "2"}},
+        "Ulimits": [{"Name": "nofile", "Soft": 16384, "Hard": 16384}, {"Name": "core", "Soft": 0, "Hard": 0}],
+        **({"Memory": _MEMORY, "MemorySwap": _MEMORY} if info.get("MemoryLimit", True) else {}),
+        **({"PidsLimit": _PIDS} if info.get("PidsLimit", True) else {}),
+    }
+
+
+def _mounts(folder: Path, program: Path, seen: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        _bind(program, PROGRAM, read_only=True),
+        _bind(folder / "policy", f"{INSIDE}/policy", read_only=True),
+        _bind(folder / "records", f"{INSIDE}/records", read_only=False),
+        *(_bind(Path(HOST_NET, name), f"{INSIDE}/host/{name}", read_only=True) for name in seen),
+    ]
+
+
+def joined(container: str, gate: Gateway) -> dict[str, Any]:
+    """The body with which the gateway joins the network."""
+    return {"Container": container, "EndpointConfig": {"IPAMConfig": {"IPv4Address": gate.address}}}
+
+
+def dress(body: dict[str, Any], gate: Gateway, *, out: bool) -> None:
+    """Change a sandbox's body for containers/create to use its gate; with ``out`` it gets the proxy's variables."""
+    body["Labels"][EGRESS] = gate.token
+    own = {entry.partition("=")[0] for entry in body["Env"]}
+    told = variables(f"http://{gate.address}:{PORT}") if out else {}
+    body["Env"] = [f"{name}={value}" for name, value in told.items() if name not in own] + body["Env"]
+    # 0.0.0.0 is the sandbox itself, where nobody answers: the engine's resolver would carry questions out.
+    body["HostConfig"] |= {"NetworkMode": gate.name, "Dns": ["0.0.0.0"], "Sysctls": _no_ipv6()}  # noqa: S104
+    endpoint = {"IPAMConfig": {"IPv4Address": gate.sandbox_address}}
+    body["NetworkingConfig"] = {"EndpointsConfig": {gate.name: endpoint}}
+
+
+def _bind(source: Path, target: str, *, read_only: bool) -> dict[str, Any]:
+    return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}
+
+
+def _user() -> str:
+    uid, gid = (_UID, _UID) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    return f"{uid}:{gid}"
+
+
+def _no_ipv6() -> dict[str, str]:
+    """The engine is on this machine; where its kernel has no IPv6 the setting would keep a container from starting."""
+    return _IPV6_OFF if Path("/proc/sys/net/ipv6").exists() else {}

@@ -1,0 +1,342 @@
+"""Gateways: each lets its container out by its rules and publishes its ports. They are made and removed together."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from sandbox_console.backends import gateway_rules
+from sandbox_console.backends.docker import gateway_config as bodies
+from sandbox_console.backends.docker import gateway_start as running
+from sandbox_console.backends.docker import ports
+from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.gateway_config import Gateway
+from sandbox_console.backends.docker.labels import EGRESS, gateway_name
+from sandbox_console.backends.docker.paths import container_path, image_path
+from sandbox_console.backends.docker.translate import seconds, spec_of
+from sandbox_console.egress import bundle
+from sandbox_console.egress.host_addresses import APART, FILES, HELD, ready_words
+from sandbox_console.errors import BackendError, ConfigError, ConsoleError, NotFound
+from sandbox_console.model.cancellation import run_to_completion, shielded
+from sandbox_console.model.ports import PublishedPort, parse_all
+from sandbox_console.model.sandbox import Fact
+from sandbox_console.model.spec import SandboxSpec
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.connection import Connection
+    from sandbox_console.backends.docker.engine import Engine
+
+_BRIDGED = (
+    Fact(
+        "egress.bridge", "not enforced", enforced=False,
+        note="the engine gave its bridge an address: servers there can be reached without the gateway",
+    ),
+)  # fmt: skip
+_GONE = "its gateway's container was removed"
+_TRIES = 16
+_ORPHAN_S = 120.0
+_PREFIX = 29  # an address each for the bridge, the gateway and the sandbox
+
+
+class Options(Struct, frozen=True):
+    """What may be set about egress under ``[backends.docker]``.
+
+    ``egress_image`` needs Python 3.11 or newer as ``python3``; ``egress_network`` is where gateways go out;
+    ``egress_pool`` is cut into a /29 for each sandbox; ``egress_hosts`` is a file as /etc/hosts, of names that
+    gateways do not ask the resolver for.
+    """
+
+    egress_image: str = "python:3-alpine"
+    egress_network: str = "bridge"
+    egress_pool: str = "10.213.0.0/16"
+    egress_hosts: str = ""
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Options:
+        """Read the options that are about egress. Raises ConfigError for a value that does not hold."""
+        known = set(cls.__struct_fields__)
+        values = {key: value for key, value in table.items() if key in known}
+        for key, value in values.items():
+            if not isinstance(value, str):
+                raise ConfigError(f"option {key!r} of docker is {value!r}; a text is needed")
+        made = cls(**values)
+        try:
+            pool = ipaddress.IPv4Network(made.egress_pool)
+        except ValueError as error:
+            raise ConfigError(f"docker: egress_pool {error}", hint="for example 10.213.0.0/16") from error
+        if pool.prefixlen > _PREFIX:
+            raise ConfigError(f"docker: egress_pool {pool} has no room for a /{_PREFIX}")
+        return made
+
+
+class Gateways:
+    """The gates of one engine. ``problem`` is why there can be none; empty where they work."""
+
+    def __init__(self, connection: Connection, folder: Path | None, options: Options) -> None:
+        self._connection, self._options = connection, options
+        self._folder = folder / "egress" if folder is not None else None
+        self.problem = "the egress gateway was not checked yet"
+
+    @property
+    def image(self) -> str:
+        """What gateways are made from."""
+        return self._options.egress_image
+
+    async def look(self) -> None:
+        """Find out whether gates can be made. Raises what the connection raises."""
+        self.problem = await self._problem()
+
+    async def _problem(self) -> str:
+        if self._folder is None:
+            return "the egress gateway needs a state folder, and none was given"
+        engine = await self._connection.engine()
+        if not self._connection.local:
+            return "the egress gateway reads its rules from this machine's files, and the engine is on another"
+        image = self._options.egress_image
+        try:
+            await engine.call("GET", image_path(image))
+        except ValueError as error:
+            return f"the egress gateway's image: {error}"
+        except Refused:
+            return (
+                f"the egress gateway needs an image with Python, and {image} is not on this engine: "
+                "pull it, or set backends.docker.egress_image"
+            )
+        return ""
+
+    # -- one gate
+
+    async def make(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec) -> Gateway:
+        """A network and a gateway, not started. Leaves nothing behind when it raises."""
+        await self.sweep(engine)
+        gate = await self._network(engine)
+        furnishing = asyncio.ensure_future(self._furnish(engine, info, spec, gate))
+        try:
+            await shielded(furnishing)
+        except BaseException as error:
+            # The engine finishes what it has begun: what is taken away before that would come after it.
+            await run_to_completion(self._undo(engine, gate, furnishing))
+            if isinstance(error, (Refused, OSError)):
+                raise BackendError(f"the egress gateway of {spec.name} cannot be made: {error}") from error
+            raise
+        return gate
+
+    async def _furnish(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec, gate: Gateway) -> None:
+        folder = await asyncio.to_thread(self._prepare, gate, spec)
+        program = await asyncio.to_thread(self._program)
+        image, outside = self._options.egress_image, self._options.egress_network
+        asked = {"name": gate.gateway_name}
+        for seen in (FILES, FILES[:1], ()):  # a machine may have no IPv6, or hide its first process
+            body = bodies.gateway(gate, spec, image, outside, folder, program, info, seen)
+            try:
+                made = await engine.call("POST", "containers/create", params=asked, body=body)
+                break
+            except Refused as error:
+                if not seen or bodies.HOST_NET not in error.message:
+                    raise
+        await engine.call("POST", f"networks/{gate.name}/connect", body=bodies.joined(made["Id"], gate))
+
+    async def _undo(self, engine: Engine, gate: Gateway, furnishing: asyncio.Future[None]) -> None:
+        await asyncio.wait([furnishing])
+        await self.discard(engine, gate.token)
+
+    async def _network(self, engine: Engine) -> Gateway:
+        refusal: Refused | None = None
+        for subnet in (await self._free_subnets(engine))[:_TRIES]:
+            gate = Gateway(secrets.token_hex(6), subnet)
+            asked = asyncio.ensure_future(engine.call("POST", "networks/create", body=bodies.network(gate)))
+            try:
+                await shielded(asked)
+                return gate
+            except Refused as error:  # another console took it between the look and now
+                refusal = error
+            except asyncio.CancelledError:
+                with suppress(ConsoleError):
+                    await asked
+                await run_to_completion(self.discard(engine, gate.token))
+                raise
+        why = f": {refusal.message}" if refusal else ""
+        raise BackendError(
+            f"no network of {self._options.egress_pool} is free for the sandbox{why}",
+            hint="set backends.docker.egress_pool to a range that nothing else uses",
+        )
+
+    async def _free_subnets(self, engine: Engine) -> list[ipaddress.IPv4Network]:
+        taken = []
+        for one in await engine.call("GET", "networks"):
+            for config in (one.get("IPAM") or {}).get("Config") or ():
+                with suppress(ValueError, KeyError):
+                    taken.append(ipaddress.IPv4Network(config["Subnet"], strict=False))
+        found: list[ipaddress.IPv4Network] = []
+        for subnet in ipaddress.IPv4Network(self._options.egress_pool).subnets(new_prefix=_PREFIX):
+            if not any(subnet.overlaps(other) for other in taken):
+                found.append(subnet)
+                if len(found) == _TRIES:
+                    break
+        return found
+
+    def _prepare(self, gate: Gateway, spec: SandboxSpec) -> Path:
+        folder = self.folder(gate.token)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.chmod(0o700)
+        gateway_rules.prepare(folder, spec.name, spec.egress, self._options.egress_hosts)
+        return folder
+
+    def _program(self) -> Path:
+        """The gateway's program on disk, by its content: a gateway that runs keeps the one that it began with."""
+        data = bundle.build()
+        path = self.folder(f"gateway-{hashlib.sha256(data).hexdigest()[:12]}.pyz")
+        if not path.exists():
+            fresh = path.with_suffix(f".{secrets.token_hex(4)}")
+            fresh.write_bytes(data)
+            fresh.chmod(0o644)
+            fresh.replace(path)
+        return path
+
+    def folder(self, token: str) -> Path:
+        """Where a gate's rules and records are."""
+        if self._folder is None or not token.replace("-", "").replace(".", "").isalnum():
+            raise NotFound("the sandbox's gateway was made by a console with another state folder")
+        return self._folder / token
+
+    async def start(self, engine: Engine, token: str, data: Mapping[str, Any]) -> None:
+        """Start the gateway of a sandbox, as inspected, and wait until it listens.
+
+        Raises Conflict where another has the place of a port, BackendError with the gateway's last words.
+        """
+        name = str(data["Name"]).lstrip("/")
+        hint = f"egress_image needs Python 3.11 or newer; it is {self._options.egress_image}"
+        ready = self.folder(token) / "records" / "ready"
+        free = partial(self._free, engine)
+        await running.start(engine, token, name, ready, ports_of(data), free, hint=hint)
+
+    async def _free(self, engine: Engine, idle: str) -> None:
+        await running.stop(engine, idle)
+        await self.sweep(engine)
+
+    async def stop(self, engine: Engine, token: str) -> None:
+        """Stop a gateway whose sandbox has stopped."""
+        await running.stop(engine, token)
+
+    def port_used(self, data: Mapping[str, Any]) -> float | None:
+        """When a byte last passed a port of a sandbox, as inspected, in seconds since the epoch; None for never."""
+        try:
+            return (self.folder(token_of(data)) / "records" / "used").lstat().st_mtime
+        except (OSError, NotFound):
+            return None
+
+    async def published(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
+        """Where the engine answers for the ports of a sandbox, as inspected."""
+        token, asked = token_of(data), ports_of(data)
+        if not token or not asked:
+            return ()
+        if not data["State"].get("Running"):
+            return tuple(ports.facts(asked, None, "it does not run"))
+        try:
+            gateway = await running.inspected(engine, token)
+        except NotFound:
+            return tuple(ports.facts(asked, None, _GONE))
+        return tuple(ports.facts(asked, gateway, running.why_down(gateway["State"])))
+
+    async def walled(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
+        """Whether a sandbox's gateway knows the addresses of the engine's machine, and whether its bridge has none."""
+        token = proxy_of(data)
+        if not token:
+            return ()
+        try:
+            mounts = (await running.inspected(engine, token)).get("Mounts") or ()
+        except NotFound:
+            return ()
+        why = ""
+        if not any(str(one.get("Source", "")).startswith(bodies.HOST_NET) for one in mounts):
+            why = "the engine's machine does not tell its addresses; recreate a sandbox made before this was known"
+        elif await asyncio.to_thread(self._says, token, APART):
+            why = "the engine has a network of its own (rootless, in a container): only its machine's are refused"
+        held = _BRIDGED if await asyncio.to_thread(self._says, token, HELD) else ()
+        if why:
+            return (*held, Fact("egress.host", "not enforced", note=why, enforced=False))
+        told = "the engine host's addresses, read live, unless a rule names one"
+        return (*held, Fact("egress.host", "refused", note=told))
+
+    def _says(self, token: str, word: str) -> bool:
+        """Whether a gateway has found what a word of ``egress.host`` says."""
+        try:
+            return word in ready_words(self.folder(token) / "records")
+        except NotFound:
+            return False
+
+    async def apart(self) -> bool:
+        """Whether any gateway of this console's found so."""
+        return await asyncio.to_thread(self._any_apart)
+
+    def _any_apart(self) -> bool:
+        folder = self._folder
+        return folder is not None and any(self._says(one.parts[-3], APART) for one in folder.glob("*/records/ready"))
+
+    async def discard(self, engine: Engine, token: str) -> None:
+        """Take away all of a gate; what is gone already is passed over."""
+        gateway = container_path(gateway_name(token))
+        with suppress(ConsoleError):
+            await engine.call("DELETE", gateway, params={"force": 1, "v": 1}, timeout_s=60)
+        with suppress(ConsoleError):
+            await engine.call("DELETE", f"networks/sandbox-console-{token}", timeout_s=60)
+        with suppress(NotFound):
+            await asyncio.to_thread(shutil.rmtree, self.folder(token), ignore_errors=True)
+
+    async def sweep(self, engine: Engine) -> None:
+        """Take away the gates of sandboxes that something else removed."""
+        networks = await engine.call("GET", "networks", params={"filters": json.dumps({"label": [EGRESS]})})
+        if not networks:
+            return
+        filters = json.dumps({"label": [EGRESS]})
+        boxes = await engine.call("GET", "containers/json", params={"all": 1, "filters": filters})
+        alive = {one["Labels"].get(EGRESS) for one in boxes}
+        for one in networks:
+            token = (one.get("Labels") or {}).get(EGRESS, "")
+            if token and token not in alive and _age(one.get("Created", "")) > _ORPHAN_S:
+                await self.discard(engine, token)
+
+    async def state(self, engine: Engine, token: str) -> str:
+        """Why a gateway does not answer; empty while it runs."""
+        try:
+            return running.why_down((await running.inspected(engine, token))["State"])
+        except NotFound:
+            return _GONE
+
+
+def token_of(data: Mapping[str, Any]) -> str:
+    """The token of an inspected container's gate; empty where it has none.
+
+    An image may bring the label, as one that was committed from a sandbox: only who is in the network has the gate.
+    """
+    token = str((data["Config"].get("Labels") or {}).get(EGRESS, ""))
+    return token if token and data["HostConfig"].get("NetworkMode") == f"sandbox-console-{token}" else ""
+
+
+def proxy_of(data: Mapping[str, Any]) -> str:
+    """The token of its gate where that lets something out; empty for one that only brings ports in."""
+    spec = spec_of(data)
+    return token_of(data) if spec is None or spec.egress else ""
+
+
+def ports_of(data: Mapping[str, Any]) -> tuple[PublishedPort, ...]:
+    """The ports that a sandbox, as inspected, was asked to publish."""
+    spec = spec_of(data) if token_of(data) else None
+    return parse_all(spec.ports) if spec is not None else ()
+
+
+def _age(created: str) -> float:
+    at = seconds(created)
+    return time.time() - at if at else 0.0

@@ -1,0 +1,110 @@
+"""Which containers have a longest life or an idle time: a file for each, in this console's own state.
+
+Labels would not do: an image brings its containers any label, and whoever makes a container gives it any. What is
+written here was asked for through this console, and holds for one container of one engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from sandbox_console.errors import BackendError
+from sandbox_console.model.spec import SandboxSpec
+
+_BLOCK = 2048  # rewritten in place, so that a full disk holds no end back
+_ID = re.compile(r"[0-9a-f]{12,64}")
+
+
+class Lifetime(Struct, frozen=True):
+    """One container's limits, and its present run.
+
+    ``engine`` is the engine's own id. ``run`` is when the engine started it, in the engine's words; it began at
+    ``began_s`` of the monotonic clock of the boot ``boot``, which no change of the time of day moves. ``why`` is told
+    of the run ``ended``; ``unrecorded`` is set until that end is in the audit log.
+    """
+
+    id: str
+    engine: str
+    name: str
+    max_duration_s: float | None = None
+    idle_timeout_s: float | None = None
+    run: str = ""
+    boot: str = ""
+    began_s: float = 0.0
+    ended: str = ""
+    why: str = ""
+    unrecorded: bool = False
+
+
+class LifetimeFiles:
+    """The files. Who has none for a container knows of no limit of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, id: str, engine: str, spec: SandboxSpec) -> None:
+        """Take a container's limits down, on disk when this returns. Raises BackendError."""
+        asked = Lifetime(id, engine, spec.name, spec.max_duration_s, spec.idle_timeout_s)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._write(asked, os.O_CREAT | os.O_EXCL)
+        except OSError as error:
+            self.forget(id)
+            text = f"the time limit of {spec.name} cannot be kept in {self._folder}: {os.strerror(error.errno or 0)}"
+            raise BackendError(text, hint="free disk space, or leave max_duration_s and idle_timeout_s out") from error
+
+    def put(self, lifetime: Lifetime) -> None:
+        """Change what is known of one that is there. A disk that takes nothing is no error: the limit holds on."""
+        with suppress(OSError):
+            self._write(lifetime, 0)
+
+    def forget(self, id: str) -> None:
+        """The container is gone."""
+        with suppress(OSError, ValueError):
+            self._path(id).unlink()
+
+    def get(self, id: str) -> Lifetime | None:
+        """What is known of a container; None where it has no limit, or the file is none of ours."""
+        try:
+            found = msgspec.json.decode(self._path(id).read_bytes().strip(), type=Lifetime)
+        except (OSError, ValueError):  # msgspec's errors are among them
+            return None
+        return found if found.id == id else None
+
+    def all(self, engine: str) -> list[Lifetime]:
+        """All of one engine."""
+        try:
+            names = sorted(os.listdir(self._folder))  # noqa: PTH208 - pathlib costs three times as much
+        except OSError:
+            return []
+        found = [self.get(name.removesuffix(".json")) for name in names if name.endswith(".json")]
+        return [one for one in found if one is not None and one.engine == engine]
+
+    def _path(self, id: str) -> Path:
+        if not _ID.fullmatch(id):
+            raise ValueError(id)
+        return self._folder / f"{id}.json"
+
+    def _write(self, lifetime: Lifetime, flags: int) -> None:
+        data = json.dumps(structs.asdict(lifetime)).encode()
+        fd = os.open(self._path(lifetime.id), os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+        try:
+            size = max(os.fstat(fd).st_size, -(-len(data) // _BLOCK) * _BLOCK)
+            if os.pwrite(fd, data.ljust(size), 0) < size:
+                raise OSError(28, "no space")
+            if flags:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def asks(spec: SandboxSpec | None) -> bool:
+    """Whether a spec has a limit of time."""
+    return spec is not None and (spec.max_duration_s is not None or spec.idle_timeout_s is not None)

@@ -1,0 +1,326 @@
+"""Ends containers whose time ran out, in a process that outlives every console: one for an engine and a state folder.
+
+It follows the engine's events and asks about a container when its time may be over. It waits out an engine that is
+frozen or gone: a limit that passed meanwhile is kept when the engine answers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from sandbox_console.backends.abilities import RecordEnd
+from sandbox_console.backends.docker.backoff import Backoff
+from sandbox_console.backends.docker.connection import PROBE_S
+from sandbox_console.backends.docker.failures import Refused
+from sandbox_console.backends.docker.gateways import token_of
+from sandbox_console.backends.docker.json_lines import lines
+from sandbox_console.backends.docker.lifetime_files import Lifetime, LifetimeFiles
+from sandbox_console.backends.docker.paths import container_path
+from sandbox_console.backends.docker.translate import seconds
+from sandbox_console.errors import BackendUnreachable, ConsoleError
+from sandbox_console.model.sandbox import SandboxRef
+
+if TYPE_CHECKING:
+    from sandbox_console.backends.docker.connection import Connection
+    from sandbox_console.backends.docker.engine import Engine
+    from sandbox_console.backends.docker.gateways import Gateways
+
+GRACE_S = 10
+"""Between the request to end and the kill, as on bubblewrap."""
+
+QUIET_S = 10.0
+"""How long without an event until the engine is asked whether it answers."""
+
+RETRY_S = 1.0
+"""Before an end that failed is tried again."""
+
+_MARGIN_S = 0.02
+_USE = frozenset({"exec_create", "exec_start", "exec_die", "attach", "archive-path", "extract-to-dir", "unpause"})
+_STAMP = slice(8, 38)  # after a frame's head, as log_frames has it
+_PARAMS = {"filters": json.dumps({"type": ["container"]})}
+
+
+Signs = tuple[float | None, float | None]
+"""When its main process wrote a line last, and when a byte passed one of its ports, by the time of day."""
+
+
+class KeptContainer:
+    """One run of one container: when it began, and when it was last of use."""
+
+    def __init__(self, lifetime: Lifetime, data: Mapping[str, Any]) -> None:
+        self.lifetime = lifetime
+        self.checkup = _checkup(data)
+        self.gate = token_of(data)
+        self.used_s = time.monotonic()
+        self.looked_s = self.used_s
+        self.signs: Signs = (None, None)
+        self.retry_s = 0.0
+
+    @property
+    def due_s(self) -> float:
+        """When to look next, on the monotonic clock."""
+        longest, idle = self.lifetime.max_duration_s, self.lifetime.idle_timeout_s
+        ends = [self.lifetime.began_s + longest] if longest is not None else []
+        ends += [self.used_s + idle] if idle is not None else []
+        return max(min(ends), self.retry_s)
+
+    @property
+    def over(self) -> bool:
+        """Whether its longest life has passed."""
+        longest = self.lifetime.max_duration_s
+        return longest is not None and time.monotonic() >= self.lifetime.began_s + longest
+
+
+class LifetimeKeeper:
+    """Keeps to the limits of all containers of an engine that have some, until none of them is left."""
+
+    def __init__(self, connection: Connection, lifetimes: LifetimeFiles, gates: Gateways, record: RecordEnd) -> None:
+        self._connection, self._lifetimes, self._gates, self._record = connection, lifetimes, gates, record
+        self._held: dict[str, KeptContainer] = {}
+        self._ends: dict[str, asyncio.Task[None]] = {}
+        self.engine_id = ""
+
+    @property
+    def held(self) -> int:
+        """How many that run have a limit."""
+        return len(self._held)
+
+    async def run(self, engine_id: str) -> None:
+        """Keep on until the engine has no container with a limit any more, or is another one."""
+        self.engine_id = engine_id
+        backoff = Backoff()
+        while await asyncio.to_thread(self._lifetimes.all, engine_id):
+            backoff.begin()
+            with suppress(ConsoleError, ValueError):
+                if not await self._connected():
+                    break
+            await backoff.wait()
+        await asyncio.gather(*self._ends.values(), return_exceptions=True)
+
+    async def _connected(self) -> bool:
+        """While one connection lasts; False where nothing is left to keep."""
+        engine = await self._connection.engine()
+        async with engine.stream("events", _PARAMS) as chunks:
+            await self._connection.refresh()
+            if self._connection.info.get("ID") != self.engine_id:
+                return False
+            await self._adopt(engine)
+            queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+            reading = asyncio.create_task(_read(chunks, queue))
+            try:
+                return await self._turn(engine, queue)
+            finally:
+                reading.cancel()
+                await asyncio.wait([reading])
+
+    async def _turn(self, engine: Engine, queue: asyncio.Queue[bytes | None]) -> bool:
+        left = True
+        while left:
+            now = time.monotonic()
+            due = min((one.due_s for key, one in self._held.items() if key not in self._ends), default=now + QUIET_S)
+            try:
+                async with asyncio.timeout(max(0.0, min(due - now, QUIET_S))):
+                    line = await queue.get()
+            except TimeoutError:
+                await self._look(engine)
+                if due >= now + QUIET_S:
+                    left = await self._quiet(engine)
+                continue
+            if line is None:
+                raise BackendUnreachable("the engine ended its event stream")
+            left = await self._happened(engine, json.loads(line))
+        return False
+
+    async def _quiet(self, engine: Engine) -> bool:
+        """Nothing happens: see that the engine answers, and write down what could not be before."""
+        await engine.call("GET", "_ping", timeout_s=PROBE_S)
+        left = await asyncio.to_thread(self._lifetimes.all, self.engine_id)
+        for one in left:
+            if one.unrecorded and one.id not in self._ends and one.id not in self._held:
+                await self._record_late(one)
+        return bool(left)
+
+    async def _adopt(self, engine: Engine) -> None:
+        """Take up every container that has a limit as it is now."""
+        for one in await asyncio.to_thread(self._lifetimes.all, self.engine_id):
+            await self._take(engine, one)
+
+    async def _take(self, engine: Engine, lifetime: Lifetime) -> None:
+        data = await self._inspected(engine, lifetime.id)
+        if data is None:
+            if lifetime.unrecorded:
+                await self._record(self._target(lifetime), lifetime.why, None)
+            self._gone(lifetime.id)
+            return
+        run = str(data["State"].get("StartedAt", ""))
+        if not data["State"].get("Running"):
+            self._held.pop(lifetime.id, None)
+            return
+        here = boot()
+        if (run, here) != (lifetime.run, lifetime.boot):
+            # Nobody saw it begin: how long ago that was only the time of day tells, and that never before now.
+            ago = max(0.0, time.time() - (seconds(run) or time.time()))
+            lifetime = structs.replace(
+                lifetime, run=run, boot=here, began_s=time.monotonic() - ago, ended="", why="", unrecorded=False
+            )
+            await asyncio.to_thread(self._lifetimes.put, lifetime)
+        known = self._held.get(lifetime.id)
+        if known is None or known.lifetime.run != run:
+            known = self._held[lifetime.id] = KeptContainer(lifetime, data)
+        if lifetime.idle_timeout_s is not None:  # what happened while nobody listened is not known
+            known.used_s = known.looked_s = time.monotonic()
+            known.signs = await self._signs(engine, data)
+
+    def _gone(self, id: str) -> None:
+        self._held.pop(id, None)
+        self._lifetimes.forget(id)
+
+    async def _happened(self, engine: Engine, event: Mapping[str, Any]) -> bool:
+        """Whether there may be something left to keep."""
+        what, _, detail = str(event.get("Action", "")).partition(":")
+        box = str((event.get("Actor") or {}).get("ID") or "")
+        if what == "destroy":
+            await asyncio.to_thread(self._gone, box)
+            return bool(await asyncio.to_thread(self._lifetimes.all, self.engine_id))
+        if what == "die":
+            self._held.pop(box, None)
+        elif what in ("start", "restart"):
+            lifetime = await asyncio.to_thread(self._lifetimes.get, box)
+            if lifetime is not None and lifetime.engine == self.engine_id:
+                await self._take(engine, lifetime)
+        elif what in _USE and (one := self._held.get(box)) and not (one.checkup and detail.strip() == one.checkup):
+            one.used_s = time.monotonic()
+        return True
+
+    async def _look(self, engine: Engine) -> None:
+        """End what is over, and see whether what nobody asked anything of was of use all the same."""
+        for box, one in list(self._held.items()):
+            if box in self._ends or one.due_s > time.monotonic():
+                continue
+            why = "max_duration_s ran out" if one.over else await self._idle(engine, one)
+            if why:
+                self._ends[box] = asyncio.create_task(self._end(engine, one, why))
+
+    async def _idle(self, engine: Engine, one: KeptContainer) -> str:
+        """Why to end it; empty where it was of use."""
+        limit, data = one.lifetime.idle_timeout_s, await self._inspected(engine, one.lifetime.id)
+        if limit is None or data is None or not data["State"].get("Running"):
+            self._held.pop(one.lifetime.id, None)
+            return ""
+        now = time.monotonic()
+        if data["State"].get("Paused") or await self._busy(engine, data, one):
+            one.used_s = now
+        else:
+            signs = await self._signs(engine, data)
+            for at in {at for at, before in zip(signs, one.signs, strict=True) if at is not None and at != before}:
+                ago = time.time() - at
+                # The time of day may have jumped: then it was of use, and nobody can tell when.
+                one.used_s = max(one.used_s, now - (ago if 0 <= ago <= now - one.looked_s else 0.0))
+            one.signs = signs
+        one.looked_s = now
+        return "idle_timeout_s ran out" if one.used_s + limit <= now + _MARGIN_S else ""
+
+    async def _signs(self, engine: Engine, data: Mapping[str, Any]) -> Signs:
+        return await _last_line(engine, str(data["Id"])), await asyncio.to_thread(self._gates.port_used, data)
+
+    async def _busy(self, engine: Engine, data: Mapping[str, Any], one: KeptContainer) -> bool:
+        """Whether a command runs in it that is not the image's own checkup."""
+        for command in data.get("ExecIDs") or ():
+            with suppress(Refused):
+                found = await engine.call("GET", f"exec/{command}/json")
+                process = found.get("ProcessConfig") or {}
+                words = " ".join([str(process.get("entrypoint", "")), *(process.get("arguments") or ())])
+                if found["Running"] and words.strip() != (one.checkup or None):
+                    return True
+        return False
+
+    async def _end(self, engine: Engine, one: KeptContainer, why: str) -> None:
+        """End it; that it was for this reason is on disk before, and the attempt on record, if that can be."""
+        lifetime = structs.replace(one.lifetime, ended=one.lifetime.run, why=why, unrecorded=True)
+        await asyncio.to_thread(self._lifetimes.put, lifetime)
+
+        async def stop() -> None:
+            await _stopped(engine, lifetime.id)
+            if one.gate:
+                await self._gates.stop(engine, one.gate)
+
+        try:
+            if await self._record(self._target(lifetime), why, stop):
+                await asyncio.to_thread(self._lifetimes.put, structs.replace(lifetime, unrecorded=False))
+        except ConsoleError:
+            pass  # the engine froze or refused: what is over stays over
+        finally:
+            one.retry_s = time.monotonic() + RETRY_S
+            self._ends.pop(lifetime.id, None)
+
+    async def _record_late(self, lifetime: Lifetime) -> None:
+        if await self._record(self._target(lifetime), lifetime.why, None):
+            await asyncio.to_thread(self._lifetimes.put, structs.replace(lifetime, unrecorded=False))
+
+    def _target(self, lifetime: Lifetime) -> SandboxRef:
+        return SandboxRef("docker", self._connection.context, lifetime.id)
+
+    async def _inspected(self, engine: Engine, id: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = await engine.call("GET", container_path(id, "json"))
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
+
+async def _read(chunks: AsyncIterator[bytes], queue: asyncio.Queue[bytes | None]) -> None:
+    try:
+        async with aclosing(lines(chunks)) as found:
+            async for line in found:
+                queue.put_nowait(line)
+    except ConsoleError:
+        pass
+    finally:
+        queue.put_nowait(None)
+
+
+async def _stopped(engine: Engine, id: str) -> None:
+    """Stop a container, paused or not. One that has ended or is gone is as it should be."""
+    with suppress(Refused):  # it is not paused
+        await engine.call("POST", container_path(id, "unpause"))
+    try:
+        await engine.call("POST", container_path(id, "stop"), params={"t": GRACE_S}, timeout_s=GRACE_S + 30)
+    except Refused as error:
+        if error.status != 404:
+            raise
+
+
+async def _last_line(engine: Engine, id: str) -> float | None:
+    """When the main process wrote its last line; None where it wrote none."""
+    params: dict[str, str | int] = {"stdout": 1, "stderr": 1, "tail": 1, "timestamps": 1}
+    head = b""
+    with suppress(Refused):
+        async with engine.stream(container_path(id, "logs"), params) as chunks:
+            async for chunk in chunks:
+                head += chunk
+                if len(head) >= _STAMP.stop:
+                    break
+    return seconds(head[_STAMP].decode("ascii", "replace"))
+
+
+def _checkup(data: Mapping[str, Any]) -> str:
+    """The words of the image's own check of its health, as the engine's events tell them."""
+    test = list((data["Config"].get("Healthcheck") or {}).get("Test") or ())
+    if test[:1] == ["CMD-SHELL"]:
+        return " ".join([*(data["Config"].get("Shell") or ["/bin/sh", "-c"]), *test[1:]])
+    return " ".join(test[1:]) if test[:1] == ["CMD"] else ""
+
+
+def boot() -> str:
+    """The id of this machine's present boot, for which its monotonic clock counts."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,134 @@
+"""The addresses of the machine around a gateway that has its own network, read live from the kernel's files."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from sandbox_console.egress.addresses import Address, plain
+from sandbox_console.model.hosts import Network
+
+_LIVE_S = 1.0
+FILES = ("fib_trie", "if_inet6")
+"""Of /proc/net: the routes, whose entries ``LOCAL`` are the addresses of IPv4, and the addresses of IPv6."""
+
+APART = "apart"
+"""What a gateway says, when it is ready, of files that are of another network than the one around it."""
+
+
+HELD = "held"
+"""What a gateway says where the first address of its network, the bridge's, is somebody's: it should be nobody's."""
+
+_ASKED_S, _AGAIN_S = 1.0, 30.0
+_COMPLETE = 2
+"""The flag ATF_COM of an entry in /proc/net/arp (linux/if_arp.h): its machine answered."""
+_SAID_MOST = 64
+
+
+def ready_words(records: Path) -> tuple[str, ...]:
+    """What a gateway said when it was ready, of a folder that it may fill as it likes: no link, pipe or long file."""
+    try:
+        fd = os.open(records / "ready", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ()
+    try:
+        return tuple(os.pread(fd, _SAID_MOST, 0).decode("ascii", "replace").split())
+    except OSError:  # a pipe, a folder
+        return ()
+    finally:
+        os.close(fd)
+
+
+class Host:
+    """Knows which addresses lead to the machine itself. Without a folder none is known from there.
+
+    ``routes`` is the gateway's own table: who takes its packets on is the machine's end of its bridge, or a router.
+    """
+
+    def __init__(self, folder: Path | None, routes: Path = Path("/proc/net/route")) -> None:
+        self._folder, self._routes = folder, routes
+        self._networks: frozenset[Network] = frozenset()
+        self._read_at = float("-inf")
+
+    def has(self, address: Address) -> bool:
+        """Whether it is the machine's own now. What was known stays where the files cannot be read."""
+        if self._folder is None:
+            return False
+        if time.monotonic() - self._read_at > _LIVE_S:
+            self._read_at = time.monotonic()
+            self._networks = (_read(self._folder) or self._networks) | self._routers()
+        return any(plain(address) in network for network in self._networks)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the files are of another network than the one around: none of who takes packets on is in them."""
+        if self._folder is None:
+            return True
+        machine, routers = _read(self._folder), self._routers()
+        return not any(router.subnet_of(network) for router in routers for network in machine if network.version == 4)
+
+    def _routers(self) -> frozenset[ipaddress.IPv4Network]:
+        try:
+            return routers_4(self._routes.read_text())
+        except (OSError, ValueError):
+            return frozenset()
+
+
+async def watch(network: ipaddress.IPv4Network, tell: Callable[[bool], None]) -> None:
+    """Tell, now and every 30 s, whether the first address of a network answers for itself."""
+    address = str(network[1])
+    while True:
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"", (address, 9))  # discard (RFC 863): what counts is that the kernel asks who has it
+        await asyncio.sleep(_ASKED_S)
+        with suppress(OSError):
+            tell(answers_4(Path("/proc/net/arp").read_text(), address))
+        await asyncio.sleep(_AGAIN_S)
+
+
+def answers_4(text: str, address: str) -> bool:
+    """Whether a ``/proc/net/arp`` has the hardware address of who has an address."""
+    words = [line.split() for line in text.splitlines()[1:]]
+    return any(one[0] == address and int(one[2], 16) & _COMPLETE for one in words if len(one) > 2)
+
+
+def _read(folder: Path) -> frozenset[Network]:
+    found: set[Network] = set()
+    for name, parse in zip(FILES, (local_4, local_6), strict=True):
+        try:
+            found |= parse((folder / name).read_text())
+        except (OSError, ValueError):
+            continue  # a machine without IPv6 has no such file
+    return frozenset(found)
+
+
+def local_4(text: str) -> set[Network]:
+    """The local networks in a ``fib_trie``; most are of one address."""
+    found: set[Network] = set()
+    address = ""
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == ["|--"]:
+            address = words[1]
+        elif words[1:] == ["host", "LOCAL"]:
+            found.add(ipaddress.IPv4Network(f"{address}{words[0]}", strict=False))
+    return found
+
+
+def routers_4(text: str) -> frozenset[ipaddress.IPv4Network]:
+    """Who takes packets on, in a ``/proc/net/route``: its addresses are in the machine's byte order."""
+    words = [line.split() for line in text.splitlines()[1:]]
+    found = (socket.inet_ntoa(struct.pack("=I", int(one[2], 16))) for one in words if len(one) > 2)
+    return frozenset(ipaddress.IPv4Network(one) for one in found if one != "0.0.0.0")  # noqa: S104 - none
+
+
+def local_6(text: str) -> set[Network]:
+    """The addresses in an ``if_inet6``."""
+    return {ipaddress.IPv6Network(int(line.split()[0], 16)) for line in text.splitlines() if line.strip()}

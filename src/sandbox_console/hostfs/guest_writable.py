@@ -1,0 +1,122 @@
+"""Which folders of this machine guests can change."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sandbox_console.hostfs import mounts
+from sandbox_console.hostfs.kernel import birth_of
+
+Identity = tuple[int, int]
+_NOBODY = -1
+
+
+@dataclass(frozen=True)
+class MovedFolder:
+    """A folder that a guest was given by a path which may lead elsewhere by now: that path, and when it was made."""
+
+    path: str
+    born: int
+
+
+@dataclass(frozen=True)
+class Root:
+    """A folder that guests can write to: its path here, and its owner.
+
+    ``born`` is when it was made, in ns, of one that was moved: its inode may be another folder's by now.
+    """
+
+    path: str
+    owner: int
+    born: int = 0
+
+
+@dataclass(frozen=True)
+class GuestFolders:
+    """The guests' ground: every folder that one of them can write, and each other way to the same.
+
+    ``private`` is a folder that no guest reaches, for what is not whole yet.
+    """
+
+    roots: dict[Identity, Root] = field(default_factory=dict)
+    private: Path | None = None
+
+    @classmethod
+    def of(
+        cls, folders: Iterable[str], private: Path | None = None, moved: Mapping[Identity, MovedFolder] | None = None
+    ) -> GuestFolders:
+        """Look the folders up. What is bind-mounted from inside them, or layered over them, belongs to them.
+
+        ``moved`` are those that guests have or had, wherever they are by now.
+        """
+        roots: dict[Identity, Root] = {}
+        real = {os.path.realpath(one) for one in folders if one.startswith("/")} - {"/"}
+        for path in sorted(real):
+            _add(roots, path)
+        gone = {one: was for one, was in (moved or {}).items() if one not in roots}
+        if roots or gone:
+            known = mounts.read()
+            theirs = [spot for path in real for spot in mounts.spots(path, known)]
+            for mount in known:
+                if mount.point not in real and (_exposes(mount, theirs, known) or _shows(mount, gone, known)):
+                    _add(roots, mount.point)
+        for identity, was in gone.items():
+            roots.setdefault(identity, Root(was.path, _NOBODY, was.born))
+        return cls(roots, private)
+
+    def holds(self, fd: int) -> Root | None:
+        """The guests' folder that an open folder is, if it is one. Raises OSError."""
+        found = os.fstat(fd)
+        root = self.roots.get((found.st_dev, found.st_ino))
+        if root is None or not root.born:
+            return root
+        return replace(root, owner=found.st_uid) if birth_of(fd) == root.born else None
+
+    def reaches_into(self, folder: str) -> bool:
+        """Whether some of it is below a folder."""
+        return any(mounts.within(root.path, folder) for root in self.roots.values())
+
+
+NOBODYS = GuestFolders()
+"""Where nothing is a guest's."""
+
+AROUND: ContextVar[GuestFolders] = ContextVar("ground", default=NOBODYS)
+"""The ground of the task that runs, for who is too far down to be handed it: a secret's file."""
+
+
+def _exposes(mount: mounts.Mount, theirs: list[mounts.Spot], known: list[mounts.Mount]) -> bool:
+    """Whether all of a mount is a part of the guests' ground, or one of its layers has to do with it."""
+    inside = any(mount.device == device and mounts.within(mount.root, path) for device, path in theirs)
+    layers = [spot for layer in mount.layers if layer.startswith("/") for spot in mounts.spots(layer, known)]
+    return inside or mounts.overlap(layers, theirs)
+
+
+def _shows(mount: mounts.Mount, gone: Mapping[Identity, MovedFolder], known: list[mounts.Mount]) -> bool:
+    """Whether a mount is a part of a folder that was moved, or one of its layers is: by the folders above it."""
+    if not gone:
+        return False
+    return any(_lies_in(path, gone) for path in (*mount.layers, *mounts.elsewhere(mount, known)))
+
+
+def _lies_in(path: str, gone: Mapping[Identity, MovedFolder]) -> bool:
+    for one in (path, *map(str, Path(path).parents)) if path.startswith("/") else ():
+        with suppress(OSError):
+            found = os.stat(one)
+            if (found.st_dev, found.st_ino) in gone:
+                return True
+    return False
+
+
+def _add(roots: dict[Identity, Root], path: str) -> None:
+    try:
+        found = os.stat(path)
+    except OSError:  # gone, or not ours to see
+        return
+    if stat.S_ISDIR(found.st_mode):
+        roots.setdefault((found.st_dev, found.st_ino), Root(path, found.st_uid))

@@ -1,0 +1,60 @@
+"""Where a file is written until it is complete: next to its place, or where no guest can reach it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from sandbox_console.errors import Conflict
+from sandbox_console.hostfs.files import remove_tree
+from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.kernel import mount_of
+from sandbox_console.hostfs.walk import Folder, folder_at
+
+_LEFT_S = 24 * 3600
+"""After this long what lies in the private folder is taken for a killed console's."""
+
+
+def nursery(target: Folder, ground: GuestFolders) -> Folder:
+    """An open folder that a rename leads from to ``target``: the console's own, or the one that holds the guests'.
+
+    Off the guests' ground it is the target itself; there too where nothing else is on the same mount. Then a guest
+    may see what is half, but all that is made is reached by descriptors, never by a path.
+    """
+    if target.root is not None:
+        for place in (_private(ground), os.path.dirname(target.root.path)):
+            if place and (found := _usable(place, target, ground)) is not None:
+                return found
+    return target.again()
+
+
+def _private(ground: GuestFolders) -> str:
+    if ground.private is None:
+        return ""
+    try:
+        ground.private.mkdir(mode=0o700, exist_ok=True)
+        _sweep(ground.private, ground)
+    except OSError:  # read-only, or no state folder yet
+        return ""
+    return str(ground.private)
+
+
+def _sweep(folder: Path, ground: GuestFolders) -> None:
+    with folder_at(folder, ground) as here:
+        for name in here.names():
+            with contextlib.suppress(OSError):
+                if here.look(name).st_mtime < time.time() - _LEFT_S:
+                    remove_tree(here, name, ground)
+
+
+def _usable(place: str, target: Folder, ground: GuestFolders) -> Folder | None:
+    try:
+        found = folder_at(place, ground)
+    except (OSError, Conflict):
+        return None
+    if found.root is None and mount_of(found.fd) == mount_of(target.fd) and os.access(place, os.W_OK | os.X_OK):
+        return found
+    found.close()
+    return None

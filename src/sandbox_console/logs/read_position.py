@@ -1,0 +1,86 @@
+"""How far a log was read, so that a later reading goes on there: nothing twice, nothing left out.
+
+A time alone does not say it: one read of a pipe, or one millisecond, holds many lines of one time, and a reading may
+end between two of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from sandbox_console.model.log import LogItem, LogRecord, Stream
+
+OVERLAP_NS = 10**9
+"""The two streams of a sandbox are not in one order; no record is further behind the other stream's than this."""
+
+_Word = int
+
+
+class _Place(Struct):
+    """The time of the last line, and how often each line of that time was there."""
+
+    at_ns: int = -1
+    lines: dict[_Word, int] = field(default_factory=dict)
+
+    def add(self, at_ns: int, word: _Word) -> int:
+        if at_ns != self.at_ns:
+            self.at_ns, self.lines = at_ns, {word: 1}
+            return 1
+        count = self.lines[word] = self.lines.get(word, 0) + 1
+        return count
+
+
+class ReadPosition:
+    """How far each stream of one log was read, in whole lines: a line without its end is read again from its beginning.
+
+    Several readings may share them, as two views of one sandbox do.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[Stream | None, _Place] = defaultdict(_Place)
+
+    @property
+    def newest_ns(self) -> int:
+        """The time of the newest line; -1 before the first."""
+        return max((place.at_ns for stream, place in self.told.items() if stream is not None), default=-1)
+
+    @property
+    def since_ns(self) -> int | None:
+        """From which time on the next reading must read; None before the first line."""
+        return newest - OVERLAP_NS if (newest := self.newest_ns) >= 0 else None
+
+
+class Reading:
+    """One reading, which may begin before its places."""
+
+    def __init__(self, places: ReadPosition) -> None:
+        self._places = places
+        self._begins_ns = places.newest_ns
+        self._met: dict[Stream | None, _Place] = defaultdict(_Place)
+
+    def new(self, items: Sequence[LogItem], *, over: bool = False) -> list[LogItem]:
+        """The records that were not read before. ``over``: a line that has no end here never gets one."""
+        return [item for item in items if self._is_new(item, over)]
+
+    def _is_new(self, item: LogItem, over: bool) -> bool:
+        if isinstance(item, LogRecord):
+            stream, word, whole = item.stream, hash(item.data), over or item.data.endswith(b"\n")
+        elif item.at_ns < self._begins_ns:  # what was lost before lines that were told
+            return False
+        else:
+            stream, word, whole = None, hash((item.reason, item.lines)), True
+        told, met = self._places.told[stream], self._met[stream]
+        at_ns = item.at_ns
+        back = at_ns < met.at_ns  # a clock was put back: what this reading has passed is no measure any more
+        if at_ns < told.at_ns and not back:
+            met.add(at_ns, word)
+            return False
+        count = met.add(at_ns, word)
+        if at_ns == told.at_ns and count <= told.lines.get(word, 0):
+            return False
+        if whole:
+            told.add(at_ns, word)
+        return True

@@ -1,0 +1,71 @@
+"""Logs that were looked at, kept for the session: of sandboxes that are not shown now, or are gone."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from sandbox_console.logs.read_position import ReadPosition
+from sandbox_console.logs.store import LineStore
+from sandbox_console.model.sandbox import SandboxRef
+
+
+class RecentLog(Struct):
+    """One sandbox's log. ``places`` is how far it was read, ``gone_at`` when the sandbox went away."""
+
+    ref: SandboxRef
+    name: str
+    store: LineStore
+    places: ReadPosition = field(default_factory=ReadPosition)
+    gone_at: float | None = None
+
+
+class RecentLogs:
+    """At most ``cap_bytes`` of output. The living go first, since their backend has theirs; then the longest unread."""
+
+    def __init__(self, cap_bytes: int) -> None:
+        self.cap_bytes = cap_bytes
+        self._kept: dict[SandboxRef, RecentLog] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of output held."""
+        return sum(kept.store.size_bytes for kept in self._kept.values())
+
+    @property
+    def gone(self) -> list[RecentLog]:
+        """Those whose sandbox is gone, newest first."""
+        found = [kept for kept in self._kept.values() if kept.gone_at is not None]
+        return sorted(found, key=lambda kept: -(kept.gone_at or 0))
+
+    def put(self, kept: RecentLog) -> None:
+        """Keep a log, as the one read last."""
+        self._kept.pop(kept.ref, None)
+        if len(kept.store) or kept.store.partials():
+            self._kept[kept.ref] = kept
+        self._shrink()
+
+    def newest_ns(self, ref: SandboxRef) -> int:
+        """The time of the newest line that is held of a sandbox; -1 where none is."""
+        kept = self._kept.get(ref)
+        found = kept.store.newest_ns if kept else None
+        return -1 if found is None else found
+
+    def take(self, ref: SandboxRef) -> RecentLog | None:
+        """Hand a log out, or None."""
+        return self._kept.pop(ref, None)
+
+    def note_gone(self, ref: SandboxRef, at: float) -> None:
+        """A sandbox was removed."""
+        if (kept := self._kept.get(ref)) is not None and kept.gone_at is None:
+            kept.gone_at = at
+
+    def refs(self) -> list[SandboxRef]:
+        """The sandboxes whose logs are kept and that were there when last heard of."""
+        return [ref for ref, kept in self._kept.items() if kept.gone_at is None]
+
+    def _shrink(self) -> None:
+        size = self.size_bytes
+        while size > self.cap_bytes and len(self._kept) > 1:
+            living = next((ref for ref, kept in self._kept.items() if kept.gone_at is None), None)
+            victim = self._kept.pop(living if living is not None else next(iter(self._kept)))
+            size -= victim.store.size_bytes

@@ -1,0 +1,205 @@
+"""Which folders of this machine belong to guests, and which are the console's own and must never be given."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from sandbox_console.backends.abilities import NamesFolders
+from sandbox_console.errors import ConfigError, Conflict, ConsoleError
+from sandbox_console.hostfs import mounts
+from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.walk import find
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.service.reads import shared_folders
+from sandbox_console.service.reads.fleet import Fleet
+from sandbox_console.service.reads.shared_folders import SharedFolders
+
+ASKED_S = 1.0
+"""How long a backend may take to name its guests' folders before what it last said has to do."""
+_APART = "a sandbox could change what the console does, and what it has recorded"
+
+
+class OwnFolders(Struct, frozen=True):
+    """The console's own places: what they are called, and where. ``home`` says that a home folder may be shared.
+
+    ``used`` are those that it runs or reads: no workspace either, and yet no reason to end where another tool's is one.
+    """
+
+    state: Path
+    places: tuple[tuple[str, Path], ...] = ()
+    home: bool = False
+    used: tuple[tuple[str, Path], ...] = ()
+
+
+class FolderGuard:
+    """Asks the backends, and stores their last answer for when one of them does not answer."""
+
+    def __init__(self, fleet: Fleet, own: OwnFolders) -> None:
+        self._fleet, self._own = fleet, own
+
+    async def ground(self) -> GuestFolders:
+        """The folders that guests can change now. Raises ConfigError if the console's own state is in one."""
+        answers = await asyncio.gather(*(self._ask(*key) for key in self._fleet.keys))
+        said = {f"{name}/{host}": found for (name, host), found in zip(self._fleet.keys, answers, strict=True)}
+        return await asyncio.to_thread(self._ground, {key: one for key, one in said.items() if one is not None})
+
+    def _ground(self, said: Mapping[str, Sequence[str]]) -> GuestFolders:
+        shared_folders.change(self._own.state, lambda known: {**known, **said})
+        known = shared_folders.everywhere(self._own.state, said)
+        refuse_guests(self._own, known)
+        return known.ground(self._own.state / "parts")
+
+    async def _ask(self, name: str, host: str) -> Sequence[str] | None:
+        """The folders of one backend's guests; None if it does not answer."""
+        try:
+            async with asyncio.timeout(ASKED_S):
+                backend = await self._fleet.use(name, host)
+                if isinstance(backend, NamesFolders):
+                    return await backend.shares()
+                return [one.spec.workspace for one in await backend.list() if one.spec and one.spec.workspace]
+        except (TimeoutError, ConsoleError, OSError):
+            return None
+
+    async def refresh(self, backend: str, host: str) -> None:
+        """Ask one backend again, after something was made or removed; if it does not answer, the old answer stays."""
+        found = await self._ask(backend, host)
+        if found is not None:
+            fresh = {f"{backend}/{host}": found}
+            await asyncio.to_thread(shared_folders.change, self._own.state, lambda known: {**known, **fresh})
+
+    async def remember(self, backend: str, host: str, folder: str) -> None:
+        """Remember a folder that is about to become a guest's."""
+        key = f"{backend}/{host}"
+        await asyncio.to_thread(
+            shared_folders.change, self._own.state, lambda known: {**known, key: [*known.get(key, ()), folder]}
+        )
+
+    async def problems(self, spec: SandboxSpec) -> Mapping[str, str]:
+        """Why a spec's folders cannot be given to a sandbox, by field."""
+        found: dict[str, str] = {}
+        if spec.workspace and (why := await asyncio.to_thread(self._workspace_problem, spec.workspace)):
+            found["workspace"] = why
+        if spec.image.startswith("dir:") and (why := await self._image_problem(spec.image[4:])):
+            found["image"] = why
+        return found
+
+    def _workspace_problem(self, folder: str) -> str:
+        known = shared_folders.everywhere(self._own.state)
+        return workspace_problem(folder, self._own) or planted(folder, known)
+
+    async def _image_problem(self, folder: str) -> str:
+        """A root file system that a guest can change would lead a new sandbox anywhere, by its links."""
+        ground = await self.ground()
+        if root := await asyncio.to_thread(_lies_in, folder, [root.path for root in ground.roots.values()]):
+            return f"{folder} lies in {root}, which a sandbox can write: copy it to a place of its own"
+        return ""
+
+
+def planted(folder: str, known: SharedFolders) -> str:
+    """Why a guest could redirect a workspace before it is mounted; empty if none could.
+
+    It may be the very folder that others have, but not one in theirs: that could be a link by then.
+    """
+    try:
+        with find(folder, known.ground()) as found:
+            root = found.folder.root
+    except Conflict as error:
+        return f"{error.message}: {error.hint}"
+    except OSError:  # what is not there is for the backend to say
+        return ""
+    why = "by then another sandbox could have put a link there; name the folder that it has, or one of your own"
+    return f"{folder} lies in {root.path}, which a sandbox can write: {why}" if root else ""
+
+
+def workspace_problem(folder: str, own: OwnFolders) -> str:
+    """Why a folder must not be given to sandboxes; empty if nothing is wrong with it."""
+    known = mounts.read()
+    theirs = list(mounts.spots(folder, known))
+    for what, place in own.places:
+        if mounts.overlap(theirs, mounts.spots(str(place), known)):
+            return f"{folder} is, contains or is inside {place}, {what}: {_APART}"
+    if not own.home:
+        for home in _homes():
+            if _holds(theirs, mounts.spots(home, known)):
+                return (
+                    f"{folder} is or contains the home folder {home}, with keys and programs of yours: name a folder "
+                    "in it, or set policy.home_workspace = true"
+                )
+    for what, place in own.used:
+        if mounts.overlap(theirs, mounts.spots(str(place), known)):
+            return f"{folder} is, contains or is inside {place}, {what}: {_APART}"
+    return ""
+
+
+def _holds(folder: Iterable[mounts.Spot], other: Iterable[mounts.Spot]) -> bool:
+    places = list(other)[:1]  # the folder itself, not what is mounted in it
+    return any(device == there and mounts.within(path, at) for there, at in folder for device, path in places)
+
+
+def _homes() -> set[str]:
+    found = {os.environ.get("HOME", ""), str(Path.home()) if "HOME" in os.environ else ""}
+    try:
+        found.add(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:  # a uid without a name
+        found.discard("")
+    return {home for home in found if home.startswith("/") and home != "/" and Path(home).is_dir()}
+
+
+def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:
+    """Raise ConfigError if a guest can change one of the console's own places, or the path that leads to it.
+
+    A guest that has the home folder itself, as other tools' containers often do, is no reason: it can change what the
+    user's shells run, so that a refusal would only take the console away.
+    """
+    homes = _homes()
+    known = known.without(lambda folder: any(Path(home).is_relative_to(folder) for home in homes))
+    folders = known.all
+    if not folders:
+        return
+    ground = known.ground()
+    hint = (
+        "keep it where no sandbox writes: --config, SANDBOX_CONSOLE_HOME; "
+        f"where that sandbox is gone: rm {own.state / shared_folders.FILE}"
+    )
+    for what, place in own.places:
+        if root := _lies_in(str(place), folders) or _led_by(place, ground):
+            raise ConfigError(f"{place}, {what}, lies in {root}, which a sandbox can write: {_APART}", hint=hint)
+
+
+def _led_by(place: Path, ground: GuestFolders) -> str:
+    """The first of the guests' folders that the way to a place goes through, by its links; empty if there is none."""
+    try:
+        with find(place, ground) as found:
+            return found.folder.root.path if found.folder.root else ""
+    except Conflict as error:
+        return error.message.partition(" is ")[0]
+    except OSError:
+        return ""
+
+
+def _lies_in(place: str, folders: Iterable[str]) -> str:
+    """The first of the folders that a place is in, under any name; empty if it is in none."""
+    shared = sorted({one for one in folders if one != "/"})
+    if not shared:
+        return ""
+    known = mounts.read()
+    spots = [next(mounts.spots(at, known), None) for at in (place, str(Path(place).absolute().parent))]
+    for folder in shared:
+        theirs = list(mounts.spots(folder, known))
+        if any(
+            spot and device == spot[0] and mounts.within(spot[1], path) for spot in spots for device, path in theirs
+        ):
+            return folder
+    return ""
+
+
+def without_guests_programs(path: str, folders: Iterable[str]) -> str:
+    """PATH without folders that guests can write to: a program found there could be theirs."""
+    shared = list(folders)
+    return os.pathsep.join(one for one in path.split(os.pathsep) if not _lies_in(str(Path(one).absolute()), shared))

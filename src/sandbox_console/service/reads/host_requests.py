@@ -1,0 +1,116 @@
+"""Hosts that somebody asks to have allowed: rows of the audit log that nobody has answered yet.
+
+An assistant's ``ask_host`` leaves a refused row of the verb ``egress``. A later change of that sandbox's rules that
+names the pattern, either way, is its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model import hosts
+from sandbox_console.model.action import ChangeEgress, DenyEgress
+from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome
+from sandbox_console.model.egress import ASKED, EgressRecord
+from sandbox_console.model.egress_rules import key_of
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.reads.hub import Hub
+
+RULE = "mcp.ask"
+"""The rule that a row of the audit log names which asks."""
+LOOK_S = 2.0
+"""Another process may ask: the log's newest row is looked at so often, in 1 ms."""
+_ROWS_MOST = 500
+
+
+class HostRequest(Struct, frozen=True):
+    """One pattern that somebody asks for. ``target`` is the sandbox's ref as text, ``at`` seconds since the epoch."""
+
+    seq: int
+    target: str
+    pattern: str
+    actor: str
+    at: float
+
+    def record(self, sandbox: str) -> EgressRecord:
+        """As the feed of hosts takes it: who asks stands where a rule would."""
+        host, port = self.pattern, 443
+        with suppress(ValueError):
+            parsed = hosts.parse(self.pattern, allow_ip=True)
+            port = 443 if 443 in parsed.ports else min(parsed.ports)
+            host = ("*." if parsed.wildcard else "") + parsed.host
+        return EgressRecord(self.at, sandbox, host, port, allowed=False, reason=ASKED, rule=self.actor)
+
+
+async def unanswered(trail: Trail) -> list[HostRequest]:
+    """What waits for an answer, oldest first; nothing where the log cannot be read."""
+    found: list[AuditEntry] = []
+    with suppress(ConsoleError, OSError):
+        for verb in (ChangeEgress.verb, DenyEgress.verb):
+            found += await trail.entries(AuditQuery(limit=_ROWS_MOST, action=verb))
+    return list(_open(sorted(found, key=lambda one: one.attempt.seq)).values())
+
+
+def _open(entries: Iterable[AuditEntry]) -> dict[tuple[str, object], HostRequest]:
+    waiting: dict[tuple[str, object], HostRequest] = {}
+    for entry in entries:
+        row, end = entry.attempt, entry.end
+        asks = end is not None and end.outcome == Outcome.DENIED and end.body.get("rule") == RULE
+        if not asks and entry.outcome != Outcome.OK:
+            continue
+        for pattern in _patterns(row.body):
+            waiting.pop((row.target, key_of(pattern)), None)
+            if asks:
+                at = row.at_ns / 1e9
+                waiting[row.target, key_of(pattern)] = HostRequest(row.seq, row.target, pattern, row.actor, at)
+    return waiting
+
+
+def _patterns(body: Any) -> list[str]:
+    return [one["pattern"] for one in body.get("add") or ()] + list(body.get("patterns") or ())
+
+
+class HostRequests:
+    """Tells ``take`` of each that waits, once its sandbox is known, until :meth:`close`."""
+
+    def __init__(self, trail: Trail, hub: Hub, take: Callable[[SandboxRef, EgressRecord], Awaitable[bool]]) -> None:
+        self._trail, self._hub, self._take = trail, hub, take
+        self._task: asyncio.Task[None] | None = None
+        self._told: set[int] = set()
+
+    def start(self) -> None:
+        """Look from now on. A no-op when it does."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._look())
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _look(self) -> None:
+        before, waiting = -1, list[HostRequest]()
+        while True:
+            with suppress(ConsoleError, OSError):
+                newest = await self._trail.newest()
+                if newest != before:
+                    before, waiting = newest, await unanswered(self._trail)
+                waiting = [one for one in waiting if not await self._tell(one)]
+            await asyncio.sleep(LOOK_S)
+
+    async def _tell(self, ask: HostRequest) -> bool:
+        if ask.seq in self._told:
+            return True
+        for ref, sandbox in self._hub.sandboxes.items():
+            if str(ref) == ask.target and await self._take(ref, ask.record(sandbox.name)):
+                self._told.add(ask.seq)
+                return True
+        return False

@@ -1,0 +1,104 @@
+"""Reads that go deeper than the list: files, processes, changes, events, images, snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
+
+from msgspec import structs
+
+from sandbox_console.backends.abilities import Changes, Files, Happenings, Images, Processes, Raw, Snapshots, able
+from sandbox_console.errors import NotFound, Unsupported
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
+from sandbox_console.model.image import Image, Prunable, Snapshot
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.service.gate.redaction import masked
+from sandbox_console.service.gate.vault import Vault
+from sandbox_console.service.reads.fleet import Fleet
+
+T = TypeVar("T")
+
+
+class Inspection:
+    """What a backend can report beyond its list. Each read raises Unsupported, with the reason, if it cannot."""
+
+    def __init__(self, fleet: Fleet, vault: Vault) -> None:
+        self._fleet = fleet
+        self._vault = vault
+
+    async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
+        """One path in a sandbox. Raises NotFound."""
+        return await (await self._able(ref, Files, Capability.COPY)).stat(ref, path)
+
+    async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
+        """A directory's entries. Raises NotFound, Conflict."""
+        return await (await self._able(ref, Files, Capability.COPY)).list_dir(ref, path)
+
+    async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
+        """What runs in a sandbox now, known secrets masked in its commands."""
+        mask = await self.mask(ref)
+        found = await (await self._able(ref, Processes, Capability.PROCESSES)).processes(ref)
+        return [structs.replace(one, command=mask(one.command)) for one in found]
+
+    async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
+        """How a sandbox's root differs from its image, known secrets masked in its paths."""
+        mask = await self.mask(ref)
+        found = await (await self._able(ref, Changes, Capability.DIFF)).changes(ref)
+        return [structs.replace(one, path=mask(one.path)) for one in found]
+
+    async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
+        """The provider's own description, known secrets masked."""
+        mask = await self.mask(ref)
+        found: Mapping[str, Any] = masked(await (await self._able(ref, Raw, Capability.RAW)).raw(ref), mask)
+        return found
+
+    async def happenings(
+        self, ref: SandboxRef, *, since: float | None = None, follow: bool = False
+    ) -> AsyncIterator[Happening]:
+        """What the backend says happened to a sandbox, oldest first, known secrets masked."""
+        mask = await self.mask(ref)
+        backend = await self._able(ref, Happenings, Capability.EVENTS)
+        async with aclosing(backend.happenings(ref, since=since, follow=follow)) as found:  # type: ignore[type-var]
+            async for one in found:
+                yield structs.replace(
+                    one, detail=mask(one.detail), attributes={key: mask(word) for key, word in one.attributes.items()}
+                )
+
+    async def images(self, backend: str, host: str) -> Sequence[Image]:
+        """The images that a backend has."""
+        return await (await self._on(backend, host, Images, Capability.IMAGES)).images()
+
+    async def prunable_images(self, backend: str, host: str, *, unused: bool) -> Prunable:
+        """What a prune would remove."""
+        return await (await self._on(backend, host, Images, Capability.IMAGES)).prunable_images(unused)
+
+    async def snapshots(self, backend: str, host: str) -> Sequence[Snapshot]:
+        """The snapshots that a backend keeps."""
+        return await (await self._on(backend, host, Snapshots, Capability.SNAPSHOT)).snapshots()
+
+    async def snapshot(self, backend: str, host: str, name: str) -> Snapshot | None:
+        """The snapshot of this name; None if there is none, or if the backend has no snapshots."""
+        try:
+            return next((one for one in await self.snapshots(backend, host) if one.name == name), None)
+        except Unsupported:
+            return None
+
+    async def mask(self, ref: SandboxRef) -> Callable[[str], str]:
+        """A mask for known secrets, including those of the sandbox."""
+        return (await self.redactor(ref)).text
+
+    async def redactor(self, ref: SandboxRef) -> Redactor:
+        """What masks known secrets, including those of the sandbox, for output that comes in parts."""
+        with suppress(NotFound):  # the read itself tells that
+            sandbox = await (await self._fleet.use(ref.backend, ref.host)).inspect(ref)
+            await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
+        return self._vault.redactor
+
+    async def _able(self, ref: SandboxRef, ability: type[T], capability: Capability) -> T:
+        return await self._on(ref.backend, ref.host, ability, capability)
+
+    async def _on(self, backend: str, host: str, ability: type[T], capability: Capability) -> T:
+        return able(await self._fleet.use(backend, host), ability, capability)

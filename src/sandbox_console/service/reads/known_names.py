@@ -1,0 +1,163 @@
+"""The names on each host as it last listed them, kept on disk.
+
+A host that does not answer may have a name: if it had it when it last answered, or if it was created there since.
+There is one file for each host, in the state folder. If it cannot be used, nothing is known, and no verb fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import msgspec
+from msgspec import Struct
+
+from sandbox_console.model.sandbox import Sandbox
+
+Key = tuple[str, str]
+
+ID_PREFIX = 6
+"""An id may be given by so many of its first characters, or more."""
+
+_FILE_NAME_MOST = 200
+
+
+class Named(Struct, frozen=True, array_like=True):
+    """A name and its id (empty if it was only requested), and when that was seen, in seconds since the epoch."""
+
+    name: str
+    id: str = ""
+    at: float = 0.0
+
+    def fits(self, word: str) -> bool:
+        """Whether a word of the command line means it."""
+        return self.name == word or (len(word) >= ID_PREFIX and self.id.startswith(word))
+
+
+class Known(Struct, frozen=True):
+    """What is known about one host.
+
+    ``answered_at``: when it last gave its list, 0 for never. ``silent``: it did not answer the last time.
+    ``told``: somebody was informed that it does not exist.
+    """
+
+    answered_at: float = 0.0
+    silent: bool = False
+    told: bool = False
+    names: tuple[Named, ...] = ()
+
+    def holds(self, word: str) -> bool:
+        """Whether it had what the word means, or was asked to create it since."""
+        return any(one.fits(word) for one in self.names)
+
+    def excludes(self, word: str) -> bool:
+        """Whether it is known not to have it."""
+        return bool(self.answered_at) and not self.holds(word)
+
+
+class KnownNames:
+    """What is known about every host. Without a folder nothing is stored."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._read: dict[Key, Known] = {}
+
+    def of(self, key: Key) -> Known:
+        """What is known about a host, as it was on disk at the first read."""
+        if key not in self._read:
+            self._read[key] = self._load(key)
+        return self._read[key]
+
+    def every(self) -> set[str]:
+        """All names of all hosts as they were last seen."""
+        with contextlib.suppress(OSError):
+            for path in self._folder.glob("*.json") if self._folder is not None else ():
+                backend, _, host = unquote(path.stem).partition("/")
+                self.of((backend, host))
+        return {one.name for known in self._read.values() for one in known.names}
+
+    def listed(self, key: Key, sandboxes: Iterable[Sandbox], began: float) -> None:
+        """Store a host's list. Names requested since the list ``began`` (seconds since the epoch) stay."""
+        found = {(one.name, one.ref.id) for one in sandboxes}
+
+        def newer(known: Known) -> Known:
+            since = tuple(one for one in known.names if one.at >= began and (one.name, one.id) not in found)
+            now = {(one.name, one.id) for one in known.names}
+            if known.answered_at and not known.silent and now == found | {(one.name, one.id) for one in since}:
+                return known  # a list that tells nothing new is not written again
+            names = tuple(Named(*one) for one in sorted(found))
+            return Known(began, silent=False, told=known.told, names=names + since)
+
+        self._change(key, newer)
+
+    def asked(self, key: Key, name: str) -> None:
+        """Note that a host will be asked to create a sandbox of this name."""
+        one = Named(name, "", time.time())
+        self._change(key, lambda known: msgspec.structs.replace(known, names=(*known.names, one)))
+
+    def gone(self, key: Key, id: str) -> None:
+        """Note that a host no longer has a sandbox, or no longer under this name."""
+
+        def without(known: Known) -> Known:
+            names = tuple(one for one in known.names if one.id != id)
+            return known if len(names) == len(known.names) else msgspec.structs.replace(known, names=names)
+
+        self._change(key, without)
+
+    def fell_silent(self, key: Key) -> None:
+        """Note that a host did not answer."""
+        self._change(key, lambda known: known if known.silent else msgspec.structs.replace(known, silent=True))
+
+    def tell_once(self, key: Key) -> bool:
+        """Whether nobody was informed yet that a host does not exist; counts as informed from now on."""
+        first = not self.of(key).told
+        if first:
+            self._change(key, lambda known: msgspec.structs.replace(known, told=True))
+        return first
+
+    def _change(self, key: Key, change: Callable[[Known], Known]) -> None:
+        with contextlib.suppress(OSError), self._locked():
+            before = self._load(key)
+            self._read[key] = after = change(before)
+            if after is not before:
+                self._save(key, after)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """A lock, because other consoles of this user change these files too."""
+        if self._folder is None:
+            yield
+            return
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _load(self, key: Key) -> Known:
+        if self._folder is None:
+            return self._read.get(key, Known())
+        try:
+            return msgspec.json.decode(self._path(self._folder, key).read_bytes(), type=Known)
+        except (OSError, ValueError):  # msgspec's errors are ValueErrors
+            return Known()
+
+    def _save(self, key: Key, known: Known) -> None:
+        if self._folder is None:
+            return
+        path = self._path(self._folder, key)
+        part = path.with_name(path.name + ".part")
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(known))
+        part.replace(path)
+
+    @staticmethod
+    def _path(folder: Path, key: Key) -> Path:
+        return folder / f"{quote('/'.join(key), safe='')[:_FILE_NAME_MOST]}.json"

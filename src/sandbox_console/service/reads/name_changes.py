@@ -1,0 +1,55 @@
+"""Names and the audit log: which name an action takes or frees, and which names only the log has."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Action, Create, Fork, Remove, Rename, RestoreSnapshot, Update, place_of
+from sandbox_console.model.audit import AuditEntry, AuditQuery, Outcome
+from sandbox_console.service.gate.trail import Trail
+from sandbox_console.service.reads.known_names import Key, KnownNames
+
+_LOOKED_AT = 200
+
+
+def note_before(names: KnownNames, action: Action) -> None:
+    """Note a name that an action is about to give: if the host then stops answering, it may have it."""
+    match action:
+        case Create(spec=spec):
+            names.asked(place_of(action), spec.name)
+        case Update(spec=spec):
+            if not names.of(place_of(action)).holds(spec.name):
+                names.asked(place_of(action), spec.name)
+        case Rename(name=name) | Fork(name=name) | RestoreSnapshot(name=name):
+            names.asked(place_of(action), name)
+        case _:
+            pass
+
+
+def note_after(names: KnownNames, action: Action) -> None:
+    """Note a name that an action removed."""
+    if isinstance(action, (Remove, Rename)):
+        names.gone(place_of(action), action.ref.id)
+
+
+def recorded(trail: Trail) -> Callable[[Key, str], Awaitable[bool]]:
+    """A function that says if the log has a sandbox of this name on a host that was not removed since."""
+
+    async def told(key: Key, name: str) -> bool:
+        try:
+            rows = await trail.entries(AuditQuery(limit=_LOOKED_AT, backend=key[0], text=name))
+        except ConsoleError:  # a log that cannot be read tells nothing
+            return False
+        last = next((entry for entry in rows if _is_about(entry, "/".join(key), name)), None)
+        return last is not None and last.attempt.action != Remove.verb
+
+    return told
+
+
+def _is_about(entry: AuditEntry, host: str, name: str) -> bool:
+    attempt = entry.attempt
+    if entry.outcome not in (Outcome.OK, Outcome.UNKNOWN, ""):
+        return False
+    names = (attempt.body.get("name"), attempt.target.partition("/name:")[2])
+    return attempt.target.startswith(f"{host}/") and name in names

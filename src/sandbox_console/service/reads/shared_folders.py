@@ -1,0 +1,165 @@
+"""The folders that guests were given, kept on disk for when a backend does not answer or a folder was moved."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+from msgspec import Struct, field
+
+from sandbox_console.hostfs.guest_writable import GuestFolders, MovedFolder
+from sandbox_console.hostfs.kernel import birth_of
+
+FILE = "shares.json"
+_SEEN = "seen"
+_MOST_BYTES = 4 << 20
+_MOST_EACH = 8
+"""Folders that one path is known to have been in this boot."""
+
+
+class Seen(Struct, frozen=True, array_like=True):
+    """A folder as it was when a guest was given it."""
+
+    device: int
+    inode: int
+    born: int
+
+
+class SharedFolders(Struct, frozen=True):
+    """Folders by ``backend/host``; and for each path the folders that it has been since the machine started.
+
+    A guest keeps the folder that it was given, even if it is moved and something else has its path.
+    """
+
+    folders: dict[str, list[str]] = field(default_factory=dict)
+    seen: dict[str, list[Seen]] = field(default_factory=dict)
+
+    @property
+    def all(self) -> set[str]:
+        """Every folder."""
+        return {folder for found in self.folders.values() for folder in found}
+
+    def now(self, folders: Mapping[str, Sequence[str]]) -> SharedFolders:
+        """A copy with these folders instead, checked again. Folders that no guest has any more are dropped."""
+        fresh = _sorted(folders)
+        seen: dict[str, list[Seen]] = {}
+        for folder in {one for found in fresh.values() for one in found}:
+            known = self.seen.get(folder, [])
+            one = _look(folder)
+            seen[folder] = known if one is None or one in known else [*known, one][-_MOST_EACH:]
+        return SharedFolders(fresh, seen)
+
+    def without(self, passed: Callable[[str], bool]) -> SharedFolders:
+        """All but the folders that are passed over."""
+        folders = {key: [one for one in found if not passed(one)] for key, found in self.folders.items()}
+        return SharedFolders(folders, {folder: found for folder, found in self.seen.items() if not passed(folder)})
+
+    def ground(self, private: Path | None = None) -> GuestFolders:
+        """The guests' ground."""
+        moved = {
+            (one.device, one.inode): MovedFolder(path, one.born) for path, found in self.seen.items() for one in found
+        }
+        return GuestFolders.of(self.all, private, moved)
+
+
+def read(state: Path) -> SharedFolders:
+    """What is stored in a state folder; nothing if it cannot be read."""
+    try:
+        with (state / FILE).open("rb") as file:
+            said = json.loads(file.read(_MOST_BYTES))
+    except (OSError, ValueError):
+        return SharedFolders()
+    if not isinstance(said, dict):
+        return SharedFolders()
+    folders = {str(key): [str(one) for one in found] for key, found in said.items() if isinstance(found, list)}
+    return SharedFolders(folders, _seen(said.get(_SEEN)))
+
+
+def everywhere(state: Path, said: Mapping[str, Sequence[str]] | None = None) -> SharedFolders:
+    """What this user's consoles have given to guests, including those with their state in the default folder.
+
+    ``said`` is what this console's backends have just reported, in case it could not be stored.
+    """
+    found = read(state)
+    if said and found.folders != found.folders | _sorted(said):
+        found = found.now({**found.folders, **said})
+    with contextlib.suppress(RuntimeError):  # no home
+        usual = read(Path(platformdirs.user_state_path("sandbox-console")))
+        folders = {key: [*usual.folders.get(key, []), *found.folders.get(key, [])] for key in usual.folders}
+        return SharedFolders(found.folders | folders, usual.seen | found.seen)
+    return found
+
+
+def change(state: Path, fresh: Callable[[dict[str, Sequence[str]]], Mapping[str, Sequence[str]]]) -> None:
+    """Write down what is given now; a state folder that is full or read-only stays as it is: who asks is told anyway.
+
+    Consoles take turns, so that none overwrites what another has given meanwhile.
+    """
+    try:
+        lock = os.open(state / f".{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known = read(state)
+        now = known.now(fresh(dict(known.folders)))
+        if now != known:
+            _keep(state, now)
+    finally:
+        os.close(lock)
+
+
+def _keep(state: Path, given: SharedFolders) -> None:
+    fresh = state / f".{FILE}.{os.getpid()}"
+    said: dict[str, Any] = {**given.folders, _SEEN: msgspec.to_builtins(_Kept(_boot(), given.seen))}
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "w") as file:
+            json.dump(said, file)
+        fresh.replace(state / FILE)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+
+
+def _sorted(folders: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    return {key: sorted(set(found)) for key, found in folders.items()}
+
+
+def _look(folder: str) -> Seen | None:
+    try:
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        found = os.fstat(fd)
+        return Seen(found.st_dev, found.st_ino, birth_of(fd))
+    finally:
+        os.close(fd)
+
+
+def _seen(said: Any) -> dict[str, list[Seen]]:
+    """Inode and device numbers mean nothing after a restart of the machine, which no guest survives."""
+    try:
+        found = msgspec.convert(said, _Kept)
+    except msgspec.ValidationError:
+        return {}
+    return found.folders if found.boot == _boot() else {}
+
+
+class _Kept(Struct, frozen=True):
+    boot: str
+    folders: dict[str, list[Seen]]
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

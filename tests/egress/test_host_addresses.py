@@ -1,0 +1,135 @@
+"""The machine around a gateway: its own addresses are not the world, whatever network a rule names."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from pathlib import Path
+
+import pytest
+from tests.egress import world
+
+from sandbox_console.egress.addresses import METADATA
+from sandbox_console.egress.decide import address_verdict
+from sandbox_console.egress.host_addresses import Host, answers_4, local_4, local_6
+from sandbox_console.egress.resolve import is_own
+from sandbox_console.model.egress import EgressRule
+
+OURS = "93.184.220.7"
+
+
+def allow(*patterns: str) -> tuple[EgressRule, ...]:
+    return tuple(map(EgressRule, patterns))
+
+
+def test_a_network_does_not_open_an_own_address_and_its_name_does():
+    for text, network in (("10.1.2.3", "10.0.0.0/8"), ("93.184.220.7", "93.0.0.0/8"), ("fd00::1", "fd00::/8")):
+        address = ipaddress.ip_address(text)
+        said = address_verdict(allow(network), address, 443, own=True)
+        assert (said.allowed, said.reason) == (False, "own_host")
+        assert text in said.hint
+        assert address_verdict(allow(network, text), address, 443, own=True).rule == text
+        assert address_verdict(allow(network), address, 443).allowed
+
+
+@pytest.mark.parametrize("address", sorted(METADATA, key=str))
+def test_metadata_is_opened_by_its_address_alone(address):
+    whole = "0.0.0.0/0" if address.version == 4 else "::/0"
+    assert not address_verdict((), address, 443).allowed
+    assert address_verdict(allow(whole), address, 443).reason == "own_host"
+    assert address_verdict(allow(str(address)), address, 443).allowed
+    if address.version == 4:
+        mapped = ipaddress.ip_address(f"::ffff:{address}")
+        assert address_verdict(allow(whole), mapped, 443).reason == "own_host"
+
+
+def test_the_kernels_files_tell_every_address_of_this_machine():
+    folder = Path("/proc/net")
+    found = local_4((folder / "fib_trie").read_text())
+    assert any(ipaddress.ip_address("127.0.0.1") in network for network in found)
+    for network in found:
+        assert is_own(network[0], 80) or network.num_addresses > 1
+    if (folder / "if_inet6").exists():
+        assert all(network.prefixlen == 128 for network in local_6((folder / "if_inet6").read_text()))
+    assert local_6("00000000000000000000000000000001 01 80 10 80       lo\n") == {ipaddress.ip_network("::1")}
+
+
+def test_it_is_read_anew_and_what_was_known_stays_when_it_cannot_be(tmp_path, monkeypatch):
+    address, table = ipaddress.ip_address(OURS), tmp_path / "fib_trie"
+    table.write_text("Local:\n  |-- 10.0.0.1\n     /32 host LOCAL\n")
+    host = Host(tmp_path)
+    monkeypatch.setattr("sandbox_console.egress.host_addresses._LIVE_S", -1.0)
+    assert not host.has(address)
+    table.write_text(f"Local:\n  |-- {OURS}\n     /32 link UNICAST\n     /32 host LOCAL\n")
+    assert host.has(address)
+    assert host.has(ipaddress.ip_address(f"::ffff:{OURS}"))
+    table.unlink()
+    assert host.has(address)
+    assert not Host(None).has(address)
+
+
+def test_the_gateway_refuses_a_name_at_an_address_of_the_machine_around_it(gateway, tmp_path):
+    """From the moment on that the machine has it; a network in a rule does not open it."""
+    (tmp_path / "fib_trie").write_text("Local:\n")
+    gateway.stop()
+    gateway.allow("good.example.com", "93.184.0.0/16", hosts={"good.example.com": (OURS,)})
+    (tmp_path / "fib_trie").write_text(f"Local:\n |-- {OURS}\n   /32 host LOCAL\n")
+    gateway.start("--host", str(tmp_path))
+    said = world.exchange(gateway.address, b"GET http://good.example.com/ HTTP/1.1\r\nHost: good.example.com\r\n\r\n")
+    assert b" 403 " in said
+    assert b"own_host" in said
+    gateway.allow("good.example.com")
+    said = world.exchange(gateway.address, b"GET http://good.example.com/ HTTP/1.1\r\nHost: good.example.com\r\n\r\n")
+    assert b"not_global" in said
+    assert [reason for _, reason in gateway.reasons()] == ["own_host", "not_global"]
+
+
+ARP = """IP address       HW type     Flags       HW address            Mask     Device
+10.213.0.1       0x1         0x{}         02:42:0a:d5:00:01     *        eth1
+10.213.0.11      0x1         0x2         02:42:0a:d5:00:0b     *        eth1
+"""
+
+
+@pytest.mark.parametrize(("flags", "answers"), [("0", False), ("2", True), ("6", True)])
+def test_who_answers_for_the_bridges_address_is_known_by_the_kernels_table(flags, answers):
+    assert answers_4(ARP.format(flags), "10.213.0.1") is answers
+    assert not answers_4(ARP.format(flags), "10.213.0.2")
+    assert not answers_4("", "10.213.0.1")
+
+
+ROUTES = "Iface Destination Gateway Flags\n{} 00000000 {} 0003\n{} 0000D55D 00000000 0001\n"
+
+
+def table(router: str) -> str:
+    number = int.from_bytes(ipaddress.ip_address(router).packed, sys.byteorder)
+    return ROUTES.format("eth0", f"{number:08X}", "eth0")
+
+
+def test_who_takes_packets_on_is_refused_and_tells_whether_the_files_are_of_the_network_around(tmp_path):
+    routes = tmp_path / "route"
+    routes.write_text(table("172.17.0.1"))
+    (tmp_path / "fib_trie").write_text("Local:\n  |-- 10.0.0.1\n     /32 host LOCAL\n")
+    host = Host(tmp_path, routes)
+    assert host.apart
+    assert host.has(ipaddress.ip_address("172.17.0.1"))
+    assert host.has(ipaddress.ip_address("10.0.0.1"))
+    assert not host.has(ipaddress.ip_address("172.17.0.2"))
+    (tmp_path / "fib_trie").write_text("Local:\n  |-- 172.17.0.1\n     /32 host LOCAL\n")
+    assert not Host(tmp_path, routes).apart
+    routes.unlink()
+    assert Host(tmp_path, routes).apart, "nothing is told for sure"
+
+
+@pytest.mark.parametrize(
+    "text", ["fe80::1%eth0", "fe80::1%1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "::ffff:0a00:0001", "fd00::7", "::1"]
+)
+def test_other_forms_of_an_own_address_are_refused_under_any_network(tmp_path, text):
+    (tmp_path / "fib_trie").write_text("Local:\n  |-- 10.0.0.1\n     /32 host LOCAL\n")
+    own = ("fe80::1", "fd00::7", "::1")
+    (tmp_path / "if_inet6").write_text(
+        "".join(f"{ipaddress.IPv6Address(one).packed.hex()} 02 40 20 80 eth0\n" for one in own)
+    )
+    host, address = Host(tmp_path, tmp_path / "none"), ipaddress.ip_address(text)
+    assert host.has(address)
+    wide = allow("0.0.0.0/0", "::/0", "10.0.0.0/8", "fe80::/10", "fd00::/8")
+    assert address_verdict(wide, address, 443, own=host.has(address)).reason in ("own_host", "not_global")

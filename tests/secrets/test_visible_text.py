@@ -1,0 +1,183 @@
+"""A value that is broken up by what a reader does not see is masked all the same."""
+
+from __future__ import annotations
+
+import base64
+import random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sandbox_console.model.secret import ResolvedSecret
+from sandbox_console.secrets.leaks import Scanner
+from sandbox_console.secrets.redactor import MASK, Redactor, StreamRedactor
+from sandbox_console.secrets.visible_text import plain, seen
+
+VALUE = "hunter2-Tr0ub4dor&3"
+CODES = [
+    b"\x1b[0m", b"\x1b[1;31m", b"\x1b[38;2;1;2;3m", b"\x1b[K", b"\x1b[2K", b"\x1b[?25l", b"\x1b(B", b"\x1b7", b"\x1b=",
+    b"\x1b]0;a title\x07", b"\x1b]8;;http://x/\x1b\\", b"\x1bP1$r0m\x1b\\", b"\0", b"\x07", b"\x0e", b"\x7f",
+    "\u200b".encode(), "\u200d".encode(), "\u2060".encode(), "\ufeff".encode(), "\u00ad".encode(), "\u202e".encode(),
+    "\ufe0f".encode(), "\U000e0061".encode(), b"\xc2\x9b31m", b"x\b", b"ab\b\b", b"\x1b[1D\x1b[1C", "\u00e4\b".encode(),
+]  # fmt: skip
+
+
+def read(data: bytes) -> bytes:
+    """What a terminal shows of it: written apart from the code that is tested, for the codes above alone."""
+    shown = []
+    for line in data.decode("utf-8", "replace").split("\n"):
+        cells, column, at = [], 0, 0
+        while at < len(line):
+            letter = line[at]
+            at += 1
+            if letter == "\x1b":
+                at = behind(line, at)
+                if line[at - 1] in "CD" and line[at - 3 : at - 1] == "[1":
+                    column = max(0, column + (1 if line[at - 1] == "C" else -1))
+            elif letter == "\x9b":
+                at = behind(line, at, "[")
+            elif letter == "\b":
+                column = max(0, column - 1)
+            elif letter == "\r":
+                column = 0
+            elif letter >= " " and letter not in "\x7f\u200b\u200d\u2060\ufeff\u00ad\u202e\ufe0f\U000e0061":
+                cells += [" "] * (column - len(cells))
+                cells[column : column + 1] = [letter]
+                column += 1
+        shown.append("".join(cells))
+    return "\n".join(shown).encode()
+
+
+def behind(line: str, at: int, kind: str = "") -> int:
+    """Where the code ends that begins at ``at``."""
+    if not kind:
+        kind, at = line[at : at + 1], at + 1
+    if kind == "[":
+        while at < len(line) and not "@" <= line[at] <= "~":
+            at += 1
+        return at + 1
+    if kind and kind in "]P":
+        while at < len(line) and line[at] not in "\x07\\":
+            at += 1
+        return at + 1
+    return at + 1 if kind == "(" else at
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_code_in_the_middle_hides_nothing(code):
+    value = VALUE.encode()
+    for at in range(1, len(value)):
+        data = b"a " + value[:at] + code + value[at:] + b" z\n"
+        assert VALUE in read(data).decode()
+        for shown in (Redactor([VALUE]).apply(data), streamed(data, [len(b"a ") + at], Redactor([VALUE]))):
+            assert VALUE.encode() not in read(shown)
+            assert shown.startswith(b"a " + MASK)
+            assert shown.endswith(b" z\n")
+
+
+def streamed(data: bytes, cuts: list[int], redactor: Redactor) -> bytes:
+    stream, shown, at = StreamRedactor(redactor), b"", 0
+    for cut in [*sorted(min(cut, len(data)) for cut in cuts), len(data)]:
+        shown += stream.feed(data[at:cut])
+        at = cut
+    return shown + stream.flush()
+
+
+codes = st.sampled_from(CODES)
+broken = st.lists(
+    st.one_of(st.just(b""), codes, st.lists(codes, max_size=4).map(b"".join)), min_size=19, max_size=19
+).map(lambda between: b"".join(bytes([one]) + code for one, code in zip(VALUE.encode(), between, strict=True)))
+overprinted = st.tuples(st.binary(max_size=19), st.just(b"\r")).map(
+    lambda pair: b"\n" + bytes(32 + one % 95 for one in pair[0]) + pair[1] + VALUE.encode()
+)
+backwards = st.integers(1, 18).map(
+    lambda at: b"\n" + b" " * at + VALUE.encode()[at:] + b"\r" + VALUE.encode()[:at] + b"\n"
+)
+noise = st.one_of(st.sampled_from([b"hunter2-", b"plain", b" ", b"\n", b"\r\n", b"\xff", b"Tr0"]), codes)
+texts = st.lists(st.one_of(noise, broken, overprinted, backwards), max_size=6).map(b"".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(texts, st.lists(st.integers(0, 400), max_size=8))
+@example(b"hunter2-\x1b[31mTr0ub4dor&3", [3, 9, 10, 12])
+@example(b"\n        Tr0ub4dor&3\rhunter2-\n", [21])
+def test_no_split_and_no_code_makes_it_readable(data, cuts):
+    redactor = Redactor([VALUE])
+    for shown in (redactor.apply(data), streamed(data, cuts, redactor)):
+        assert VALUE.encode() not in read(shown)
+        assert VALUE.encode() not in seen(shown).data
+        assert VALUE.encode() not in shown
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(noise, max_size=12).map(b"".join), st.lists(st.integers(0, 200), max_size=8))
+def test_what_shows_no_value_passes_byte_for_byte(data, cuts):
+    redactor = Redactor([VALUE])
+    if VALUE.encode() not in read(data) and VALUE.encode() not in seen(data).data:
+        assert redactor.apply(data) == data
+        assert streamed(data, cuts, redactor) == data
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters=["\x9b"]), max_size=20)), st.integers(0, 99))
+def test_any_text_without_it_passes(parts, cut):
+    data = "".join(parts).encode()
+    assert streamed(data, [cut], Redactor([VALUE])) == data
+
+
+def test_the_colours_that_are_set_inside_stay():
+    data = b"\x1b[31mhunter2-\x1b[0mTr0ub4dor&3 after"
+    assert Redactor([VALUE]).apply(data) == b"\x1b[31m" + MASK + b"\x1b[0m after"
+
+
+def test_codes_without_end_hold_nothing_back_for_ever():
+    stream, shown = StreamRedactor(Redactor([VALUE])), b"".join([b""])
+    shown += stream.feed(b"hunter2-")
+    for _ in range(40):
+        shown += stream.feed(b"\x1b[m" * 1000)
+    assert len(stream._held) < 80_000
+    assert VALUE.encode() not in read(shown + stream.feed(b"Tr0ub4dor&3") + stream.flush())
+
+
+def test_events_of_a_recording_are_masked_as_they_are_read():
+    parts = ["$ hun", "\x1b[1mter2-\u200b", "Tr0u", "x\bb4dor", "&3\r\n", "done"]
+    assert Redactor([VALUE]).across(parts) == ["$ [secret]", "", "", "", "\r\n", "done"]
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("before", range(6))
+@pytest.mark.parametrize("after", range(6))
+def test_base64_shows_no_bit_of_a_value(encode, before, after):
+    """What is left to see decides nothing of the value: two values give the same."""
+    letters = random.Random(before * 6 + after)
+    head, tail = letters.randbytes(before), letters.randbytes(after)
+    shown = {
+        Redactor([value]).apply(b"<" + encode(head + value.encode() + tail) + b">")
+        for value in ("hunter2-" + letters.choice("abc") * size + "\u00e4\u00ff?~" for size in (8, 11, 14, 17))
+    }
+    cut = {one.split(MASK)[0] for one in shown}, {one.split(MASK)[1].rstrip(b"=>") for one in shown}
+    assert all(one.count(MASK) == 1 for one in shown)
+    assert len(cut[0]) == 1
+    assert max(map(len, cut[1])) * 6 <= after * 8 + 4
+
+
+def test_base64_in_pieces_is_as_the_whole():
+    data = base64.b64encode(b"xy" + VALUE.encode() + b"zz")
+    for cut in range(len(data)):
+        redactor = Redactor([VALUE])
+        assert streamed(data, [cut], redactor) == redactor.apply(data)
+
+
+def test_a_scan_for_leaks_sees_what_a_reader_sees():
+    scanner = Scanner([ResolvedSecret("TOKEN", VALUE, "env")], b"key")
+    for code in CODES:
+        data = b"one\ntwo\n" + VALUE[:6].encode() + code + VALUE[6:].encode() + b"\n"
+        [hit] = scanner.scan([data[:11], data[11:]])
+        assert (hit.secret, hit.line) == ("TOKEN", 3), code
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"a\n\tb\r\n", "J\u00f6rg \u201cquoted\u201d \u2500\u2502 \u6f22\u5b57\n".encode()]
+)
+def test_usual_text_takes_the_fast_way(data):
+    assert plain(data)
