@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support import inspector
 from tests.support.microvm import parts
 
 from sandbox_console.backends.microsandbox import kvm
@@ -85,6 +86,11 @@ def _textual_web() -> str:
     return ""
 
 
+def _mcp_inspector() -> str:
+    """Installs it, so ask in a fixture, not while tests are collected."""
+    return inspector.install()
+
+
 def _strace() -> str:
     return "" if shutil.which("strace") else "no strace on PATH"
 
@@ -116,6 +122,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "sshd": _sshd,
     "strace": _strace,
     "machine": _machine,
+    "mcp-inspector": _mcp_inspector,
     "microsandbox": _microsandbox,
     "textual-web": _textual_web,
 }

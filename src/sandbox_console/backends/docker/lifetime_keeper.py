@@ -42,6 +42,9 @@ QUIET_S = 10.0
 RETRY_S = 1.0
 """Before an end that failed is tried again."""
 
+HELD_S = 2.0
+"""How often a limit that has passed is looked at while its container is in quarantine."""
+
 _MARGIN_S = 0.02
 _USE = frozenset({"exec_create", "exec_start", "exec_die", "attach", "archive-path", "extract-to-dir", "unpause"})
 _STAMP = slice(8, 38)  # after a frame's head, as log_frames has it
@@ -166,10 +169,9 @@ class LifetimeKeeper:
             return
         here = boot()
         if (run, here) != (lifetime.run, lifetime.boot):
-            # Nobody saw it begin: how long ago that was only the time of day tells, and that never before now.
-            ago = max(0.0, time.time() - (seconds(run) or time.time()))
+            began_s = time.monotonic() - await _age(engine, run)
             lifetime = structs.replace(
-                lifetime, run=run, boot=here, began_s=time.monotonic() - ago, ended="", why="", unrecorded=False
+                lifetime, run=run, boot=here, began_s=began_s, ended="", why="", unrecorded=False
             )
             await asyncio.to_thread(self._lifetimes.put, lifetime)
         known = self._held.get(lifetime.id)
@@ -204,6 +206,9 @@ class LifetimeKeeper:
         """End what is over, and see whether what nobody asked anything of was of use all the same."""
         for box, one in list(self._held.items()):
             if box in self._ends or one.due_s > time.monotonic():
+                continue
+            if await asyncio.to_thread(self._lifetimes.held, one.lifetime.id):
+                one.retry_s = time.monotonic() + HELD_S
                 continue
             why = "max_duration_s ran out" if one.over else await self._idle(engine, one)
             if why:
@@ -298,6 +303,13 @@ async def _stopped(engine: Engine, id: str) -> None:
     except Refused as error:
         if error.status != 404:
             raise
+
+
+async def _age(engine: Engine, run: str) -> float:
+    """How long ago a container began, in seconds. Both times are the engine's: another machine's clock may differ."""
+    now = seconds((await engine.call("GET", "info", timeout_s=PROBE_S)).get("SystemTime"))
+    began = seconds(run)
+    return max(0.0, now - began) if now is not None and began is not None else 0.0
 
 
 async def _last_line(engine: Engine, id: str) -> float | None:
