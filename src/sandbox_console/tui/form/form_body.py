@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
@@ -12,7 +12,7 @@ from textual.widgets import Input, Select, Static
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.model.spec_fields import BY_NAME, FIELDS, Section, SpecField
+from sandbox_console.model.spec_fields import FIELDS, Section, SpecField
 from sandbox_console.service import spec_of
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.form.form_rows import FormRow, TickRow
@@ -152,6 +152,6 @@ class FormBody(VerticalScroll):
         row.query_one(f"#field-{row.field.name}").focus()
 
 
-def labels_of(problems: Iterable[str]) -> str:
-    """The fields with problems, as the form calls them."""
-    return ", ".join(BY_NAME[name].label for name in problems if name in BY_NAME)
+def labels_of(problems: Container[str]) -> str:
+    """The fields with problems, in order, as the form calls them."""
+    return ", ".join(field.label for field in FIELDS if field.name in problems)
