@@ -97,6 +97,8 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912, PLR0915 - a case a verb gro
             from sandbox_console.cli.inspect import inside as found
         case "why" | "timeline":
             from sandbox_console.cli.incident import incident as found
+        case "quarantine":
+            from sandbox_console.cli.quarantine import run as found
         case "bundle":
             from sandbox_console.cli.bundle import bundle as found
         case "rename" | "commit" | "fork":

@@ -16,6 +16,7 @@ from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
 from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
 
@@ -40,9 +41,12 @@ class Fleet:
     ) -> None:
         self.names = names or KnownNames()
         self.remember: Remember | None = None
+        self.holds: Holds | None = None
+        """What is in quarantine, which lists show."""
         self._timeouts = dict(timeouts or {})
         self._backends = {(backend.name, backend.host): permitted(backend) for backend in backends}
         self._opened: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._closed = False
 
     @property
     def keys(self) -> list[tuple[str, str]]:
@@ -50,7 +54,8 @@ class Fleet:
         return list(self._backends)
 
     async def use(self, name: str, host: str) -> Backend:
-        """One backend, opened. Raises UsageError if there is no such backend."""
+        """One backend, opened. Raises UsageError if there is no such backend, or the console is closed."""
+        self.need_open()
         backend = self._backends.get((name, host))
         if backend is None:
             raise UsageError(f"no backend {name!r} on host {host!r}", hint=f"there is: {self.described()}")
@@ -59,6 +64,11 @@ class Fleet:
             self._opened[name, host] = asyncio.create_task(backend.open())
         await shielded(self._opened[name, host])
         return backend
+
+    def need_open(self) -> None:
+        """Raise UsageError where this is closed: what were opened again nobody would close."""
+        if self._closed:
+            raise UsageError("the console is closed", hint="use it inside the block of open_console")
 
     def capabilities(self, name: str, host: str) -> Capabilities:
         """What one backend can do, opened or not; nothing if there is no such backend."""
@@ -70,7 +80,8 @@ class Fleet:
         return ", ".join(name if host == "local" else f"{name} ({host})" for name, host in self._backends) or "none"
 
     async def close(self) -> None:
-        """Close the backends that were opened."""
+        """Close the backends that were opened. None is opened again."""
+        self._closed = True
         for key, opening in self._opened.items():
             opening.cancel()
             await asyncio.gather(opening, self._backends[key].close(), return_exceptions=True)
@@ -156,10 +167,14 @@ class Fleet:
         seconds = self.timeout_s((ref.backend, ref.host))
         try:
             async with asyncio.timeout(seconds):
-                return await (await self.use(ref.backend, ref.host)).inspect(ref)
+                return self.marked(await (await self.use(ref.backend, ref.host)).inspect(ref))
         except TimeoutError as error:
             silent = self._silent((ref.backend, ref.host))
             raise BackendUnreachable(f"{place(silent)} does not answer: {silent.reason}", hint=silent.hint) from error
+
+    def marked(self, sandbox: Sandbox) -> Sandbox:
+        """The sandbox with its quarantine, if it is in one."""
+        return sandbox if self.holds is None else self.holds.marked(sandbox)
 
     async def holders(self, name: str) -> list[BackendHealth]:
         """The hosts that had a name when they last answered and that do not answer now."""
@@ -182,6 +197,8 @@ class Fleet:
         """
         began = time.time()
         answer = await self._ask(name, host, brief=brief)
+        if self.holds is not None and self.holds.all():
+            answer = [self.marked(one) for one in answer[0]], answer[1]
         if answer[1].ok:
             self.names.listed((name, host), answer[0], began)
         elif answer[1].silent:

@@ -19,12 +19,14 @@ from .jail import Jail, StartFailed, exit_of
 from .loop import Loop
 from .ports import Ports
 from .requests import Requests
+from .spare import Spare
 from .state_files import take_lock, write_status
 
 _READ = 65536
 _END_S = 10.0
 _FAILURES_MOST = 100
 _HOME_S = 10.0
+_HELD_S = 2.0
 
 
 def main() -> None:
@@ -63,6 +65,7 @@ class Supervisor:
         self._began = False
         self._gateway: Gateway | None = None
         self._ports: Ports | None = None
+        self.spare = Spare(self.loop, self._enter_ahead)
         os.chdir(order["dir"])
 
     def _use(self, group: cgroup.Group) -> None:
@@ -138,7 +141,8 @@ class Supervisor:
         if not self._jail.main and (failure := self._jail.failed()):
             os.waitpid(self._jail.pid, 0)
             raise failure
-        self._spaces = self._jail.namespaces()
+        spaces = self._jail.namespaces()
+        self._walls = enter.Walls(self.order, spaces, self._joiners) if spaces else None
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             os.set_blocking(fd, False)
             self.loop.on(fd, partial(self._output, fd, kind))
@@ -268,20 +272,22 @@ class Supervisor:
     def exec(self, conn: socket.socket, fds: list[int]) -> None:
         """Run a command beside the main one."""
         asked = wire.from_memfd(fds.pop(0))
-        if self._spaces is None or self.pausing.paused:
+        walls = self._walls
+        if walls is None or self.pausing.paused:
             wire.send(conn, {"error": "the sandbox is paused" if self.pausing.paused else "it has ended"})
             return
-        order = enter.Order(asked, self.order)
-        self._guests.add(Guest(self, conn, *enter.start(order, self._spaces, self._joiners, fds or [0, 0, 0])))
+        order = enter.Order(asked, walls)
+        helper, report = (self.spare.take(asked, fds) if fds else None) or (0, self._enter(order, fds))
+        self._guests.add(Guest(self, conn, report, helper))
         events.note(".", "exec_start", os.path.basename(order.candidates[0][0]))
         self.touch()
 
     def lend(self, conn: socket.socket) -> None:
         """Descriptors of the namespaces in which the sandbox's files are seen."""
-        if self._spaces is None:
+        if self._walls is None:
             wire.send(conn, {"error": "it has ended"})
         else:
-            wire.send(conn, {"spaces": True}, self._spaces.for_files)
+            wire.send(conn, {"spaces": True}, self._walls.spaces.for_files)
             self.touch()
 
     def door(self, conn: socket.socket) -> None:
@@ -290,6 +296,16 @@ class Supervisor:
             raise ValueError("the sandbox has no gateway")
         with self._gateway.door() as door:
             wire.send(conn, {"ok": True}, (door.fileno(),))
+
+    def _enter(self, order: enter.Order, fds: list[int]) -> socket.socket:
+        report, orders = enter.start(order.walls, order, fds or [0, 0, 0])
+        orders.close()
+        return report
+
+    def _enter_ahead(self) -> tuple[socket.socket, socket.socket]:
+        if self._walls is None:
+            raise ProcessLookupError
+        return enter.start(self._walls, None, [0, 0, 0])
 
     def forget(self, guest: Guest) -> None:
         """A command and all that it started are gone."""
@@ -326,6 +342,9 @@ class Supervisor:
         tree.signal_all([pid] if pid else [], number)
 
     def _end(self, reason: str) -> None:
+        if os.path.exists("quarantine"):  # in quarantine: its time is over when it is let go
+            self.loop.after("held", _HELD_S, lambda: self._end(reason))
+            return
         self._reason = reason
         events.note(".", "stop", reason)
         self._write_status(status="stopping", detail=reason)
@@ -368,6 +387,7 @@ class Supervisor:
             while self._output(fd, kind):
                 pass
         self._log.end()
+        self.spare.drop()
         for guest in list(self._guests):
             guest.sandbox_ended()
         result = self._result()
