@@ -69,6 +69,8 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912, PLR0915 - a case a verb gro
             from sandbox_console.cli.wait import wait as found
         case "create":
             from sandbox_console.cli.create import create as found
+        case "schema":
+            from sandbox_console.cli.create import schema as found
         case "update":
             from sandbox_console.cli.update import update as found
         case "exec":
