@@ -116,9 +116,10 @@ def _face(args: argparse.Namespace) -> int:
     if args.verb == "mcp":
         return _mcp(args)
     if args.verb == "new-backend":
+        from sandbox_console.service.bootstrap import known_ground
         from sandbox_console.testing.new_backend import tell
 
-        return _printed([], tell(args.name, args.folder, as_json=args.json))
+        return _printed([], tell(args.name, args.folder, known_ground(args.config), as_json=args.json))
     if args.verb == "completion":
         from sandbox_console.cli.completion import shell_code
 

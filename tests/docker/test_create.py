@@ -6,7 +6,7 @@ import os
 import pytest
 from blockbuster import blockbuster_ctx
 from tests.docker.conftest import collect
-from tests.support.engine import IMAGE, SHELLLESS
+from tests.support.engine import IMAGE, SHELLLESS, busybox_tree
 from tests.support.require import requires
 
 from sandbox_console.errors import BackendError, Conflict, InvalidSpec, NotFound, Unsupported, UsageError
@@ -299,3 +299,13 @@ async def test_the_loop_is_not_blocked(backend, make, permit, tmp_path):
         await backend.list()
         for ref in refs:
             await backend.kill(await permit("kill"), ref, "SIGKILL")
+
+
+async def test_an_images_labels_are_not_its_own(engine, backend, make):
+    image = "sandbox-console-test:labelled"
+    engine.docker("import", "-c", "LABEL team=theirs", "-c", "LABEL a2a.token=x", "-", image, stdin=busybox_tree())
+    ref = await make(image=image, labels={"mine": "y"})
+    assert engine.inspect(ref.id)["Config"]["Labels"]["team"] == "theirs"
+    assert (await backend.inspect(ref)).labels == {"mine": "y"}
+    [row] = [row for row in await backend.list() if row.ref == ref]
+    assert row.labels == {"mine": "y"}

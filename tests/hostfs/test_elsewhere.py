@@ -19,9 +19,11 @@ from tests.cli.conftest import CONFIG, Cli
 from tests.support.as_user import UID
 
 import sandbox_console
+from sandbox_console.__main__ import main
 from sandbox_console.errors import Conflict, SecretError
 from sandbox_console.hostfs import partial_files
 from sandbox_console.hostfs.guest_writable import AROUND, NOBODYS, GuestFolders
+from sandbox_console.hostfs.search import files_below
 from sandbox_console.hostfs.tar_pack import Order, packed
 from sandbox_console.hostfs.walk import find
 from sandbox_console.model.action import Create
@@ -199,3 +201,72 @@ def test_what_a_killed_copy_left_is_swept_however_deep_it_is(place, ground):
         partial_files.nursery(found.folder, GuestFolders(ground.roots, nursery)).close()
     assert os.listdir(nursery) == []
     assert os.listdir(place / "private") == ["token"]
+
+
+@pytest.mark.parametrize("planted", ["dangling", "folder", "file", "above"])
+async def test_a_new_backend_is_not_written_through_a_link(place, planted):
+    """``new-backend`` in a workspace: a dangling link was no file that exists, and was written through."""
+    await given(place)
+    folder = place / ("ws/out/new" if planted == "folder" else "ws/mine")
+    if planted != "folder":
+        folder.mkdir()
+    if planted == "above":
+        folder = place / "ws/mine/sub/deep"
+        (place / "ws/mine/sub").symlink_to(place / "private")
+    else:
+        (place / "ws/mine.py").symlink_to(place / "private")
+    if planted in ("dangling", "file"):
+        (folder / "mine.py").symlink_to(place / ("private/new.py" if planted == "dangling" else "private/token"))
+    assert main(["new-backend", "mine", str(folder)]) in (2, 7)
+    assert [one.name for one in (place / "private").iterdir()] == ["token"]
+    assert "of-the-operator" in (place / "private/token").read_text()
+    assert main(["new-backend", "mine", str(place / "ws/other/deep")]) == 0
+    assert (place / "ws/other/deep/mine.py").exists()
+
+
+@pytest.mark.parametrize("planted", ["link", "dangling", "on the way", "fifo"])
+async def test_a_commands_files_of_the_python_api(place, planted):
+    """``exec(stdin=Path, stdout=Path)`` was opened as any path: out to a file of the operator's, in from one."""
+    target = {"link": "token", "dangling": "new"}.get(planted, "")
+    path = place / "ws/file"
+    if planted == "fifo":
+        os.mkfifo(path)
+    elif planted == "on the way":
+        path = place / "ws/out/token"
+    else:
+        path.symlink_to(place / "private" / target)
+    spec = SandboxSpec("box", "host", workspace=str(place / "ws"))
+    async with sandbox_console.open_console(backends=[FakeBackend([])]) as console, console.create(spec) as box:
+        for how in ({"stdout": path}, {"stderr": path}, {"stdin": path}):
+            with pytest.raises((Conflict, OSError)):
+                await box.exec(["cat"], **how)
+        made = place / "ws/made"
+        made.write_text("older and longer")
+        await box.exec(["echo", "x"], stdout=made)
+        assert made.read_text() == "x\n"
+    assert [one.name for one in (place / "private").iterdir()] == ["token"]
+    assert "of-the-operator" in (place / "private/token").read_text()
+
+
+def test_a_search_for_leaks_follows_nothing_and_waits_for_nobody(place, ground):
+    """A folder became a link to another one while it was searched; a FIFO in place of a file held it up for ever."""
+    (place / "ws/sub/below").mkdir(parents=True)
+    (place / "ws/sub/below/file").write_text("theirs")
+    os.mkfifo(place / "ws/fifo")
+    found = dict(files_below(place / "ws", place / "ws/sub/none", ground))
+    assert [Path(one).name for one in found] == ["file"]
+    found[str(place / "ws/sub/below/file")].close()
+    assert not [*files_below(place / "ws", place / "ws/sub", ground)]
+    for name in ("fifo", "token", "out", "out/token"):
+        [(_, why)] = files_below(place / "ws" / name, place, ground)
+        assert isinstance(why, str), name
+    top = files_below(place / "ws", place / "none", ground)
+    (place / "ws/a").mkdir()
+    (place / "ws/a/file").write_text("theirs")
+    (place / "ws/b").mkdir()
+    path, file = next(top)
+    file.close()
+    assert path == str(place / "ws/a/file")
+    (place / "ws/b").rmdir()
+    (place / "ws/b").symlink_to(place / "private")
+    assert [Path(path).parent.name for path, _ in top] == ["below"]

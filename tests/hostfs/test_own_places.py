@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +120,35 @@ async def test_the_home_folder_only_by_policy(home, tmp_path, monkeypatch):
         await console.perform(Create(spec(home), "fake", "local")).result()
         assert fake.sandboxes
     assert "is, contains or is inside" in await refused(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["SSH_AUTH_SOCK", "TMUX", "DOCKER_HOST"])
+async def test_a_socket_of_the_operators_is_in_no_workspace(home, monkeypatch, name):
+    """A guest of an ordinary user's console has that user's uid, and a container's root is root."""
+    at = home / "work/sockets/one"
+    at.parent.mkdir()
+    monkeypatch.setenv(name, {"TMUX": f"{at},1,0", "DOCKER_HOST": f"unix://{at}"}.get(name, str(at)))
+    for folder in (home / "work", at.parent, at):
+        assert "is, contains or is inside" in await refused(folder)
+    assert "/docker.sock, an engine's socket" in await refused(Path("/run"))
+
+
+async def test_the_folder_for_temporary_files_only_by_policy(home, monkeypatch):
+    """The console's own ssh tunnels to engines listen there, and so do tmux and ssh-agent."""
+    monkeypatch.setattr(tempfile, "tempdir", str(home / "work/tmp"))
+    (home / "work/tmp").mkdir()
+    monkeypatch.setenv("HOME", "/var/empty")
+    assert "/tmp, where programs of yours keep sockets" in workspace_problem("/tmp", OwnFolders(home / "none"))
+    monkeypatch.setenv("HOME", str(home))
+    for folder in (home / "work", home / "work/tmp"):
+        assert "where programs of yours keep sockets" in await refused(folder)
+    fake = FakeBackend([])
+    async with open_console(backends=[fake]) as console:
+        (home / "work/tmp/job").mkdir()
+        await console.perform(Create(spec(home / "work/tmp/job"), "fake", "local")).result()
+    monkeypatch.setenv("SANDBOX_CONSOLE_POLICY__HOME_WORKSPACE", "true")
+    async with open_console(backends=[FakeBackend([])]) as console:
+        await console.perform(Create(spec(home / "work/tmp"), "fake", "local")).result()
 
 
 @pytest.mark.parametrize("given", [".", "..", ".local"])

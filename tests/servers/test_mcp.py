@@ -258,6 +258,25 @@ async def test_who_asks_for_a_host_is_in_the_inbox_until_egress_allow_answers(ho
         assert (await call(client, "denied", name="one", host="pypi.org", port=8443))["allowed"] is True
 
 
+async def test_who_follows_the_feed_of_egress_sees_who_asks(home):
+    async with inside(home) as client:
+        await call(client, "create", template="job", name="one")
+        argv = ["-m", "sandbox_console", "egress", "feed", "-f", "--since", "1h"]
+        following = await asyncio.create_subprocess_exec(
+            sys.executable, *argv, env=home.environment, stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            async with asyncio.timeout(60):
+                await call(client, "ask_host", name="one", host="pypi.org")
+                assert b"asked for  pypi.org:443" in (line := await following.stdout.readline())
+                assert b"by mcp:tester" in line
+                await call(client, "ask_host", name="one", host="*.acme.example")
+                assert b"asked for  *.acme.example:443" in await following.stdout.readline()
+        finally:
+            following.terminate()
+            await following.wait()
+
+
 async def test_nobody_asks_for_what_cannot_be_opened(home):
     home.configure(ALL.replace('egress = ["acme.example"]', ""))
     async with inside(home) as client:

@@ -92,6 +92,9 @@ async def test_who_is_let_in(server, home, token):
             assert answer.status == 413
         async with session.post(server.url.replace("/mcp", "/other"), json=PING, headers=good) as answer:
             assert answer.status == 404
+        for method in ("GET", "DELETE", "PUT"):  # a GET would be a stream that holds one of the token's requests
+            async with session.request(method, server.url, headers=good) as answer:
+                assert (answer.status, answer.headers["Allow"]) == (405, "POST")
 
 
 def test_a_header_that_never_ends_is_hung_up_on(server):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support import inspector
 from tests.support.microvm import parts
 
 from sandbox_console.backends.microsandbox import kvm
@@ -85,6 +86,11 @@ def _textual_web() -> str:
     return ""
 
 
+def _mcp_inspector() -> str:
+    """Installs it, so ask in a fixture, not while tests are collected."""
+    return inspector.install()
+
+
 def _strace() -> str:
     return "" if shutil.which("strace") else "no strace on PATH"
 
@@ -94,7 +100,8 @@ def _postgres() -> str:
 
 
 def _shell_tools() -> str:
-    missing = [program for program in ("sqlite3", "basenc", "openssl", "zsh", "fish") if not shutil.which(program)]
+    needed = ("sqlite3", "basenc", "openssl", "zstd", "jq", "zsh", "fish")
+    missing = [program for program in needed if not shutil.which(program)]
     return f"not installed: {', '.join(missing)}" if missing else ""
 
 
@@ -115,6 +122,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "sshd": _sshd,
     "strace": _strace,
     "machine": _machine,
+    "mcp-inspector": _mcp_inspector,
     "microsandbox": _microsandbox,
     "textual-web": _textual_web,
 }

@@ -18,6 +18,7 @@ STABLE = {
     "BackendError",
     "BackendHealth",
     "BackendUnreachable",
+    "Bundle",
     "ChangeEgress",
     "Commit",
     "ConfigError",

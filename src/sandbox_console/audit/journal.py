@@ -140,6 +140,13 @@ class Journal:
         draft = self._draft(Kind.NOTE, permit.verb, backend, target, body, ref=permit.audit_id)
         await run_to_completion(self._run(self._store.append, draft))
 
+    async def anchor(self, why: str) -> None:
+        """Anchor the newest row now, so that others can verify it."""
+        try:
+            await run_to_completion(self._run(self._store.anchor, why))
+        except (OSError, sqlite3.Error) as error:
+            raise unavailable(error, self._layout.anchors) from error
+
     async def _abandon(self, append: asyncio.Future[list[int]], draft: Draft) -> None:
         [seq] = await append
         await self._end(seq, draft, Outcome.CANCELLED, None, {})

@@ -110,6 +110,11 @@ class PublicKey:
             raise ValueError("it is not an Ed25519 key")  # noqa: TRY004 - the content is wrong, not a type here
         self._key = found
 
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the 32 bytes of the key, in hex."""
+        return hashlib.sha256(self._key.public_bytes_raw()).hexdigest()
+
     def holds(self, signature: str, text: bytes) -> bool:
         """Whether a signature (hex) is valid for this text."""
         from cryptography.exceptions import InvalidSignature

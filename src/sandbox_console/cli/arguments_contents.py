@@ -46,6 +46,18 @@ def _add_looks(verbs: Any, verb: _Add) -> None:
     line.add_argument("names", metavar="NAME", nargs="+", help=_NAME)
     line.add_argument("--since", metavar="T", help="10m (ago), or an ISO time")
     line.add_argument("--until", metavar="T", help="10m (ago), or an ISO time; exclusive")
+    bundle = verb(verbs, "bundle", "keep evidence about sandboxes in a file that others can verify")
+    bundle.add_argument(
+        "words", metavar="NAME", nargs="+", help="sandboxes, with -o FILE; or verify FILE, to check one anywhere"
+    )
+    bundle.add_argument("-o", "--output", metavar="FILE", help="write to this new file (.tar.zst, mode 0600)")
+    bundle.add_argument("--until", metavar="T", help="only what was before this time: 10m (ago), or an ISO time")
+    bundle.add_argument(
+        "--files", metavar="SIZE", default="1M", help="keep changed files up to this size, by default 1M; 0 keeps none"
+    )
+    bundle.add_argument(
+        "--public-key", metavar="FILE", help="with verify: only by this key, the output of audit public-key"
+    )
     attach = verb(verbs, "attach", "attach to the main process's input and output; Ctrl+C detaches")
     attach.add_argument("name", metavar="NAME", help=_NAME)
     attach.add_argument("--no-stdin", action="store_true", help="only watch")

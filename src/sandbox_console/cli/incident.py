@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import msgspec
 
 from sandbox_console.cli.context import Context
 from sandbox_console.cli.formatting import duration, moment, moment_ns, table
@@ -15,7 +12,7 @@ from sandbox_console.cli.lookup import find, find_all
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.egress import EgressRecord
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.model.timeline import Missing, Moment, Timeline
+from sandbox_console.model.timeline import Moment, Timeline
 from sandbox_console.service import DENIED_S, Cause, Span, cause, timeline
 
 
@@ -28,7 +25,7 @@ async def _why(context: Context) -> int:
     async with context.open() as console:
         found = await cause(console, await find(context, console, context.args.name, changing=False))
     if context.json:
-        context.record(_cause_data(found))
+        context.record(found.as_dict())
         return 0
     context.text(f"{found.sandbox.name}  {found.sandbox.status}")
     for head, lines in _sections(context, found):
@@ -69,29 +66,6 @@ def _denial(sandbox: Sandbox, one: EgressRecord) -> str:
     return f"{one.host}:{one.port} {one.outcome}: {one.reason}{before}"
 
 
-def _cause_data(found: Cause) -> dict[str, Any]:
-    judged, one = found.verdict, found.sandbox
-    return {
-        "name": one.name, "ref": str(one.ref), "status": str(one.status),
-        "exit": msgspec.to_builtins(one.exit), "ended": one.finished_at,
-        "why": judged.headline if judged else None, "sure": judged.sure if judged else None,
-        "evidence": list(judged.evidence) if judged else [],
-        "last_words": list(found.last_words),
-        "denied": [
-            {"at": each.at, "host": each.host, "port": each.port, "outcome": str(each.outcome), "reason": each.reason}
-            for each in found.denied
-        ],
-        "changed": [
-            {"seq": each.attempt.seq, "at": each.attempt.at_ns / 1e9, "action": each.attempt.action,
-             "actor": each.attempt.actor, "outcome": each.outcome}
-            for each in found.changed
-        ],
-        "beside": found.beside or None,
-        "differs": [{"field": field, "here": here, "there": there} for field, here, there in found.differs],
-        "missing": list(found.missing),
-    }  # fmt: skip
-
-
 async def _timeline(context: Context) -> int:
     args, now = context.args, context.now()
     since, until = (None if text is None else when(text, now) for text in (args.since, args.until))
@@ -111,12 +85,12 @@ async def _timeline(context: Context) -> int:
 def _print(context: Context, told: Timeline, *, several: bool) -> None:
     for one in told.moments:
         if context.json:
-            context.record(_moment_data(one))
+            context.record(one.as_dict())
         else:
             context.text(_moment(one, several=several))
     for gap in told.missing:
         if context.json:
-            context.record(_missing_data(gap))
+            context.record(gap.as_dict())
         else:
             context.say(f"note: {gap.name}: {gap.source}: {gap.why}")
 
@@ -128,14 +102,3 @@ def _moment(one: Moment, *, several: bool) -> str:
     return (
         f"{moment_ns(int(one.at * 1e6) * 1000)}  {who}{one.source:<7}  {one.what:<12}  {one.text}{row}{often}".rstrip()
     )
-
-
-def _moment_data(one: Moment) -> dict[str, Any]:
-    return {
-        "name": one.name, "ref": str(one.ref), "at": one.at, "source": str(one.source), "what": one.what,
-        "text": one.text, "seq": one.seq, "count": one.count, "last_at": one.last_at,
-    }  # fmt: skip
-
-
-def _missing_data(gap: Missing) -> dict[str, Any]:
-    return {"name": gap.name, "ref": str(gap.ref), "missing": str(gap.source), "why": gap.why}

@@ -104,15 +104,13 @@ def _inside(verb: str) -> Verb | None:
             from sandbox_console.cli.forward import forward as found
         case "top" | "diff" | "inspect" | "events" | "port":
             from sandbox_console.cli.inspect import inside as found
-        case "why" | "timeline":
-            from sandbox_console.cli.incident import incident as found
         case _:
             return None
     return found
 
 
 def _of_the_console(verb: str) -> Verb | None:
-    """Of the verbs about the console's own records, and about what its backends have."""
+    """Of the verbs about what is on record, and about what the backends have."""
     match verb:
         case "audit":
             from sandbox_console.cli.audit import audit as found
@@ -122,6 +120,10 @@ def _of_the_console(verb: str) -> Verb | None:
             from sandbox_console.cli.tokens import tokens as found
         case "recordings":
             from sandbox_console.cli.recordings import recordings as found
+        case "why" | "timeline":
+            from sandbox_console.cli.incident import incident as found
+        case "bundle":
+            from sandbox_console.cli.bundle import bundle as found
         case "images":
             from sandbox_console.cli.images import images as found
         case "egress":

@@ -17,6 +17,7 @@ from sandbox_console.hostfs.walk import Folder, Found, find
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_OLD = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def open_regular(folder: Folder, name: str) -> int:
@@ -53,7 +54,7 @@ def read_small(path: str | Path, ground: GuestFolders, most: int) -> bytes:
 
     Raises OSError with EFBIG for a longer one. No FIFO, device or link where a guest writes.
     """
-    with find(path, ground) as found, os.fdopen(_opened(found), "rb") as file:
+    with find(path, ground) as found, os.fdopen(open_found(found), "rb") as file:
         data = _all(file, most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is longer than {most >> 10} KiB", os.fspath(path))
@@ -63,7 +64,40 @@ def read_small(path: str | Path, ground: GuestFolders, most: int) -> bytes:
 def opened(path: str | Path, ground: GuestFolders) -> BinaryIO:
     """A file to be read, or an operator's pipe. Raises OSError, Conflict."""
     with find(path, ground) as found:
-        return os.fdopen(_opened(found), "rb")
+        return os.fdopen(open_found(found), "rb")
+
+
+def written(path: str | Path, ground: GuestFolders) -> BinaryIO:
+    """A file to be written: made, or emptied if it is there. Raises OSError, Conflict.
+
+    Where a guest writes it must be a plain file with one name; elsewhere a pipe or a device is written too.
+    """
+    with find(path, ground) as found:
+        if found.folder.root is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC
+            return os.fdopen(os.open(found.name, flags, 0o666, dir_fd=found.folder.fd), "wb")
+        file = os.fdopen(found.folder.open(found.name, _OLD, 0o666), "wb")
+        try:
+            _need_file(os.fstat(file.fileno()), found.folder, found.name)
+            file.truncate(0)  # not before it was looked at: it may be a second name of somebody else's file
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+def make_folder(path: str | Path, ground: GuestFolders) -> None:
+    """Make a folder and those above it, as far as they are missing. Raises OSError, Conflict."""
+    try:
+        found = find(path, ground)
+    except FileNotFoundError:
+        make_folder(Path(path).parent, ground)
+        found = find(path, ground)
+    with found:
+        if found.what is None:
+            os.mkdir(found.name, dir_fd=found.folder.fd)
+        elif not found.is_folder:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), found.path)
 
 
 def _all(file: BinaryIO, most: int) -> bytes:
@@ -71,7 +105,8 @@ def _all(file: BinaryIO, most: int) -> bytes:
     return file.read(most)
 
 
-def _opened(found: Found) -> int:
+def open_found(found: Found) -> int:
+    """A file to be read, or an operator's pipe. Raises OSError, Conflict."""
     if found.what is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), found.path)
     if found.folder.root is None and not stat.S_ISREG(found.what.st_mode):
@@ -89,14 +124,14 @@ def _stream(found: Found) -> int:
 
 
 class NewFile:
-    """A new file of mode 0600, open for writing. ``drop`` removes it again."""
+    """A new file, open for writing, by default of mode 0600. ``drop`` removes it again."""
 
-    def __init__(self, path: str | Path, ground: GuestFolders) -> None:
+    def __init__(self, path: str | Path, ground: GuestFolders, mode: int = 0o600) -> None:
         """Create the file. Raises FileExistsError if something exists there, even a link; OSError, Conflict."""
         found = find(path, ground, follow=False)
         self._folder, self._name = found.folder, found.name
         try:
-            self.file = os.fdopen(self._folder.open(self._name, _NEW, 0o600), "wb")
+            self.file = os.fdopen(self._folder.open(self._name, _NEW, mode), "wb")
         except BaseException:
             self._folder.close()
             raise

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from sandbox_console.errors import Conflict, ConsoleError, NotFound
 from sandbox_console.hostfs.files import another_owners
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.hostfs.walk import Folder, Found
+from sandbox_console.hostfs.walk import DEEPEST, Folder, Found
 from sandbox_console.model.cancellation import run_to_completion
 
 _CHUNK = 256 * 1024
-_DEEPEST = 256
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -132,8 +131,8 @@ class _Packer:
                 self._order.skipped(f"{inner.path} leads in a circle")
                 inner.close()
                 return
-            if len(self._levels) >= _DEEPEST:  # each is a descriptor, and a guest makes them for nothing
-                self._order.skipped(f"{inner.path} lies more than {_DEEPEST} folders deep")
+            if len(self._levels) >= DEEPEST:
+                self._order.skipped(f"{inner.path} lies more than {DEEPEST} folders deep")
                 inner.close()
                 return
             level = _Level(inner, iter(sorted(inner.names())), known, identity)

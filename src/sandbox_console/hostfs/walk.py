@@ -17,6 +17,8 @@ from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.guest_writable import GuestFolders, Root
 from sandbox_console.hostfs.kernel import mount_of, open_below
 
+DEEPEST = 256
+"""Levels that are walked down below a folder: each costs a descriptor, and a guest makes them for nothing."""
 _MOST_LINKS = 40
 """As many as the kernel follows (path_resolution(7))."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

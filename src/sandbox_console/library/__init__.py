@@ -24,6 +24,7 @@ from sandbox_console.library.console import Console, open_console
 from sandbox_console.library.sandbox import SandboxHandle
 from sandbox_console.model.action import (
     Attach,
+    Bundle,
     ChangeEgress,
     Commit,
     Create,
@@ -71,6 +72,7 @@ __all__ = [
     "BackendError",
     "BackendHealth",
     "BackendUnreachable",
+    "Bundle",
     "ChangeEgress",
     "Commit",
     "ConfigError",

@@ -9,7 +9,7 @@ from typing import Any, Self
 from msgspec import Struct, structs
 
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.library.input import Input, Source
+from sandbox_console.library.input import Source
 from sandbox_console.library.output import Files
 from sandbox_console.model.action import Exec
 from sandbox_console.model.cancellation import shielded, wait_until_done
@@ -69,9 +69,9 @@ def words(command: str | Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-async def run(perform: Perform, request: Exec, stdin: Input, files: Files) -> ExecResult:
+async def run(perform: Perform, request: Exec, source: Source, files: Files) -> ExecResult:
     """Run a command to its end, its output into the result and the files. Cancelling it ends the command."""
-    source, kept = Source(stdin), _Kept()
+    kept = _Kept()
 
     async def take(stream: Stream, data: bytes) -> None:
         if not await files.take(stream, data):
@@ -136,9 +136,8 @@ class RunningCommand:
     Not reading holds the command back. Leaving the block ends the command with all that it started.
     """
 
-    def __init__(self, perform: Perform, request: Exec, stdin: Input) -> None:
-        self._perform, self._request = perform, request
-        self._source = Source(stdin)
+    def __init__(self, perform: Perform, request: Exec, source: Source) -> None:
+        self._perform, self._request, self._source = perform, request, source
         self._chunks: asyncio.Queue[tuple[Stream, bytes]] = asyncio.Queue(_AHEAD)
         self._operation: Operation | None = None
         self._waiting: asyncio.Future[ActionResult] | None = None

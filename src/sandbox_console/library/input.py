@@ -7,8 +7,11 @@ import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Protocol, runtime_checkable
+
+from sandbox_console.hostfs.files import opened
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
+from sandbox_console.library.output import AskGround
 
 CHUNK = 256 * 1024
 _AHEAD = 4
@@ -32,21 +35,22 @@ Input = Data | os.PathLike[str] | Readable | Iterable[Data] | AsyncIterable[Data
 class Source:
     """An input on its way to a command; ``problem`` is what the caller's own object raised."""
 
-    def __init__(self, given: Input) -> None:
-        self._given = given
+    def __init__(self, given: Input, ground: AskGround) -> None:
+        self._given, self._ground = given, ground
         self.problem: Exception | None = None
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Its bytes, text as UTF-8. What it raises is kept, and raised."""
         try:
-            async for data in _read(self._given):
+            ground = await self._ground() if isinstance(self._given, os.PathLike) else NOBODYS
+            async for data in _read(self._given, ground):
                 yield _bytes(data)
         except Exception as error:
             self.problem = error
             raise
 
 
-async def _read(given: Input) -> AsyncGenerator[Data, None]:
+async def _read(given: Input, ground: GuestFolders) -> AsyncGenerator[Data, None]:
     if given is None:
         return
     if isinstance(given, (bytes, str)):
@@ -57,7 +61,7 @@ async def _read(given: Input) -> AsyncGenerator[Data, None]:
         async for data in given:
             yield data
     else:
-        async for data in _from_thread(given):
+        async for data in _from_thread(given, ground):
             yield data
 
 
@@ -69,9 +73,11 @@ def _bytes(data: object) -> bytes:
     raise TypeError(f"stdin is bytes or text, not {type(data).__name__}")
 
 
-async def _from_thread(given: os.PathLike[str] | Readable | Iterable[Data]) -> AsyncGenerator[Data, None]:
+async def _from_thread(
+    given: os.PathLike[str] | Readable | Iterable[Data], ground: GuestFolders
+) -> AsyncGenerator[Data, None]:
     """Read what may block, a terminal or a slow iterator, in a thread of its own, which holds up nobody's end."""
-    pump = _Pump(given)
+    pump = _Pump(given, ground)
     threading.Thread(target=pump.run, name="sandbox-console stdin", daemon=True).start()
     try:
         while (item := await pump.items.get()) is not None:
@@ -87,11 +93,11 @@ async def _from_thread(given: os.PathLike[str] | Readable | Iterable[Data]) -> A
 class _Pump:
     """The thread's half: no further ahead of the command than ``_AHEAD`` chunks."""
 
-    def __init__(self, given: os.PathLike[str] | Readable | Iterable[Data]) -> None:
+    def __init__(self, given: os.PathLike[str] | Readable | Iterable[Data], ground: GuestFolders) -> None:
         self.items: asyncio.Queue[Data | BaseException | None] = asyncio.Queue()
         self.room = threading.Semaphore(_AHEAD)
         self.left = False
-        self._given = given
+        self._given, self._ground = given, ground
         self._loop = asyncio.get_running_loop()
 
     def run(self) -> None:
@@ -104,7 +110,7 @@ class _Pump:
 
     def _pass_on(self) -> None:
         if isinstance(self._given, os.PathLike):
-            with Path(self._given).open("rb") as file:
+            with opened(os.fspath(self._given), self._ground) as file:
                 self._each(lambda: file.read(CHUNK))
         elif isinstance(self._given, Readable):
             file_ = self._given

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import IO, Self
 
+from sandbox_console.hostfs.files import written
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model.log import Stream
+
+AskGround = Callable[[], Awaitable[GuestFolders]]
+"""Tells what guests can change, where no link is followed."""
 
 Output = os.PathLike[str] | IO[bytes] | None
 
@@ -19,11 +24,12 @@ class Files:
     A path is made or emptied, and closed at the end; an open file is written from where it stands, and stays open.
     """
 
-    def __init__(self, stdout: Output, stderr: Output) -> None:
+    def __init__(self, stdout: Output, stderr: Output, ground: AskGround) -> None:
         self.problem: Exception | None = None
         self._given = {Stream.STDOUT: stdout, Stream.STDERR: stderr}
         self._files: dict[Stream, IO[bytes]] = {}
         self._open = ExitStack()
+        self._ground = ground
 
     @property
     def wanted(self) -> bool:
@@ -33,8 +39,10 @@ class Files:
     async def __aenter__(self) -> Self:
         if not self.wanted:
             return self
+        paths = any(isinstance(one, os.PathLike) for one in self._given.values())
+        ground = await self._ground() if paths else NOBODYS
         try:
-            await asyncio.to_thread(self._enter)
+            await asyncio.to_thread(self._enter, ground)
         except BaseException:
             self._open.close()
             raise
@@ -44,10 +52,10 @@ class Files:
         if self.wanted:
             await asyncio.to_thread(self._open.close)
 
-    def _enter(self) -> None:
+    def _enter(self, ground: GuestFolders) -> None:
         for stream, given in self._given.items():
             if isinstance(given, os.PathLike):
-                self._files[stream] = self._open.enter_context(Path(given).open("wb"))  # noqa: SIM115 - closed with the stack
+                self._files[stream] = self._open.enter_context(written(os.fspath(given), ground))
             elif given is not None:
                 self._files[stream] = given
 

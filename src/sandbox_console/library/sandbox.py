@@ -11,7 +11,7 @@ from sandbox_console.errors import TimedOut
 from sandbox_console.library.async_resource import Held
 from sandbox_console.library.command import ExecResult, RunningCommand, ended, run, words
 from sandbox_console.library.files import MAX_BYTES, GuestFiles
-from sandbox_console.library.input import Input
+from sandbox_console.library.input import Input, Source
 from sandbox_console.library.output import Files, Output
 from sandbox_console.model import ports
 from sandbox_console.model.action import Action, Exec, Kill, OpenShell, Pause, Remove, Restart, Resume, Start, Stop
@@ -69,7 +69,8 @@ class SandboxHandle:
         where it ends meanwhile.
         """
         request = self._request(command, env, workdir, user, timeout_s)
-        return await run(self._exec, request, stdin, Files(stdout, stderr))
+        ask = self._console.ground
+        return await run(self._exec, request, Source(stdin, ask), Files(stdout, stderr, ask))
 
     def stream(
         self,
@@ -82,7 +83,9 @@ class SandboxHandle:
         timeout_s: float | None = None,
     ) -> RunningCommand:
         """Run a command and read it as it runs: ``async with box.stream("make") as running``, then ``async for``."""
-        return RunningCommand(self._exec, self._request(command, env, workdir, user, timeout_s), stdin)
+        return RunningCommand(
+            self._exec, self._request(command, env, workdir, user, timeout_s), Source(stdin, self._console.ground)
+        )
 
     def _request(
         self, command: str | Sequence[str], env: Mapping[str, str] | None, workdir: str | None, user: str | None,

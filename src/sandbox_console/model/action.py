@@ -271,12 +271,20 @@ class DenyEgress(Struct, frozen=True):
     until: float | None = None
 
 
+class Bundle(Struct, frozen=True):
+    """Write what is known about a sandbox into an evidence bundle; changed files of at most ``files_most`` bytes."""
+
+    verb: ClassVar[str] = "bundle"
+    ref: SandboxRef
+    files_most: int = 1 << 20
+
+
 HostAction = PullImage | RemoveImage | PruneImages | LoadImage | SaveImage | RestoreSnapshot | RemoveSnapshot
 """What is done on a backend's host rather than to a sandbox."""
 
 EgressAction = ChangeEgress | DenyEgress
 
-InnerAction = Rename | Upload | Download | Attach | Forward | Commit | TakeSnapshot | Fork | EgressAction
+InnerAction = Rename | Upload | Download | Attach | Forward | Commit | TakeSnapshot | Fork | Bundle | EgressAction
 """What needs one of ``backends.abilities``, and a sandbox."""
 
 Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell

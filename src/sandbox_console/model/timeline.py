@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -36,6 +37,13 @@ class Moment(Struct, frozen=True):
     count: int = 1
     last_at: float | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "name": self.name, "ref": str(self.ref), "at": self.at, "source": str(self.source), "what": self.what,
+            "text": self.text, "seq": self.seq, "count": self.count, "last_at": self.last_at,
+        }  # fmt: skip
+
 
 class Missing(Struct, frozen=True):
     """A source that is incomplete, and why."""
@@ -44,6 +52,10 @@ class Missing(Struct, frozen=True):
     name: str
     source: Source
     why: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"name": self.name, "ref": str(self.ref), "missing": str(self.source), "why": self.why}
 
 
 class Timeline(Struct, frozen=True):

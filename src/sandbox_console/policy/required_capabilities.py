@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from sandbox_console.model.action import (
     Action,
     Attach,
+    Bundle,
     ChangeEgress,
     Commit,
     Create,
@@ -93,6 +94,7 @@ _VERBS: Mapping[type[Action], Capability | None] = {
     Fork: Capability.FORK,
     ChangeEgress: Capability.EGRESS_UPDATE,
     DenyEgress: Capability.EGRESS_UPDATE,
+    Bundle: None,  # what a backend cannot give is listed as missing
 }
 
 

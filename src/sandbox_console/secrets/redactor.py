@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
@@ -14,6 +16,23 @@ from sandbox_console.secrets.encodings import Edges, edges, forms
 MASK = b"[secret]"
 
 Span = tuple[int, int]
+
+
+@dataclass
+class Tally:
+    """How many values were masked while it was set in ``TALLY``."""
+
+    count: int = 0
+
+    def take(self) -> int:
+        """The count so far; it begins again at 0."""
+        taken, self.count = self.count, 0
+        return taken
+
+
+TALLY: ContextVar[Tally | None] = ContextVar("tally", default=None)
+"""What counts the masks of the task that runs, and of the threads that it uses."""
+
 _COLOURS = re.compile(rb"\x1b\[[0-9;:]*m")
 _ROUNDS = 4
 _HELD_MOST = 64 * 1024
@@ -269,10 +288,13 @@ class StreamRedactor:
 def _replaced(data: bytes, spans: Iterable[Span]) -> bytes:
     """With a mask for each span; colours that are set in a span are kept after its mask."""
     parts: list[bytes] = []
-    at = 0
+    at = count = 0
     for start, end in spans:
         parts += data[at:start], MASK, *_COLOURS.findall(data, start, end)
         at = end
+        count += 1
+    if count and (tally := TALLY.get()) is not None:
+        tally.count += count
     return b"".join((*parts, data[at:])) if parts else data
 
 

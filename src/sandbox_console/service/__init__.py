@@ -3,7 +3,7 @@
 from sandbox_console.backends.base import Backend
 from sandbox_console.model.sandbox import spec_of
 from sandbox_console.policy.rules import Allow, Ask, Decision, Deny
-from sandbox_console.service.bootstrap import check_configuration, last_names, open_console, preload
+from sandbox_console.service.bootstrap import check_configuration, known_ground, last_names, open_console, preload
 from sandbox_console.service.config import Config, Paths, TuiOptions, find_paths, load
 from sandbox_console.service.console import Console
 from sandbox_console.service.effects.change_plan import Change, How, Plan, differing, fixed_fields
@@ -11,6 +11,10 @@ from sandbox_console.service.effects.port_forward import Forwarding
 from sandbox_console.service.effects.process import TIMED_OUT_CODE
 from sandbox_console.service.gate.gate import Consent
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
+from sandbox_console.service.incident.bundle import Made
+from sandbox_console.service.incident.bundle import bundle as make_bundle
+from sandbox_console.service.incident.bundle_file import WriteFailed
+from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 from sandbox_console.service.incident.cause import DENIED_S, Cause, cause, judge
 from sandbox_console.service.incident.timeline import Span, timeline
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
@@ -50,6 +54,7 @@ __all__ = [
     "HostSeen",
     "How",
     "Leak",
+    "Made",
     "NotLooked",
     "Operation",
     "Outbound",
@@ -64,6 +69,7 @@ __all__ = [
     "Tally",
     "Traffic",
     "TuiOptions",
+    "WriteFailed",
     "attach",
     "cause",
     "change_to",
@@ -74,8 +80,10 @@ __all__ = [
     "forward",
     "has_gateway",
     "judge",
+    "known_ground",
     "last_names",
     "load",
+    "make_bundle",
     "open_console",
     "preload",
     "read_draft",
@@ -83,5 +91,6 @@ __all__ = [
     "same_template",
     "spec_of",
     "timeline",
+    "verify_bundle",
     "write_draft",
 ]

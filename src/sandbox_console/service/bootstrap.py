@@ -139,6 +139,7 @@ def own_places(config: Config, paths: Paths) -> OwnFolders:
 
 def _used(config: Config) -> Iterator[tuple[str, Path]]:
     """What the console runs, or is led by."""
+    yield from _sockets()
     yield "the console's own program", Path(__file__).parents[1]
     yield "the console's own program", Path(sysconfig.get_path("purelib"))
     if sys.prefix != sys.base_prefix:
@@ -149,6 +150,18 @@ def _used(config: Config) -> Iterator[tuple[str, Path]]:
         yield "the console's cache, with programs that it runs", cache
         if not config.policy.home_workspace:
             yield "docker's configuration", Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+
+
+def _sockets() -> Iterator[tuple[str, Path]]:
+    """What makes whoever reaches it as good as the user: an engine, the agent with the keys, the shells in tmux."""
+    for what, path in (
+        ("an engine's socket", "/var/run/docker.sock"),
+        ("an engine's socket", os.environ.get("DOCKER_HOST", "").removeprefix("unix://")),
+        ("your ssh agent's socket", os.environ.get("SSH_AUTH_SOCK", "")),
+        ("your tmux's socket", os.environ.get("TMUX", "").partition(",")[0]),
+    ):
+        if path.startswith("/"):
+            yield what, Path(path)
 
 
 def _config_file(paths: Paths) -> tuple[str, Path]:

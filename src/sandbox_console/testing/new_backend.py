@@ -12,6 +12,9 @@ import re
 from pathlib import Path
 
 from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.hostfs.files import NewFile, make_folder
+from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
+from sandbox_console.hostfs.walk import find
 
 _TEMPLATES = Path(__file__).with_name("skeleton")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
@@ -23,31 +26,36 @@ _FILES = {
 }
 
 
-def write(name: str, folder: Path) -> list[Path]:
+def write(name: str, folder: Path, ground: GuestFolders = NOBODYS) -> list[Path]:
     """Write the files of a backend called ``name`` into a folder, none of which may be there; gives their paths.
 
-    Raises UsageError for a name that is no module's, and where a file is in the way.
+    Raises UsageError for a name that is no module's, and where a file is in the way; OSError, Conflict.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a backend", hint="lower case letters, digits and _: my_cloud")
     places = {template: folder / file.format(name=name) for template, file in _FILES.items()}
+    make_folder(folder, ground)
     for place in places.values():
-        if place.exists():
-            raise UsageError(f"{place} exists already", hint="choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
+        with find(place, ground, follow=False) as found:
+            if found.what is not None:
+                raise UsageError(f"{place} exists already", hint="choose another folder")
     kind = "".join(part.capitalize() for part in name.split("_"))
     for template, place in places.items():
-        place.write_text((_TEMPLATES / template).read_text().replace("my_backend", name).replace("MyBackend", kind))
+        text = (_TEMPLATES / template).read_text().replace("my_backend", name).replace("MyBackend", kind)
+        made = NewFile(place, ground, 0o666)
+        made.file.write(text.encode())
+        made.keep()
     return list(places.values())
 
 
-def tell(name: str, folder: str = "", *, as_json: bool = False) -> str:
+def tell(name: str, folder: str = "", ground: GuestFolders = NOBODYS, *, as_json: bool = False) -> str:
     """Write a backend and give its paths, a line each; ``folder`` is one of that name where it is empty.
 
-    Raises UsageError, and ConsoleError where the folder cannot be written.
+    ``ground`` is what guests can change. Raises UsageError, Conflict, and ConsoleError where the folder cannot be
+    written.
     """
     try:
-        made = write(name, Path(folder or name))
+        made = write(name, Path(folder or name), ground)
     except OSError as error:
         raise ConsoleError(
             f"{folder or name} cannot be written: {error.strerror}", hint="choose another folder"

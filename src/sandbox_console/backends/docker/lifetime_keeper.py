@@ -166,10 +166,9 @@ class LifetimeKeeper:
             return
         here = boot()
         if (run, here) != (lifetime.run, lifetime.boot):
-            # Nobody saw it begin: how long ago that was only the time of day tells, and that never before now.
-            ago = max(0.0, time.time() - (seconds(run) or time.time()))
+            began_s = time.monotonic() - await _age(engine, run)
             lifetime = structs.replace(
-                lifetime, run=run, boot=here, began_s=time.monotonic() - ago, ended="", why="", unrecorded=False
+                lifetime, run=run, boot=here, began_s=began_s, ended="", why="", unrecorded=False
             )
             await asyncio.to_thread(self._lifetimes.put, lifetime)
         known = self._held.get(lifetime.id)
@@ -298,6 +297,13 @@ async def _stopped(engine: Engine, id: str) -> None:
     except Refused as error:
         if error.status != 404:
             raise
+
+
+async def _age(engine: Engine, run: str) -> float:
+    """How long ago a container began, in seconds. Both times are the engine's: another machine's clock may differ."""
+    now = seconds((await engine.call("GET", "info", timeout_s=PROBE_S)).get("SystemTime"))
+    began = seconds(run)
+    return max(0.0, now - began) if now is not None and began is not None else 0.0
 
 
 async def _last_line(engine: Engine, id: str) -> float | None:

@@ -65,7 +65,7 @@ def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "") -> Sa
         image=str(data.get("Image", "")),
         created_at=float(data["Created"]) if data.get("Created") else None,
         exit=_exit(int(code[1]), None, "") if code and state == "exited" else None,
-        labels=_shown(labels),
+        labels=_shown(labels, spec),
         managed=spec is not None,
         maker="" if spec else maker(name, str(data.get("Command", "")), labels, ours),
         spec=spec,
@@ -105,7 +105,7 @@ def from_inspect(
         started_at=seconds(state.get("StartedAt")),
         finished_at=seconds(state.get("FinishedAt")) if ended else None,
         exit=_exit(state.get("ExitCode"), oom, state.get("Error", "") or why) if ended else None,
-        labels=_shown(labels),
+        labels=_shown(labels, spec),
         managed=spec is not None,
         maker="" if spec else maker(name, " ".join(command(config)), labels, ours),
         spec=_as_it_is(spec, data["HostConfig"]),
@@ -177,7 +177,10 @@ def _as_it_is(spec: SandboxSpec | None, host: Mapping[str, Any]) -> SandboxSpec 
     )
 
 
-def _shown(labels: Mapping[str, str]) -> dict[str, str]:
+def _shown(labels: Mapping[str, str], spec: SandboxSpec | None) -> dict[str, str]:
+    """Its own labels. The engine adds those of the image, which would say whose sandbox it is, and who may see it."""
+    if spec is not None:
+        return dict(spec.labels)
     return {key: value for key, value in labels.items() if not key.startswith("sandbox-console.")}
 
 

@@ -103,8 +103,8 @@ class ErrorResponses:
         if request.path in OPEN:
             return await handler(request)
         caller = await self._callers.of(
-            request.headers.get("Authorization", ""),
-            request.headers.get(GRANT_HEADER, ""),
+            _only(request, "Authorization"),
+            _only(request, GRANT_HEADER),
             acting=request.method != "GET",
         )
         request[CALLER] = caller
@@ -125,6 +125,12 @@ class ErrorResponses:
             self._running[key] -= 1
             if not self._running[key]:
                 del self._running[key]
+
+
+def _only(request: web.Request, name: str) -> str:
+    """A header's value; empty where it is missing, or there are several, of which a proxy may have checked another."""
+    found = request.headers.getall(name, [])
+    return found[0] if len(found) == 1 else ""
 
 
 def status_of(error: ConsoleError) -> int:

@@ -49,6 +49,8 @@ class Guard:
             return None
         if refused := self._refused(scope):
             return await _answer(send, *refused)
+        if scope["method"] != "POST":  # a stream of events would hold one of the caller's requests, and carry nothing
+            return await _answer(send, 405, "only POST: there are no sessions and no events", (b"allow", b"POST"))
         token = await asyncio.to_thread(self._tokens.find, _bearer(scope), "mcp")
         if token is None:
             await asyncio.sleep(_REFUSAL_S)

@@ -10,6 +10,7 @@ from sandbox_console.backends.abilities import Attachable, Committing, Egress, F
 from sandbox_console.errors import UsageError
 from sandbox_console.model.action import (
     Attach,
+    Bundle,
     ChangeEgress,
     Commit,
     DenyEgress,
@@ -39,7 +40,7 @@ from sandbox_console.service.effects.port_forward import hold
 from sandbox_console.service.gate.operation import ActionResult, ExecIO
 
 
-async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult:
+async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult:  # noqa: C901 - a case a verb
     """The effect of an action on one sandbox."""
     backend, ref = call.backend, action.ref
     details: dict[str, Any] = {}
@@ -66,12 +67,25 @@ async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult
         case Fork():
             keeper = able(backend, Snapshots, Capability.FORK)
             ref = await keeper.fork(permit, ref, action.name, call.secrets)
+        case Bundle():
+            details = await _evidence(action, permit, call)
         case ChangeEgress() | DenyEgress():
             gateway = able(backend, Egress, Capability.EGRESS_UPDATE)
             details = await change(gateway, permit, action, call.progress)
         case _:
             assert_never(action)
     return ActionResult(permit.audit_id, ref, details=details)
+
+
+async def _evidence(action: Bundle, permit: Permit, call: Call) -> dict[str, Any]:
+    """Let the action's owner write what it collects; files are taken out of the sandbox under the action's permit."""
+    if call.io.evidence is None:
+        raise UsageError("this action needs a bundle to write to")
+
+    def fetch(path: str) -> AsyncIterator[bytes]:
+        return able(call.backend, Files, Capability.COPY).download(permit, action.ref, path)
+
+    return dict(await call.io.evidence(fetch))
 
 
 async def on_host(action: HostAction, permit: Permit, call: Call) -> ActionResult:

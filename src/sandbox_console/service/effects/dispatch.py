@@ -10,6 +10,7 @@ from sandbox_console.errors import NotFound, Unsupported
 from sandbox_console.model.action import (
     Action,
     Attach,
+    Bundle,
     ChangeEgress,
     Commit,
     Create,
@@ -80,7 +81,7 @@ async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
             raise Unsupported("a shell is opened by console.shell()")
         case Rename() | Upload() | Download() | Attach() | Forward() | Commit() | TakeSnapshot() | Fork():
             return await inner(action, permit, call)
-        case ChangeEgress() | DenyEgress():
+        case ChangeEgress() | DenyEgress() | Bundle():
             return await inner(action, permit, call)
         case (
             PullImage()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -18,6 +18,8 @@ CAPTURE_BYTES = 1024 * 1024
 """How much of each stream a result keeps where nobody takes the output as it comes."""
 
 OnOutput = Callable[[Stream, bytes], Awaitable[None]]
+Fetch = Callable[[str], AsyncIterator[bytes]]
+"""Takes a path out of the sandbox, as a tar."""
 
 
 class Hold(Protocol):
@@ -33,12 +35,14 @@ class ExecIO(Struct):
 
     ``on_held`` is told when an Attach has got hold of the main process, and when a Forward listens.
     ``most``: as soon as a download gave so many bytes, the rest is left where it is.
+    ``evidence`` collects what a Bundle is to have, once that is on record; gives the details for the row's end.
     """
 
     stdin: AsyncIterator[bytes] | None = None
     on_output: OnOutput | None = None
     on_held: Callable[[Hold], None] | None = None
     most: int | None = None
+    evidence: Callable[[Fetch], Awaitable[Mapping[str, object]]] | None = None
 
 
 class ActionResult(Struct, frozen=True):

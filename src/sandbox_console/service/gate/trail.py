@@ -132,6 +132,20 @@ class Trail:
         except (OSError, ValueError) as error:
             raise unavailable(error, key) from error
 
+    def sign(self, text: bytes) -> bytes:
+        """An Ed25519 signature (64 bytes) by the log's key. ``text`` begins with a line that says what it is.
+
+        Raises AuditUnavailable where there is no key.
+        """
+        from sandbox_console.audit.keys import Keys
+        from sandbox_console.audit.open_segment import unavailable
+
+        key = Layout(self.path).key
+        try:
+            return bytes.fromhex(Keys(key).sign(text))
+        except (OSError, ValueError) as error:
+            raise unavailable(error, key) from error
+
     def export(self, form: str, select: AuditSelection) -> AsyncGenerator[bytes, None]:
         """Blocks of the log in a format of `audit.export.formats`, oldest row first. Raises UsageError for others.
 

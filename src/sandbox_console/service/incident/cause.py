@@ -6,8 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct, structs, to_builtins
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.audit import AuditEntry, AuditQuery
@@ -48,6 +49,29 @@ class Cause(Struct, frozen=True):
     beside: str = ""
     differs: tuple[tuple[str, str, str], ...] = ()
     missing: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        judged, one = self.verdict, self.sandbox
+        return {
+            "name": one.name, "ref": str(one.ref), "status": str(one.status),
+            "exit": to_builtins(one.exit), "ended": one.finished_at,
+            "why": judged.headline if judged else None, "sure": judged.sure if judged else None,
+            "evidence": list(judged.evidence) if judged else [],
+            "last_words": list(self.last_words),
+            "denied": [
+                {"at": one.at, "host": one.host, "port": one.port, "outcome": str(one.outcome), "reason": one.reason}
+                for one in self.denied
+            ],
+            "changed": [
+                {"seq": each.attempt.seq, "at": each.attempt.at_ns / 1e9, "action": each.attempt.action,
+                 "actor": each.attempt.actor, "outcome": each.outcome}
+                for each in self.changed
+            ],
+            "beside": self.beside or None,
+            "differs": [{"field": field, "here": here, "there": there} for field, here, there in self.differs],
+            "missing": list(self.missing),
+        }  # fmt: skip
 
 
 async def judge(console: Console, sandbox: Sandbox) -> Verdict | None:

@@ -19,7 +19,7 @@ from sandbox_console.service.gate.trail import Trail
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.denials import DenialFeed, Refused, Seen, has_gateway, masked_host
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.host_requests import unanswered
+from sandbox_console.service.reads.host_requests import HostRequests, unanswered
 from sandbox_console.service.reads.traffic import Replayed, Traffic, replay
 
 TEMPLATE = "template"
@@ -29,8 +29,9 @@ TEMPLATE = "template"
 class Outbound:
     """Reads of egress. Each raises Unsupported, with the reason, if a backend has none."""
 
-    def __init__(self, fleet: Fleet, denials: DenialFeed, vault: Vault, trail: Trail) -> None:
+    def __init__(self, fleet: Fleet, denials: DenialFeed, asks: HostRequests, vault: Vault, trail: Trail) -> None:
         self._fleet = fleet
+        self._asks = asks
         self._trail = trail
         self._vault = vault
         self._denials = denials
@@ -76,12 +77,15 @@ class Outbound:
         self, *, since: float | None = None, follow: bool = False, refused: Refused = lambda *_: None,
         answered: Callable[[Sequence[BackendHealth]], None] = lambda _: None,
     ) -> AsyncIterator[Seen]:  # fmt: skip
-        """The records of every sandbox that has a gateway; with ``follow`` also of those that are made later.
+        """The records of every sandbox that has a gateway, and the hosts that somebody asks for and waits.
+
+        With ``follow`` also of sandboxes that are made later.
 
         ``refused`` is told of each whose records cannot be read; with ``follow`` they are asked for again, and it is
         told None when they can be. ``answered`` is told which hosts answered, but with ``follow``.
         """
         if follow:
+            self._asks.start()
             async with aclosing(self._denials.follow(since, refused)) as news:  # type: ignore[type-var]
                 async for seen in news:
                     yield seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -26,9 +27,10 @@ _APART = "a sandbox could change what the console does, and what it has recorded
 
 
 class OwnFolders(Struct, frozen=True):
-    """The console's own places: what they are called, and where. ``home`` says that a home folder may be shared.
+    """The console's own places: what they are called, and where.
 
-    ``used`` are those that it runs or reads: no workspace either, and yet no reason to end where another tool's is one.
+    ``home`` says that a home folder and one for temporary files may be shared. ``used`` are those that the console runs
+    or reads: no workspace either, and yet no reason to end where another tool's is one.
     """
 
     state: Path
@@ -131,6 +133,12 @@ def workspace_problem(folder: str, own: OwnFolders) -> str:
                     f"{folder} is or contains the home folder {home}, with keys and programs of yours: name a folder "
                     "in it, or set policy.home_workspace = true"
                 )
+        for temporary in _temporary():
+            if _holds(theirs, mounts.spots(temporary, known)):
+                return (
+                    f"{folder} is or contains {temporary}, where programs of yours keep sockets (tmux, ssh-agent): "
+                    "name a folder in it, or set policy.home_workspace = true"
+                )
     for what, place in own.used:
         if mounts.overlap(theirs, mounts.spots(str(place), known)):
             return f"{folder} is, contains or is inside {place}, {what}: {_APART}"
@@ -149,6 +157,11 @@ def _homes() -> set[str]:
     except KeyError:  # a uid without a name
         found.discard("")
     return {home for home in found if home.startswith("/") and home != "/" and Path(home).is_dir()}
+
+
+def _temporary() -> set[str]:
+    """Folders for temporary files. A guest of an ordinary user's console has that uid, and can open sockets there."""
+    return {tempfile.gettempdir(), "/tmp"}  # noqa: S108 - tmux and ssh-agent use it whatever TMPDIR is
 
 
 def refuse_guests(own: OwnFolders, known: SharedFolders) -> None:

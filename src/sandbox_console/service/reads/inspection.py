@@ -14,6 +14,7 @@ from sandbox_console.model.capability import Capability
 from sandbox_console.model.guest import FileInfo, GuestProcess, Happening, PathChange
 from sandbox_console.model.image import Image, Prunable, Snapshot
 from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
@@ -87,10 +88,14 @@ class Inspection:
 
     async def mask(self, ref: SandboxRef) -> Callable[[str], str]:
         """A mask for known secrets, including those of the sandbox."""
+        return (await self.redactor(ref)).text
+
+    async def redactor(self, ref: SandboxRef) -> Redactor:
+        """What masks known secrets, including those of the sandbox, for output that comes in parts."""
         with suppress(NotFound):  # the read itself tells that
             sandbox = await (await self._fleet.use(ref.backend, ref.host)).inspect(ref)
             await self._vault.learn(sandbox.spec.secrets if sandbox.spec else ())
-        return self._vault.redactor.text
+        return self._vault.redactor
 
     async def _able(self, ref: SandboxRef, ability: type[T], capability: Capability) -> T:
         return await self._on(ref.backend, ref.host, ability, capability)

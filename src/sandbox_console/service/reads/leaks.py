@@ -6,15 +6,17 @@ import asyncio
 import json
 import os
 import secrets as random
-import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sandbox_console.errors import ConsoleError, SecretError
+from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.search import files_below
 from sandbox_console.model.action import Exec
 from sandbox_console.model.log import LogQuery, LogRecord, Stream
 from sandbox_console.model.sandbox import Sandbox, Status
@@ -55,6 +57,9 @@ class NotLooked(Struct, frozen=True):
     reason: str
 
 
+AskGround = Callable[[], Awaitable[GuestFolders]]
+"""Tells what guests can change."""
+
 Look = Callable[[Exec, ExecIO], Awaitable[object]]
 """Carries an exec out through the gate with its output unmasked: what is looked for must be seen."""
 
@@ -62,7 +67,8 @@ Look = Callable[[Exec, ExecIO], Awaitable[object]]
 class LeakScan:
     """One scan."""
 
-    def __init__(self, fleet: Fleet, vault: Vault, state: Path, look: Look) -> None:
+    def __init__(self, fleet: Fleet, vault: Vault, state: Path, look: Look, ground: AskGround) -> None:
+        self._ground = ground
         self._fleet = fleet
         self._vault = vault
         self._state = state
@@ -84,8 +90,9 @@ class LeakScan:
         for sandbox in sandboxes:
             async for found in self._sandbox(scanner, sandbox):
                 yield self._masked(found)
+        ground = await self._ground()
         for root in (self._state, *paths):
-            async for found in _files(scanner, root, skip=self._state / "backends"):
+            async for found in _files(scanner, root, self._state / "backends", ground):
                 yield self._masked(found)
 
     def _masked(self, found: Leak | NotLooked) -> Leak | NotLooked:
@@ -176,42 +183,30 @@ def _in_environments(scanner: Scanner, data: bytes, name: str, own: set[str]) ->
     return found
 
 
-async def _files(scanner: Scanner, root: Path, *, skip: Path) -> AsyncIterator[Leak | NotLooked]:
-    for path in await asyncio.to_thread(lambda: list(_below(root, skip))):
-        try:
-            hits = await asyncio.to_thread(_in_file, scanner, path)
-        except OSError as error:
-            yield NotLooked(str(path), error.strerror or type(error).__name__)
+async def _files(scanner: Scanner, root: Path, skip: Path, ground: GuestFolders) -> AsyncIterator[Leak | NotLooked]:
+    found = files_below(root, skip, ground)
+    while (one := await asyncio.to_thread(next, found, None)) is not None:
+        path, file = one
+        if isinstance(file, str):
+            yield NotLooked(path, file)
             continue
-        for leak in _summed(str(path), hits):
+        try:
+            hits = await asyncio.to_thread(_in_file, scanner, path, file)
+        except OSError as error:
+            yield NotLooked(path, error.strerror or type(error).__name__)
+            continue
+        for leak in _summed(path, hits):
             yield leak
 
 
-def _below(root: Path, skip: Path) -> Iterator[Path]:
-    """Regular files, without following links; files of backends are searched through their sandboxes."""
-    if not root.is_dir():
-        yield root
-        return
-    for folder, names, files in os.walk(root):
-        names[:] = [name for name in names if Path(folder, name) != skip]
-        yield from (path for name in sorted(files) if _plain(path := Path(folder, name)))
-
-
-def _plain(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False
-
-
-def _in_file(scanner: Scanner, path: Path) -> list[Hit]:
-    with path.open("rb") as file:
+def _in_file(scanner: Scanner, path: str, file: BinaryIO) -> list[Hit]:
+    with file:
         hits = list(scanner.scan(iter(lambda: file.read(_CHUNK), b"")))
-    if path.suffix == ".cast":
-        told = {hit.fingerprint for hit in hits}
-        with path.open("rb") as file:
+        if path.endswith(".cast") and file.seekable():
+            told = {hit.fingerprint for hit in hits}
+            file.seek(0)
             joined = [hit for hit in scanner.scan(_played(file)) if hit.fingerprint not in told]
-        hits += [replace(hit, line=0) for hit in joined]
+            hits += [replace(hit, line=0) for hit in joined]
     return hits
 
 

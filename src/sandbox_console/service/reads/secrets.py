@@ -15,7 +15,7 @@ from sandbox_console.secrets import local
 from sandbox_console.secrets.sources import unkept
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
-from sandbox_console.service.reads.leaks import Leak, LeakScan, Look, NotLooked
+from sandbox_console.service.reads.leaks import AskGround, Leak, LeakScan, Look, NotLooked
 
 
 class SecretInfo(Struct, frozen=True):
@@ -38,10 +38,10 @@ class SecretInfo(Struct, frozen=True):
 class Secrets:
     """The secrets of one console."""
 
-    def __init__(self, vault: Vault, fleet: Fleet, state: Path, look: Look) -> None:
+    def __init__(self, vault: Vault, fleet: Fleet, state: Path, look: Look, ground: AskGround) -> None:
         self._vault = vault
         self._fleet = fleet
-        self._scan = LeakScan(fleet, vault, state, look)
+        self._scan = LeakScan(fleet, vault, state, look, ground)
 
     @property
     def names(self) -> Sequence[str]:

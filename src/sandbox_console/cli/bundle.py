@@ -1,0 +1,176 @@
+"""``bundle``: make a file of evidence about sandboxes, or check one that somebody made."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from typing import Any
+
+import msgspec
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.formatting import moment, size
+from sandbox_console.cli.logs import when
+from sandbox_console.cli.lookup import find_all
+from sandbox_console.errors import Conflict, ConsoleError, UsageError
+from sandbox_console.hostfs.files import NewFile, opened, read_small
+from sandbox_console.model.bundle import BundleCheck, Manifest
+from sandbox_console.model.check import parse_size_mib
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Console, Made, WriteFailed, known_ground, make_bundle, verify_bundle
+
+_PEM_MOST = 4096
+_READS = ("verify",)
+
+
+async def bundle(context: Context) -> int:
+    """With ``-o`` the words are NAMEs, so that a sandbox may be called ``verify``."""
+    words = context.args.words
+    if context.args.output is not None:
+        return await _make(context)
+    if words[0] not in _READS:
+        raise UsageError("a bundle needs a file to go to", hint="sandbox-console bundle NAME... -o FILE")
+    if len(words) != 2:
+        raise UsageError(f"bundle {words[0]} takes one FILE", hint=f"sandbox-console bundle {words[0]} FILE")
+    return await asyncio.to_thread(_verify, context, words[1])
+
+
+async def _make(context: Context) -> int:
+    args = context.args
+    now = context.now()
+    until = now if args.until is None else min(now, when(args.until, now))
+    files_most = _files_most(args.files)
+    async with context.open() as console:
+        sandboxes = await _named(context, console)
+        if sandboxes:
+            made = await _write(context, console, sandboxes, until, files_most)
+            _tell(context, made, sandboxes)
+    return context.code
+
+
+async def _named(context: Context, console: Console) -> list[Sandbox]:
+    names = list(dict.fromkeys(context.args.words))
+    found: dict[Any, Sandbox] = {}
+    for name, one in zip(names, await find_all(context, console, names, changing=False), strict=True):
+        if isinstance(one, ConsoleError):
+            context.fail(one, name if len(names) > 1 else "")
+        else:
+            found.setdefault(one.ref, one)
+    return list(found.values())
+
+
+def _files_most(text: str) -> int:
+    try:
+        return 0 if text == "0" else parse_size_mib(text) << 20
+    except ValueError as error:
+        raise UsageError(f"--files: {error}", hint="as in 512K, 4M; 0 takes no files") from None
+
+
+async def _write(context: Context, console: Console, sandboxes: list[Sandbox], until: float, files_most: int) -> Made:
+    """Write a new file of mode 0600, whole or not at all. Raises Conflict, ConsoleError."""
+    path = context.args.output
+    try:
+        file = await asyncio.to_thread(NewFile, path, await console.ground())
+    except FileExistsError:
+        raise Conflict(f"{path} exists already", hint="name a new file") from None
+    except OSError as error:
+        raise ConsoleError(f"{path} cannot be written: {error.strerror}") from None
+
+    def write(data: bytes) -> None:
+        try:
+            file.file.write(data)
+        except OSError as error:
+            raise WriteFailed(f"{path} cannot be written: {error.strerror}") from error
+
+    try:
+        made = await make_bundle(
+            console, sandboxes, write, until=until, files_most=files_most,
+            consent=lambda one: context.consent(one.ref.id),
+        )  # fmt: skip
+        if len(made.failures) < len(sandboxes):
+            await asyncio.to_thread(file.keep)
+    except OSError as error:
+        raise ConsoleError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        file.drop()
+    return made
+
+
+def _tell(context: Context, made: Made, sandboxes: list[Sandbox]) -> None:
+    for one in sandboxes:
+        if (failure := made.failures.get(one.ref)) is not None:
+            context.fail(failure, one.name if len(sandboxes) > 1 else "")
+    if len(made.failures) == len(sandboxes):
+        return
+    if context.json:
+        ids = {str(ref): seq for ref, seq in made.rows.items()}
+        context.record({"file": context.args.output, "bytes": made.bytes, "audit_ids": ids, **_data(made.manifest)})
+        return
+    manifest = made.manifest
+    context.text(
+        f"{context.args.output}: {_count(len(made.rows), 'sandbox', 'es')}, {_count(len(manifest.parts), 'part')}, "
+        f"{_count(manifest.rows, 'audit row')}, {_count(manifest.redacted, 'masked secret')}, {size(made.bytes)}"
+    )
+    _tell_missing(context, manifest)
+
+
+def _tell_missing(context: Context, manifest: Manifest) -> None:
+    for one in manifest.sandboxes:
+        for gone in one.missing:
+            context.say(f"not in it: {one.name}: {gone.part}: {gone.why}")
+        if one.withheld:
+            context.say(f"not in it: {one.name}: {_count(one.withheld, 'value')} of environment variables")
+    for gone in manifest.missing:
+        context.say(f"not in it: {gone.part}: {gone.why}")
+
+
+def _count(number: int, what: str, plural: str = "s") -> str:
+    return f"{number:,} {what}{'' if number == 1 else plural}"
+
+
+def _data(manifest: Manifest) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(manifest)
+    return told | {"parts": len(manifest.parts)}
+
+
+def _verify(context: Context, name: str) -> int:
+    """Check a file without a console: there need be none on this machine."""
+    ground = known_ground()
+    try:
+        key = context.args.public_key
+        pem = read_small(key, ground, _PEM_MOST) if key else None
+    except OSError as error:
+        raise UsageError(f"--public-key: {key} cannot be read: {error.strerror}") from None
+    try:
+        with opened(name, ground) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{name} is not a file", hint="save the bundle to a file first")
+            found = verify_bundle(file, pem)
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+    _tell_check(context, found)
+    return 0 if found.ok else 1
+
+
+def _tell_check(context: Context, found: BundleCheck) -> None:
+    if context.json:
+        told = _data(found.manifest) if found.manifest else {}
+        context.record({
+            "ok": found.ok, "problem": found.problem, "bytes": found.bytes, "key": found.key,
+            "cannot_know": list(found.limits), **told,
+        })  # fmt: skip
+        return
+    manifest = found.manifest
+    if not found.ok or manifest is None:
+        context.text(f"BROKEN: {found.problem}")
+        return
+    parts, rows = _count(len(manifest.parts), "part"), _count(manifest.rows, "audit row")
+    context.text(f"ok: {parts}, {rows}, {_count(manifest.redacted, 'masked secret')}, {size(found.bytes)}")
+    context.text(f"made by {manifest.actor}, version {manifest.version}, evidence until {moment(manifest.until)}")
+    for one in manifest.sandboxes:
+        context.text(f"{one.folder}  {one.name}  {one.ref}")
+    context.text(f"key {found.key}")
+    _tell_missing(context, manifest)
+    for limit in found.limits:
+        context.say(f"it cannot know: {limit}")

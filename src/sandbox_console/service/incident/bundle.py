@@ -1,0 +1,138 @@
+"""Makes an evidence bundle: each sandbox's parts, the audit rows about them with their proof, a signed manifest."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct, field
+
+from sandbox_console.audit import proof as proofs
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Bundle
+from sandbox_console.model.bundle import FORMAT, LINKS, MANIFEST, PUBLIC_KEY, ROWS, SIGNATURE, Absent, Bundled, Manifest
+from sandbox_console.model.recording import Recording
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
+from sandbox_console.service.console import Console
+from sandbox_console.service.gate.gate import Consent
+from sandbox_console.service.gate.operation import ExecIO, Fetch
+from sandbox_console.service.incident.bundle_file import Lines, Pack, WriteFailed, text
+from sandbox_console.service.incident.bundle_parts import Collector, Order
+from sandbox_console.version import __version__
+
+FILES_MOST = 1 << 20
+"""Bytes of a changed file that is kept, unless another size is given."""
+
+
+class Made(Struct):
+    """A bundle that was written. ``rows`` are the audit rows of the sandboxes in it, ``failures`` what is not in it."""
+
+    manifest: Manifest
+    bytes: int
+    rows: dict[SandboxRef, int] = field(default_factory=dict)
+    failures: dict[SandboxRef, ConsoleError] = field(default_factory=dict)
+
+
+async def bundle(
+    console: Console, sandboxes: Sequence[Sandbox], write: Callable[[bytes], object], *, until: float,
+    files_most: int = FILES_MOST, consent: Callable[[Sandbox], Consent] = lambda _: Consent(),
+) -> Made:  # fmt: skip
+    """Write a bundle through ``write``, which is called in a thread; each sandbox is an action of its own.
+
+    A sandbox that cannot be read is listed as missing. Raises WriteFailed, AuditUnavailable.
+    """
+    pack = Pack(write)
+    order = Order(until, files_most, await _recordings(console))
+    maker = _Maker(console, pack, order)
+    for number, sandbox in enumerate(sandboxes, 1):
+        await maker.add(sandbox, f"{number:03d}-{_plain(sandbox.name)}", consent(sandbox))
+    manifest = await maker.end([str(one.ref) for one in sandboxes])
+    return Made(manifest, await asyncio.to_thread(pack.end), maker.rows, maker.failures)
+
+
+class _Maker:
+    """A bundle while it is made."""
+
+    def __init__(self, console: Console, pack: Pack, order: Order) -> None:
+        self._console, self._pack, self._order = console, pack, order
+        self._done: list[Bundled] = []
+        self.rows: dict[SandboxRef, int] = {}
+        self.failures: dict[SandboxRef, ConsoleError] = {}
+
+    async def add(self, sandbox: Sandbox, folder: str, consent: Consent) -> None:
+        """Do the action on one sandbox. Raises WriteFailed."""
+
+        async def evidence(fetch: Fetch) -> Mapping[str, object]:
+            found = await self._console.inspect(sandbox.ref)
+            collector = Collector(self._console, found, folder, self._pack, self._order, fetch)
+            since = len(self._pack.parts)
+            self._done.append(await collector.run())
+            return collector.details(since)
+
+        action = Bundle(sandbox.ref, self._order.files_most)
+        operation = self._console.perform(action, consent=consent, io=ExecIO(evidence=evidence))
+        try:
+            self.rows[sandbox.ref] = (await operation.result()).audit_id
+        except asyncio.CancelledError:
+            operation.cancel()
+            raise
+        except WriteFailed:
+            raise
+        except ConsoleError as error:
+            self.failures[sandbox.ref] = error
+            mask = await self._console.inside.mask(sandbox.ref) if error.exit_code != 5 else str
+            self._done.append(Bundled(mask(sandbox.name), str(sandbox.ref), folder, (Absent("all", error.message),)))
+
+    async def end(self, refs: Sequence[str]) -> Manifest:
+        """Write the audit rows and the manifest. Raises WriteFailed, AuditUnavailable."""
+        trail = self._console.trail
+        await (await trail.journal()).anchor("bundle")
+        found = await proofs.proof(trail.path, refs, self._order.until)
+        await self._proof(found)
+        missing = []
+        if found.unproved:
+            why = f"{len(found.unproved)} rows are in a part of the log that links no rows, or are not anchored"
+            missing.append(Absent("audit proof", why))
+        parts = tuple(self._pack.parts)
+        manifest = Manifest(
+            FORMAT, __version__, self._order.until, trail.actor, tuple(self._done), parts, len(found.seqs),
+            len(found.unproved), sum(one.redacted for one in parts), tuple(missing),
+        )  # fmt: skip
+        told = text(msgspec.to_builtins(manifest), indent=1)
+        await asyncio.to_thread(self._pack.add, MANIFEST, told)
+        await asyncio.to_thread(self._pack.add, SIGNATURE, trail.sign(signed_text(told)))
+        return manifest
+
+    async def _proof(self, found: proofs.Proof) -> None:
+        path = self._console.trail.path
+        await asyncio.to_thread(self._pack.add, PUBLIC_KEY, self._console.trail.public_key())
+        anchors = Lines(self._pack, "audit/anchors")
+        await asyncio.to_thread(anchors.put, map(proofs.anchor_line, found.anchors))
+        await asyncio.to_thread(anchors.flush)
+        for stem, ending, blocks in (
+            (ROWS, "jsonl", proofs.rows(path, found.seqs)),
+            (LINKS, "tsv", proofs.links(path, found.runs)),
+        ):
+            lines = Lines(self._pack, stem, ending=ending)
+            async for block in blocks:
+                await asyncio.to_thread(lines.put, block)
+            await asyncio.to_thread(lines.flush)
+
+
+def signed_text(manifest: bytes) -> bytes:
+    """What the signature of a manifest covers: a line with the form, and the manifest."""
+    return FORMAT.encode() + b"\n" + manifest
+
+
+async def _recordings(console: Console) -> Sequence[Recording]:
+    try:
+        return sorted(await console.recordings.list(), key=lambda one: one.id)
+    except (ConsoleError, OSError):
+        return ()
+
+
+def _plain(name: str) -> str:
+    """A name as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:40] or "_"
