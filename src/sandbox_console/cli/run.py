@@ -64,7 +64,7 @@ def find(verb: str) -> Verb:
 
 
 def _of_the_list(verb: str) -> Verb | None:
-    """Of the verbs that list, create or change sandboxes."""
+    """Of the verbs that list, create or change sandboxes, snapshots and images."""
     match verb:
         case "ls":
             from sandbox_console.cli.ls import ls as found
@@ -80,6 +80,8 @@ def _of_the_list(verb: str) -> Verb | None:
             from sandbox_console.cli.snapshots import derive as found
         case "snapshot":
             from sandbox_console.cli.snapshots import snapshot as found
+        case "images":
+            from sandbox_console.cli.images import images as found
         case _:
             return None
     return found
@@ -124,8 +126,6 @@ def _of_the_console(verb: str) -> Verb | None:
             from sandbox_console.cli.incident import incident as found
         case "bundle":
             from sandbox_console.cli.bundle import bundle as found
-        case "images":
-            from sandbox_console.cli.images import images as found
         case "egress":
             from sandbox_console.cli.egress import egress as found
         case "backends":
