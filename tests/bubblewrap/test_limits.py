@@ -10,6 +10,7 @@ from tests.bubblewrap.conftest import Make, until
 from sandbox_console.backends.bubblewrap.stats import _written
 from sandbox_console.errors import ConfigError, Unsupported
 from sandbox_console.model.capability import Capability
+from sandbox_console.model.log import LogGap, LogRecord
 
 _EAT = "import time; x = []\nfor _ in range(200): x.append(b'x' * (1 << 20))\nprint('ate it all'); time.sleep(100)"
 
@@ -125,3 +126,14 @@ def test_options_are_strict() -> None:
         Options.from_table({"pids": "many"})
     with pytest.raises(ConfigError):
         Options.from_table({"pids": 0})
+
+
+@pytest.mark.parametrize("options", [{"log_rate_mib": 1}])
+async def test_a_flood_is_cut_to_the_rate_with_a_gap(make: Make, backend) -> None:
+    assert backend.capabilities().has(Capability.LIMIT_LOG_RATE)
+    box = await make("sh", "-c", "yes $(printf %04000d 0) | head -c 30000000; echo; sleep 1; echo after")
+    await until(lambda: box.raw["status"] == "exited")
+    items = await box.logs()
+    assert sum(len(item.data) for item in items if isinstance(item, LogRecord)) < 30_000_000
+    assert any("a flood" in item.reason and item.lines for item in items if isinstance(item, LogGap))
+    assert (await box.logs(tail=1))[-1].data == b"after\n"

@@ -127,6 +127,22 @@ def test_what_is_followed_goes_on_when_its_engine_is_back(engine, home, unique, 
 
 
 @pytest.mark.slow
+def test_a_command_whose_engine_freezes_is_given_up(engine, home, unique):
+    name = unique()
+    engine.docker("run", "-d", "--network", "none", "--name", name, IMAGE, "sleep", "1000")
+    asked = ("sh", "-c", "echo up; sleep 1000")
+    followed = Followed("exec", name, "--confirm", engine.inspect(name)["Id"], "--", *asked)
+    try:
+        followed.until("up")
+        engine.freeze()
+        assert followed.end() == 125
+        assert any("did not answer in time; the command may still run" in one for one in followed.lines)
+    finally:
+        engine.thaw()
+        engine.docker("rm", "-f", name)
+
+
+@pytest.mark.slow
 def test_an_attachment_whose_engine_died_is_a_failure(engine, home, unique):
     name = unique()
     engine.docker("run", "-d", "--network", "none", "--name", name, IMAGE, "sh", "-c", TICK)

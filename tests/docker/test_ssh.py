@@ -188,7 +188,7 @@ async def test_an_unknown_host_key_is_refused(server, docker_engine):
     health = await reason("far")
     assert health.state is HealthState.UNREACHABLE
     assert "host key of 127.0.0.1" in health.reason
-    assert health.hint.endswith("ssh 127.0.0.1")
+    assert health.hint.endswith(f"ssh -p {server.port} {USER}@127.0.0.1")
     assert "Accepted publickey" not in server.said()
 
 
@@ -220,7 +220,13 @@ async def test_forbidden_forwarding_is_said(home, docker_engine):
 
 async def test_a_host_that_is_not_there_is_said(home):
     context("far", "ssh://127.0.0.1:1")
-    assert "127.0.0.1 cannot be reached over ssh" in (await reason("far")).reason
+    health = await reason("far")
+    assert health.reason.endswith("127.0.0.1 cannot be reached over ssh: connection refused"), health
+    assert health.hint == "try it: ssh -p 1 127.0.0.1 true"
+    context("nowhere", "ssh://no-such-host.invalid")
+    health = await reason("nowhere")
+    assert "cannot be reached over ssh: " in health.reason
+    assert "Errno" not in health.reason
 
 
 async def test_a_broken_ssh_config_is_said(home, server):

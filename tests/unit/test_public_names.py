@@ -52,6 +52,8 @@ STABLE = {
     "PruneImages",
     "PublishedPort",
     "PullImage",
+    "Quarantine",
+    "Release",
     "Remove",
     "RemoveImage",
     "RemoveSnapshot",

@@ -18,7 +18,7 @@ from sandbox_console.audit.chain import HASH, MAC, PREV
 BYTES = 8 * 1024 * 1024
 """About 20,000 rows."""
 
-EMERGENCY = frozenset({"stop", "kill", "pause", "resume", "egress-deny"})
+EMERGENCY = frozenset({"stop", "kill", "pause", "resume", "egress-deny", "quarantine"})
 """Verbs that may spend it: each takes something away from a sandbox, or takes back that it was paused."""
 
 _ROW_MOST = 1024 * 1024  # a longer row's arguments would have been refused by the kernel

@@ -62,6 +62,15 @@ class EnforcesLifetimes(Protocol):
 
 
 @runtime_checkable
+class Holding(Protocol):
+    """No capability: a backend that can make the time limits of a sandbox wait."""
+
+    async def hold(self, permit: Permit, ref: SandboxRef, held: bool) -> None:
+        """Do not end it when its time has passed, for as long as it is ``held``."""
+        ...
+
+
+@runtime_checkable
 class ListsQuickly(Protocol):
     """No capability: a backend that can list quicker than ``list`` does, which names need no details for."""
 

@@ -46,6 +46,22 @@ def _add_looks(verbs: Any, verb: _Add) -> None:
     line.add_argument("names", metavar="NAME", nargs="+", help=_NAME)
     line.add_argument("--since", metavar="T", help="10m (ago), or an ISO time")
     line.add_argument("--until", metavar="T", help="10m (ago), or an ISO time; exclusive")
+    hold = verb(verbs, "quarantine", "contain sandboxes: freeze, no network, no commands, no removal; keep evidence")
+    hold.add_argument("names", metavar="NAME", nargs="*", help=_NAME)
+    hold.add_argument(
+        "-l", "--label", metavar="KEY=VALUE", action="append", default=[],
+        help="instead of NAMEs: this console's sandboxes with the label; asks first",
+    )  # fmt: skip
+    hold.add_argument(
+        "--filter", metavar="EXPR", default="",
+        help="instead of NAMEs: those that fit, such as 'image=python:* state=running label.team!=ops'; asks first",
+    )  # fmt: skip
+    hold.add_argument("--reason", metavar="TEXT", default="", help="why, for the list and the audit log")
+    hold.add_argument("--undo", action="store_true", help="end the quarantine: thaw, restore egress, allow commands")
+    hold.add_argument("--no-evidence", action="store_true", help="write no bundle and take no snapshot")
+    hold.add_argument(
+        "--dry-run", action="store_true", help="only list the sandboxes, the steps and what can be undone"
+    )
     bundle = verb(verbs, "bundle", "keep evidence about sandboxes in a file that others can verify")
     bundle.add_argument(
         "words", metavar="NAME", nargs="+", help="sandboxes, with -o FILE; or verify FILE, to check one anywhere"

@@ -63,7 +63,7 @@ def sandbox(found: Sandbox) -> dict[str, Any]:
         "managed": found.managed,
         "maker": found.maker,
         "detail": found.detail,
-    }
+    } | ({"quarantine": found.quarantine} if found.quarantine else {})
 
 
 def details(found: Sandbox) -> dict[str, Any]:

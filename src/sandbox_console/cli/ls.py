@@ -94,8 +94,13 @@ def row(sandbox: Sandbox, now: float) -> tuple[str, ...]:
         duration(age),
         exit_text(sandbox),
         ref.id[:ID_SHOWN],
-        " ".join(filter(None, ["" if sandbox.managed else f"({sandbox.maker or 'not ours'})", sandbox.detail])),
+        " ".join(filter(None, ["" if sandbox.managed else f"({sandbox.maker or 'not ours'})", note(sandbox)])),
     )
+
+
+def note(sandbox: Sandbox) -> str:
+    """What a person may need to know: that it is in quarantine, and why it is as it is."""
+    return "; ".join(filter(None, [sandbox.quarantine, sandbox.detail]))
 
 
 def exit_text(sandbox: Sandbox) -> str:

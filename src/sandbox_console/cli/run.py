@@ -124,6 +124,8 @@ def _of_the_console(verb: str) -> Verb | None:
             from sandbox_console.cli.recordings import recordings as found
         case "why" | "timeline":
             from sandbox_console.cli.incident import incident as found
+        case "quarantine":
+            from sandbox_console.cli.quarantine import run as found
         case "bundle":
             from sandbox_console.cli.bundle import bundle as found
         case "egress":

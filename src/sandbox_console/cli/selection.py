@@ -40,8 +40,8 @@ async def chosen(context: Context, console: Console) -> list[str]:
     sandboxes, healths = await console.list(context.backend[0])
     found = [one for one in sandboxes if one.managed and all(one.labels.get(k) == v for k, v in wanted.items())]
     if args.verb == "prune":
-        found = [one for one in found if one.status in _ENDED]
-    _fail_for_the_silent(context, healths)
+        found = [one for one in found if one.status in _ENDED and not one.quarantine]
+    fail_for_the_silent(context, healths)
     found.sort(key=lambda one: (one.name, one.ref))
     if args.dry_run:
         for one in found:
@@ -50,7 +50,8 @@ async def chosen(context: Context, console: Console) -> list[str]:
     if not found:
         context.say("nothing to do: no sandbox of this console matches")
     else:
-        await _agree(context, found)
+        what = "rm" if args.verb == "prune" else args.verb
+        await agree(context, found, what)
     return [str(one.ref) for one in found]
 
 
@@ -61,20 +62,20 @@ def _tell(context: Context, one: Sandbox) -> None:
         context.text(f"{one.name}  {one.status}  {exit_text(one)}  {one.ref}")
 
 
-def _fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> None:
+def fail_for_the_silent(context: Context, healths: Sequence[BackendHealth]) -> None:
+    """A host that did not answer is a failure of the verb: what it holds was not chosen from."""
     for one in healths:
         if not one.ok and one.state is not HealthState.UNAVAILABLE:
             place = one.backend if one.host == "local" else f"{one.backend}/{one.host}"
             context.fail(BackendUnreachable(f"{place} was not searched: {one.reason}", hint=one.hint))
 
 
-async def _agree(context: Context, found: Sequence[Sandbox]) -> None:
+async def agree(context: Context, found: Sequence[Sandbox], what: str) -> None:
     """Ask at a terminal, unless ``--yes`` was given. Raises NeedsConfirmation, or ConsoleError for a no."""
     if context.args.yes:
         return
     names = ", ".join(one.name for one in found[:_LISTED])
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    what = "rm" if context.args.verb == "prune" else context.args.verb
     question = f"{what} {len(found)} sandbox{'' if len(found) == 1 else 'es'}: {names}{more}"
     fd = context.streams.stdin
     if fd is None or context.json or not (os.isatty(fd) and context.streams.err.tty):

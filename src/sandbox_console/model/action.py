@@ -279,12 +279,40 @@ class Bundle(Struct, frozen=True):
     files_most: int = 1 << 20
 
 
+class Quarantine(Struct, frozen=True):
+    """Hold a sandbox: end its shells and forwards, deny all egress, freeze it, refuse what enters or removes it."""
+
+    verb: ClassVar[str] = "quarantine"
+    ref: SandboxRef
+    reason: str = ""
+
+
+class Release(Struct, frozen=True):
+    """End a quarantine: restore the egress rules, thaw it, and allow what was refused."""
+
+    verb: ClassVar[str] = "release"
+    ref: SandboxRef
+
+
 HostAction = PullImage | RemoveImage | PruneImages | LoadImage | SaveImage | RestoreSnapshot | RemoveSnapshot
 """What is done on a backend's host rather than to a sandbox."""
 
 EgressAction = ChangeEgress | DenyEgress
 
-InnerAction = Rename | Upload | Download | Attach | Forward | Commit | TakeSnapshot | Fork | Bundle | EgressAction
+InnerAction = (
+    Rename
+    | Upload
+    | Download
+    | Attach
+    | Forward
+    | Commit
+    | TakeSnapshot
+    | Fork
+    | Bundle
+    | EgressAction
+    | Quarantine
+    | Release
+)
 """What needs one of ``backends.abilities``, and a sandbox."""
 
 Lifecycle = Create | Start | Stop | Kill | Restart | Pause | Resume | Remove | Update | Exec | OpenShell

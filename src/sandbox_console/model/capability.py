@@ -34,6 +34,7 @@ class Capability(StrEnum):
     LIMIT_CPU = "limit.cpu"
     LIMIT_MEMORY = "limit.memory"
     LIMIT_PIDS = "limit.pids"
+    LIMIT_LOG_RATE = "limit.log_rate"  # what is written faster is left out of the log, with a gap that says how much
     MAX_DURATION = "limit.max_duration"
     IDLE_TIMEOUT = "limit.idle_timeout"
     UPDATE_CPU = "update.cpu"

@@ -82,6 +82,7 @@ class Sandbox(Struct, frozen=True, gc=False):
     pid: int | None = None
     restarts: int | None = None
     detail: str = ""  # one line a person may need: why it is lost, failed or unhealthy
+    quarantine: str = ""  # by whom and why it is held, as the console has it
 
 
 def spec_of(sandbox: Sandbox) -> SandboxSpec:

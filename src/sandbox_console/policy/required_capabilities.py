@@ -22,6 +22,8 @@ from sandbox_console.model.action import (
     Pause,
     PruneImages,
     PullImage,
+    Quarantine,
+    Release,
     Remove,
     RemoveImage,
     RemoveSnapshot,
@@ -95,6 +97,8 @@ _VERBS: Mapping[type[Action], Capability | None] = {
     ChangeEgress: Capability.EGRESS_UPDATE,
     DenyEgress: Capability.EGRESS_UPDATE,
     Bundle: None,  # what a backend cannot give is listed as missing
+    Quarantine: None,  # the same holds for its steps
+    Release: None,
 }
 
 

@@ -16,6 +16,8 @@ from sandbox_console.service.incident.bundle import bundle as make_bundle
 from sandbox_console.service.incident.bundle_file import WriteFailed
 from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 from sandbox_console.service.incident.cause import DENIED_S, Cause, cause, judge
+from sandbox_console.service.incident.quarantine import Planned, Quarantined, keep_evidence, quarantine, release
+from sandbox_console.service.incident.quarantine import plan as plan_quarantine
 from sandbox_console.service.incident.timeline import Span, timeline
 from sandbox_console.service.reads.denials import DenialFeed, has_gateway
 from sandbox_console.service.reads.egress import Outbound, same_template
@@ -60,6 +62,8 @@ __all__ = [
     "Outbound",
     "Paths",
     "Plan",
+    "Planned",
+    "Quarantined",
     "Replayed",
     "SecretInfo",
     "Secrets",
@@ -80,13 +84,17 @@ __all__ = [
     "forward",
     "has_gateway",
     "judge",
+    "keep_evidence",
     "known_ground",
     "last_names",
     "load",
     "make_bundle",
     "open_console",
+    "plan_quarantine",
     "preload",
+    "quarantine",
     "read_draft",
+    "release",
     "replay",
     "same_template",
     "spec_of",

@@ -31,6 +31,7 @@ from sandbox_console.policy.decide import decide
 from sandbox_console.policy.rules import Decision, Deny, Rules
 from sandbox_console.service.effects.change_plan import differing
 from sandbox_console.service.gate.gate import Consent, Request
+from sandbox_console.service.gate.holds import REFUSED, Holds
 from sandbox_console.service.gate.vault import Vault
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.folder_guard import FolderGuard
@@ -40,8 +41,11 @@ from sandbox_console.service.reads.inspection import Inspection
 class Admission:
     """Turns an action into a request that the gate can record, and carry out if it is allowed. Changes nothing."""
 
-    def __init__(self, fleet: Fleet, inside: Inspection, vault: Vault, shares: FolderGuard, policy: Rules) -> None:
+    def __init__(
+        self, fleet: Fleet, inside: Inspection, vault: Vault, shares: FolderGuard, policy: Rules, holds: Holds
+    ) -> None:
         self._fleet, self._inside, self._vault, self._shares, self._policy = fleet, inside, vault, shares, policy
+        self._holds = holds
 
     async def request(self, action: Action, consent: Consent) -> Request:
         """Find the target and decide. An error on the way is part of the request, so that it is recorded as well."""
@@ -64,9 +68,20 @@ class Admission:
 
     async def decide(self, action: Action, target: Sandbox | None) -> Decision:
         """What the policy says to an action. Raises ConsoleError where its host is not known."""
+        if held := await asyncio.to_thread(self._held, action, target):
+            return held
         capabilities = (await self._fleet.use(*place_of(action))).capabilities()
         injects = self._vault.injects(capabilities)
         return decide(action, self._policy, capabilities, target=target, injects=injects)
+
+    def _held(self, action: Action, target: Sandbox | None) -> Deny | None:
+        """Why an action is denied on a sandbox in quarantine."""
+        ref = ref_of(action) if action.verb in REFUSED else None
+        if ref is None or (hold := self._holds.get(ref)) is None:
+            return None
+        name = target.name if target else hold.name or str(ref)
+        hint = f"sandbox-console quarantine --undo {name} ends the quarantine"
+        return Deny(f"{name} is {hold.told}", "quarantine", hint=hint)
 
     async def problems(self, spec: SandboxSpec, backend: str, host: str) -> Mapping[str, str]:
         """What is wrong with a spec, by field; empty when nothing is."""

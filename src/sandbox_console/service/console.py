@@ -11,9 +11,10 @@ from msgspec import structs
 from sandbox_console.backends.abilities import Diagnosable
 from sandbox_console.errors import Conflict, ConsoleError
 from sandbox_console.hostfs.guest_writable import GuestFolders
-from sandbox_console.model.action import Action, Exec, OpenShell
+from sandbox_console.model.action import Action, Exec, OpenShell, Quarantine, Release
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.event import Changed
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
 from sandbox_console.model.secret import Secret
@@ -24,6 +25,7 @@ from sandbox_console.service.admission import Admission
 from sandbox_console.service.config import Config
 from sandbox_console.service.effects.change_plan import Plan, plan_for, within_bounds
 from sandbox_console.service.gate.gate import Consent, Gate
+from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.gate.shipper import Shipper
 from sandbox_console.service.gate.trail import Trail
@@ -44,6 +46,7 @@ from sandbox_console.service.reads.recordings import Recordings
 from sandbox_console.service.reads.retained_logs import Retained
 from sandbox_console.service.reads.secrets import Secrets
 from sandbox_console.service.reads.watcher import StatsPump, Watcher
+from sandbox_console.service.sessions.open_sessions import OpenSessions
 from sandbox_console.service.sessions.shell import ShellSession
 
 T = TypeVar("T")
@@ -80,10 +83,15 @@ class Console:
         self.recordings = Recordings(state / "recordings", config.recording, trail, self._vault.redactor)
         self._shares = FolderGuard(fleet, own or OwnFolders(state))
         gate = Gate(trail, self._vault, hub.publish, config.policy)
-        self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy)
-        self._performer = Performer(self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings)
+        self.holds = Holds(state / "quarantine")
+        fleet.holds = self.holds
+        self._admission = Admission(fleet, self.inside, self._vault, self._shares, config.policy, self.holds)
+        self._sessions = OpenSessions(self.holds)
+        self._performer = Performer(
+            self._admission, gate, fleet, trail, self._vault, self._shares, self.recordings, self.holds,
+            self._sessions.end,
+        )  # fmt: skip
         self._operations: set[asyncio.Task[Any]] = set()
-        self._shells: set[ShellSession] = set()
 
     # Reads
 
@@ -234,8 +242,16 @@ class Console:
     def perform(self, action: Action, *, consent: Consent = Consent(), io: ExecIO | None = None) -> Operation:  # noqa: B008 - frozen
         """Carry an action out. The operation's result raises what went wrong, with the row's id."""
         operation = Operation(action)
-        operation.run(self._begin(self._performer.perform(action, consent, io or ExecIO(), operation)))
+        operation.run(self._begin(self._perform(action, consent, io or ExecIO(), operation)))
+        self._sessions.note(operation)
         return operation
+
+    async def _perform(self, action: Action, consent: Consent, io: ExecIO, operation: Operation) -> ActionResult:
+        try:
+            return await self._performer.perform(action, consent, io, operation)
+        finally:
+            if isinstance(action, Quarantine | Release) and (found := self.hub.sandboxes.get(action.ref)) is not None:
+                self.hub.publish(Changed(self.holds.marked(found)))
 
     async def refuse(self, action: Action, why: ConsoleError) -> NoReturn:
         """Record an action that a server does not let a caller do, and raise ``why`` with the row's id.
@@ -251,7 +267,7 @@ class Console:
 
     async def _shell(self, request: OpenShell, consent: Consent) -> ShellSession:
         session = await self._performer.shell(request, consent)
-        self._shells = {one for one in self._shells if not one.closed} | {session}
+        self._sessions.add(session)
         return session
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -266,7 +282,7 @@ class Console:
         for task in self._operations:
             task.cancel()
         await asyncio.gather(*self._operations, return_exceptions=True)
-        await asyncio.gather(*(shell.close() for shell in self._shells), return_exceptions=True)
+        await self._sessions.close()
         await self._stats.close()
         await self._watcher.close()
         await self._asks.close()

@@ -25,6 +25,7 @@ from sandbox_console.model.action import (
     place_of,
     ref_of,
 )
+from sandbox_console.model.actor import acting
 from sandbox_console.model.audit import Outcome
 from sandbox_console.model.cancellation import run_to_completion
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
@@ -33,9 +34,10 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.policy.rules import Allow, Deny
 from sandbox_console.secrets.redactor import Redactor
 from sandbox_console.service.admission import Admission
-from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.call import Call, EndSessions
 from sandbox_console.service.effects.dispatch import carry_out
 from sandbox_console.service.gate.gate import Consent, Gate, Request
+from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operation
 from sandbox_console.service.gate.redaction import masked
 from sandbox_console.service.gate.trail import Trail
@@ -54,8 +56,9 @@ class Performer:
 
     def __init__(
         self, admission: Admission, gate: Gate, fleet: Fleet, trail: Trail, vault: Vault, shares: FolderGuard,
-        recordings: Recordings,
+        recordings: Recordings, holds: Holds, end_sessions: EndSessions,
     ) -> None:  # fmt: skip
+        self._holds, self._end_sessions = holds, end_sessions
         self._admission, self._gate, self._fleet, self._trail = admission, gate, fleet, trail
         self._vault, self._shares, self._recordings = vault, shares, recordings
 
@@ -96,7 +99,10 @@ class Performer:
         note_before(self._fleet.names, action)
         injects = self._vault.injects(backend.capabilities())
         handed = [structs.replace(one, inject=injects[one.name]) for one in secrets]
-        call = Call(backend, request.target, handed, operation.report, io, mask, injects)
+        call = Call(
+            backend, request.target, handed, operation.report, io, mask, injects, self._holds, acting() or
+            self._trail.actor, self._end_sessions,
+        )  # fmt: skip
         result = await carry_out(action, permit, call)
         if isinstance(action, Exec):
             without = _without(_lacking(request.target, secrets))

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -14,6 +14,7 @@ from textual.command import Provider
 from textual.content import Content
 from textual.geometry import Size
 from textual.notifications import SeverityLevel
+from textual.screen import Screen
 
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.action import Action, Update, ref_of
@@ -212,6 +213,16 @@ class ConsoleApp(PageActions):
     def on_resize(self, event: events.Resize) -> None:
         if self.main in self.screen_stack:  # else it would come over this when the app opens
             self._cover(event.size)
+
+    @property
+    def _background_screens(self) -> list[Screen[Any]]:
+        """Screens that are laid out and drawn under the one on top: none under the word that the terminal is too small.
+
+        In a few cells a scroll bar takes the room that another one then asks back, for ever and as fast as it can.
+        """
+        if self._screen_stack and isinstance(self._screen_stack[-1], TooSmallScreen):
+            return []
+        return super()._background_screens
 
     def _cover(self, size: Size) -> None:
         small = too_small(size, SMALLEST)

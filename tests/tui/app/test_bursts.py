@@ -182,6 +182,19 @@ async def test_a_click_on_an_option_that_is_gone_chooses_nothing(run_app):
         assert app._exception is None
 
 
+async def test_a_page_key_in_a_list_without_room_moves_nothing(run_app):
+    async with run_app() as (app, pilot):
+        app.push_screen(MenuScreen("Menu", []))
+        await settled(app, pilot)
+        options = app.screen.query_one(OptionList)
+        options.styles.max_height = 0
+        await pilot.pause()
+        options.add_options(["one", "two"])
+        options.highlighted = 1
+        await pilot.press("pagedown", "pageup")
+        assert app._exception is None
+
+
 async def test_a_palette_that_is_closed_before_it_has_its_list_ends_nothing_else(run_app):
     async with run_app() as (app, pilot):
         for _ in range(3):

@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 from tests.tui.app.scene import NOW, NS, fleet, ref, sandbox, screen_text, until
 from textual import events
+from textual.screen import Screen
 from textual.widgets import Button, Input, OptionList
 
 from sandbox_console.errors import BackendError, BackendUnreachable
@@ -139,6 +140,24 @@ async def test_too_small_covers_the_app_and_gives_it_back(run_app):
         await until(pilot, on(app, TooSmallScreen))
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: app.screen is app.main)
+
+
+async def test_too_small_lays_nothing_out_again_and_again(run_app, monkeypatch):
+    laid_out = []
+    monkeypatch.setattr(Screen, "_refresh_layout", lambda self, *a, _real=Screen._refresh_layout, **k: (
+        laid_out.append(type(self)), _real(self, *a, **k)
+    ))  # fmt: skip
+    async with run_app() as (app, pilot):
+        await pilot.press("3")
+        for size in ((3, 10), (3, 60)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, on(app, TooSmallScreen))
+            await pilot.pause(0.2)
+            laid_out.clear()
+            await pilot.pause(0.5)
+            assert len(laid_out) < 5, "two scroll bars ask for the same cells"
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, lambda: app.screen is app.main and "ASKED" in screen_text(app))
 
 
 async def test_too_small_from_the_start_and_with_a_page_that_came_over_it(run_app):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.tui.app.scene import NOW, sandbox, screen_text, until
 from textual.app import App
 
+from sandbox_console.model.sandbox import Status
+from sandbox_console.testing.fake_backend import FakeBackend
 from sandbox_console.tui.detail.stats_tab import CPU, MEMORY
 from sandbox_console.tui.widgets.graph import Graph
 
@@ -56,3 +59,12 @@ async def test_no_row_is_wider_than_the_graph(width, count):
     lines = await drawn(Graph(CPU), [7.0] * count, None, size=(width, 20))
     assert all(len(line) <= width - 2 for line in lines[1:])
     assert lines[-1].endswith("now")
+
+
+async def test_the_reason_is_whole_over_graphs(run_app):
+    reason = " ".join(f"word{at}" for at in range(40))
+    lost = sandbox("aaaaaaaaaaaa", "lost", Status.LOST, detail=reason)
+    async with run_app(FakeBackend([lost], clock=lambda: NOW), size=(80, 24)) as (app, pilot):
+        await pilot.press("4")
+        await until(pilot, lambda: "Why: lost: word0" in screen_text(app))
+        await until(pilot, lambda: "word39" in screen_text(app))

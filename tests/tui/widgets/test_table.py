@@ -9,7 +9,15 @@ from textual.app import App
 
 from sandbox_console.tui.fleet.columns import Chosen
 from sandbox_console.tui.widgets.table.table import FleetTable, Row
-from sandbox_console.tui.widgets.table.table_layout import GAP, Column, fit_cell, fit_columns, natural_widths
+from sandbox_console.tui.widgets.table.table_layout import (
+    GAP,
+    Cell,
+    Column,
+    bare_widths,
+    fit_cell,
+    fit_columns,
+    natural_widths,
+)
 
 COLUMNS = [
     Column("state", "STATE", 9, 12, priority=0),
@@ -194,6 +202,21 @@ def test_a_name_is_whole_before_columns_of_little_worth_are_shown(width, longest
     widths = fit_columns(columns, natural, width)
     assert widths[1] >= longest + 2
     assert {"cpu", "memory", "egress", "age", "exit"} <= {columns[i].key for i in widths}
+
+
+def test_a_graph_gives_its_room_before_a_reason_is_cut():
+    columns = Chosen().columns()
+    at = {column.key: i for i, column in enumerate(columns)}
+    cells = [""] * len(columns)
+    cells[at["cpu"]] = Cell("12%", graph="⣀⣀⣀⣀⣀")
+    cells[at["memory"]] = Cell("31M/512M", "31M", "⣀⣀⣀⣀⣀")
+    for reason, graphs in (("", True), ("exited 137, killed by its time limit", False)):
+        cells[at["exit"]] = reason
+        natural, bare = natural_widths(columns, [cells]), bare_widths(columns, [cells])
+        widths = fit_columns(columns, natural, 80, bare)
+        assert ("⣀" in cells[at["cpu"]].form(widths[at["cpu"]])) is graphs
+        assert widths[at["cpu"]] >= 3 + GAP
+        assert sum(widths.values()) + GAP * (len(widths) - 1) == 80
 
 
 @pytest.mark.parametrize(

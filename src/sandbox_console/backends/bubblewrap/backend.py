@@ -9,6 +9,7 @@ import signal as signals
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -256,10 +257,21 @@ class BubblewrapBackend(Abilities):
         return record
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
-        await self._ask(await self._running(ref), {"op": "freeze", "frozen": True})
+        await self._freeze(ref, frozen=True)
 
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
-        await self._ask(await self._running(ref), {"op": "freeze", "frozen": False})
+        await self._freeze(ref, frozen=False)
+
+    async def _freeze(self, ref: SandboxRef, *, frozen: bool) -> None:
+        record = await self._running(ref)
+        if (record.status is Status.PAUSED) is frozen:  # a conflict on Docker, too
+            raise Conflict(f"{record.spec.name} is {'already' if frozen else 'not'} paused")
+        await self._ask(record, {"op": "freeze", "frozen": frozen})
+
+    async def hold(self, permit: Permit, ref: SandboxRef, held: bool) -> None:
+        folder = (await self._record(ref)).folder
+        mark = folder / "quarantine"  # which its supervisor looks for before it ends it
+        await asyncio.to_thread(mark.touch if held else partial(mark.unlink, missing_ok=True))
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         await asyncio.to_thread(self._rename, ref, name)

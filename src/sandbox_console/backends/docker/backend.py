@@ -221,6 +221,10 @@ class DockerBackend(EgressAbilities):
         need(permit)
         await self._post(ref, "unpause")
 
+    async def hold(self, permit: Permit, ref: SandboxRef, held: bool) -> None:
+        need(permit)
+        await self._lives.hold(ref.id, held)
+
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
         need(permit)
         await self._post(ref, "rename", {"name": name})

@@ -10,7 +10,9 @@ from sandbox_console.errors import Unsupported
 from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.spec import SandboxSpec
 
+LOG_RATE = "the engine writes the log itself and limits no rate; a flood rotates older lines away, and LOG/S shows it"
 _MISSING = {
+    Capability.LIMIT_LOG_RATE: LOG_RATE,
     Capability.SYSTEM_CALLS: "their filter is the engine's matter; debuggers work",
     Capability.UPDATE_LABELS: "the engine cannot change labels; the sandbox is recreated",
     Capability.SECRET_PLACEHOLDER: "the egress gateway looks into no TLS; inject as env or file",

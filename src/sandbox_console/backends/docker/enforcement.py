@@ -7,6 +7,7 @@ from typing import Any
 
 from sandbox_console.backends.common.messages import UNCOUNTED
 from sandbox_console.backends.docker import syscall_filter
+from sandbox_console.backends.docker.capabilities import LOG_RATE
 from sandbox_console.backends.docker.container_facts import image_facts, network_facts, state_facts, variable_facts
 from sandbox_console.backends.docker.labels import EGRESS, SECRETS, WORKSPACE, WRAPPER
 from sandbox_console.model.sandbox import Fact
@@ -42,7 +43,7 @@ def facts(
         *_storage(data),
         Fact("runtime", str(host.get("Runtime") or info.get("DefaultRuntime", ""))),
         _log(host),
-        Fact("log_rate", "unlimited", note="no engine limits it: a flood turns the files over; LOG/S shows it"),
+        Fact("log_rate", "unlimited", note=LOG_RATE),
         *_secrets(config),
         *variable_facts(config),
     )

@@ -69,6 +69,21 @@ class LifetimeFiles:
         """The container is gone."""
         with suppress(OSError, ValueError):
             self._path(id).unlink()
+            self._path(id).with_suffix(".held").unlink(missing_ok=True)
+
+    def hold(self, id: str, held: bool) -> None:
+        """Make a container's limits wait, or hold again. Raises BackendError."""
+        path = self._path(id).with_suffix(".held")
+        try:
+            path.touch(mode=0o600) if held else path.unlink(missing_ok=True)
+        except OSError as error:
+            raise BackendError(
+                f"the time limit of {id[:12]} cannot be held in {self._folder}: {error.strerror}"
+            ) from error
+
+    def held(self, id: str) -> bool:
+        """Whether a container's limits wait."""
+        return self._path(id).with_suffix(".held").exists()
 
     def get(self, id: str) -> Lifetime | None:
         """What is known of a container; None where it has no limit, or the file is none of ours."""

@@ -42,6 +42,9 @@ QUIET_S = 10.0
 RETRY_S = 1.0
 """Before an end that failed is tried again."""
 
+HELD_S = 2.0
+"""How often a limit that has passed is looked at while its container is in quarantine."""
+
 _MARGIN_S = 0.02
 _USE = frozenset({"exec_create", "exec_start", "exec_die", "attach", "archive-path", "extract-to-dir", "unpause"})
 _STAMP = slice(8, 38)  # after a frame's head, as log_frames has it
@@ -203,6 +206,9 @@ class LifetimeKeeper:
         """End what is over, and see whether what nobody asked anything of was of use all the same."""
         for box, one in list(self._held.items()):
             if box in self._ends or one.due_s > time.monotonic():
+                continue
+            if await asyncio.to_thread(self._lifetimes.held, one.lifetime.id):
+                one.retry_s = time.monotonic() + HELD_S
                 continue
             why = "max_duration_s ran out" if one.over else await self._idle(engine, one)
             if why:

@@ -60,6 +60,11 @@ class LifetimeLimits:
             await remove_quietly(engine, id)
             raise
 
+    async def hold(self, id: str, held: bool) -> None:
+        """Make a container's limits wait, or hold again. Raises BackendError."""
+        if self._files is not None and await self._known(id) is not None:
+            await asyncio.to_thread(self._files.hold, id, held)
+
     async def need(self, data: Mapping[str, Any]) -> None:
         """See before a start that its limits will hold. Raises Conflict, BackendError; nothing where best-effort."""
         spec = spec_of(data)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sandbox_console.backends.docker.failures import Lost, Refused, plain
+from sandbox_console.errors import BackendUnreachable
 from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 
@@ -24,6 +25,12 @@ WRITE_CHECK_S = 0.25
 HANG_UP_S = 0.3
 """How long a command has between the hang-up and the kill."""
 
+SILENCE_S = 1.5
+"""How long a command may print nothing until the engine is asked whether it is still there, and again after that."""
+
+ANSWER_S = 8.0
+"""Seconds that the engine has for the answer: with the silence before it, less than 10 s."""
+
 LINGER_S = 2.5
 """The engine itself gives the last output 2 s to come after a command has ended."""
 
@@ -36,7 +43,8 @@ Chunk = tuple[int, bytes]
 class Execution:
     """One exec of the engine: opened, read, waited for and ended alike with and without a terminal.
 
-    ``refused`` is set when the command could not be run at all: then it never had a process.
+    ``refused`` is set when the command could not be run at all: then it never had a process. ``silent`` is set when the
+    engine did not answer while it ran.
     """
 
     def __init__(
@@ -56,6 +64,8 @@ class Execution:
         self._begun = False
         self._reaped = False
         self._deaf = False
+        self._heard = 0.0
+        self.silent: BackendUnreachable | None = None
         self._lingering: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -76,6 +86,7 @@ class Execution:
         """The next chunk; None at the end, also where the connection broke: wait() tells which."""
         async with self._reading:
             chunk = None if self._ended.is_set() else await self._next()
+            self._heard = time.monotonic()
             if chunk is not None and not self._begun:
                 self._begun = True
                 await self._see_refusal(chunk)
@@ -84,6 +95,21 @@ class Execution:
             await self.channel.close()
             return None
         return chunk
+
+    async def watch(self) -> None:
+        """End the reading once the engine does not answer: a frozen one keeps its connections open for ever."""
+        while not self._ended.is_set():
+            await asyncio.sleep(SILENCE_S)
+            if time.monotonic() - self._heard < SILENCE_S:
+                continue
+            try:
+                await self._inspect(ANSWER_S)
+            except BackendUnreachable as error:
+                self.silent = BackendUnreachable(f"{error.message}; the command may still run", hint=error.hint)
+                self._ended.set()
+                await self.channel.close()
+            except Refused:  # it answers, and whoever waits for the command is told
+                continue
 
     async def write(self, data: bytes) -> None:
         """Pass bytes to stdin. One that is never read is given up when the command ends, which the engine does not."""
@@ -104,9 +130,11 @@ class Execution:
         """How it ended. Asks the engine by itself too, as nobody may be reading to the end."""
         pause = 0.02
         while self.refused is None:
+            if self.silent is not None:
+                raise self.silent
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), pause)
-            found = await self._inspect()
+            found = await self._inspect(ANSWER_S)
             if found is None:
                 return Exit(reason="the sandbox was removed while the command ran")
             if not found["Running"] and found["ExitCode"] is not None:
@@ -120,7 +148,7 @@ class Execution:
         """Hang up, then kill what is left of the whole tree, and close. Safe to call twice."""
         async with self._ending:
             try:
-                if self.refused is None and not self._reaped:
+                if self.refused is None and self.silent is None and not self._reaped:
                     await self._reap()
             finally:
                 self._reaped = True
@@ -204,9 +232,9 @@ class Execution:
                         return True
         return False
 
-    async def _inspect(self) -> dict[str, Any] | None:
+    async def _inspect(self, timeout_s: float = 30) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = await self._engine.call("GET", f"exec/{self.id}/json")
+            found: dict[str, Any] = await self._engine.call("GET", f"exec/{self.id}/json", timeout_s=timeout_s)
         except Refused as error:
             if error.status == 404:
                 return None
@@ -229,9 +257,15 @@ class DockerProcess:
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         """Chunks as they come; a command that cannot be run has the reason on stderr."""
-        while (chunk := await self._execution.read()) is not None:
-            kind, data = chunk
-            yield (Stream.STDERR if kind == 2 else Stream.STDOUT), data
+        watching = asyncio.ensure_future(self._execution.watch())
+        try:
+            while (chunk := await self._execution.read()) is not None:
+                kind, data = chunk
+                yield (Stream.STDERR if kind == 2 else Stream.STDOUT), data
+        finally:
+            watching.cancel()
+        if self._execution.silent is not None:
+            raise self._execution.silent
         if self._execution.refused is not None:
             yield Stream.STDERR, f"{self._execution.refused.reason}\n".encode()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import tempfile
 from contextlib import suppress
@@ -33,6 +34,7 @@ _SHORT = 50
 """Bytes of the path above it: a Unix socket's whole path is at most 107 bytes, 103 on macOS."""
 _LONGEST = 300
 """Characters of an error that the other side worded."""
+_NUMBER = re.compile(r"\[Errno (\d+)\]")
 
 asyncssh.set_log_level("CRITICAL")  # its warnings would be printed onto the screen; each failure is raised as well
 
@@ -55,6 +57,11 @@ class Address(Struct, frozen=True):
         host = parts.netloc.rpartition("@")[2]
         host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         return cls(host, parts.username, parts.port, parts.path.rstrip("/") or _REMOTE_SOCKET)
+
+    @property
+    def login(self) -> str:
+        """``HOST`` or ``USER@HOST``, as ssh takes it."""
+        return f"{self.user}@{self.host}" if self.user else self.host
 
 
 class SshTunnel:
@@ -147,21 +154,29 @@ def _translated(context: str, address: Address, error: Exception) -> BackendUnre
 
 def _reason(address: Address, error: Exception) -> tuple[str, str]:
     host, said = address.host, str(error)[:_LONGEST]
+    ssh = f"ssh -p {address.port} {address.login}" if address.port else f"ssh {address.login}"
     match error:
         case asyncssh.HostKeyNotVerifiable():
             why = f"the host key of {host} is not in known_hosts, or is not the one that stands there"
-            return why, f"compare the key and accept it once: ssh {host}"
+            return why, f"compare the key and accept it once: {ssh}"
         case asyncssh.PermissionDenied():
             why = f"{host} refused the login: it accepted no key of yours"
-            return why, f"make sure that this works without a question: ssh -o BatchMode=yes {host} true"
+            return why, f"make sure that this works without a question: {ssh} -o BatchMode=yes true"
         case asyncssh.ChannelOpenError():  # OpenSSH gives one code and no reason for all three
             why = f"no engine answers at {host}:{address.path}, or you may not open it, or sshd forwards no sockets"
             return why, "start the engine, join the group docker there, or set AllowStreamLocalForwarding yes"
         case asyncssh.ConfigParseError() | asyncssh.KeyImportError():
             return f"the ssh configuration cannot be used: {said}", "look at ~/.ssh/config"
         case TimeoutError():
-            return f"{host} did not answer over ssh in {LOGIN_S:g} s", f"try it: ssh {host} true"
+            return f"{host} did not answer over ssh in {LOGIN_S:g} s", f"try it: {ssh} true"
         case OSError():
-            return f"{host} cannot be reached over ssh: {said}", f"try it: ssh {host} true"
+            return f"{host} cannot be reached over ssh: {_plain(error)}", f"try it: {ssh} true"
         case _:
-            return f"the ssh connection to {host} failed: {said}", f"try it: ssh {host} true"
+            return f"the ssh connection to {host} failed: {said}", f"try it: {ssh} true"
+
+
+def _plain(error: OSError) -> str:
+    """The words for its errno, or for each of several: asyncio's own are of calls, such as "Connect call failed"."""
+    numbers = [int(found) for found in _NUMBER.findall(str(error))] or [error.errno or 0]
+    words = dict.fromkeys(os.strerror(number).lower() for number in numbers if number > 0)
+    return ", ".join(words) or error.strerror or str(error)[:_LONGEST]

@@ -9,6 +9,7 @@ _MISSING = {
     Capability.RUNTIME: "there is one runtime: a microVM",
     Capability.SYSTEM_CALLS: "a guest has a kernel of its own, which filters none of its calls",
     Capability.LIMIT_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
+    Capability.LIMIT_LOG_RATE: "the runtime writes the log itself and limits no rate; a flood rotates older lines away",
     Capability.UPDATE_PIDS: "the guest's kernel is its own; its memory is what limits its processes",
     Capability.EGRESS_UPDATE: "the network of a microVM is set when it is made; update recreates it",
     Capability.EGRESS_RECORDS: "the runtime logs no connection; only a secret that was sent where it may not go",

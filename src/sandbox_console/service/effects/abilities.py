@@ -23,6 +23,8 @@ from sandbox_console.model.action import (
     Permit,
     PruneImages,
     PullImage,
+    Quarantine,
+    Release,
     RemoveImage,
     RemoveSnapshot,
     Rename,
@@ -37,10 +39,11 @@ from sandbox_console.service.effects.attachment import watch
 from sandbox_console.service.effects.call import Call
 from sandbox_console.service.effects.egress import change
 from sandbox_console.service.effects.port_forward import hold
+from sandbox_console.service.effects.quarantine import quarantine, release
 from sandbox_console.service.gate.operation import ActionResult, ExecIO
 
 
-async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult:  # noqa: C901 - a case a verb
+async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult:  # noqa: C901, PLR0912 - a case a verb
     """The effect of an action on one sandbox."""
     backend, ref = call.backend, action.ref
     details: dict[str, Any] = {}
@@ -69,6 +72,10 @@ async def inner(action: InnerAction, permit: Permit, call: Call) -> ActionResult
             ref = await keeper.fork(permit, ref, action.name, call.secrets)
         case Bundle():
             details = await _evidence(action, permit, call)
+        case Quarantine():
+            details = await quarantine(action, permit, call, call.by)
+        case Release():
+            details = await release(action, permit, call)
         case ChangeEgress() | DenyEgress():
             gateway = able(backend, Egress, Capability.EGRESS_UPDATE)
             details = await change(gateway, permit, action, call.progress)

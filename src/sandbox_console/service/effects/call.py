@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 from msgspec import Struct, field
 
 from sandbox_console.backends.base import Backend, Progress, Secrets
-from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.secrets.redactor import Redactor
+from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.gate.operation import ExecIO
+
+EndSessions = Callable[[SandboxRef], Awaitable[int]]
+"""Ends the shells and forwards of a sandbox; gives how many."""
+
+
+async def _none(_: SandboxRef) -> int:
+    return 0
 
 
 class Call(Struct, frozen=True):
@@ -22,3 +31,6 @@ class Call(Struct, frozen=True):
     io: ExecIO = field(default_factory=ExecIO)
     redactor: Redactor = field(default_factory=Redactor)
     injects: Mapping[str, str] = field(default_factory=dict)
+    holds: Holds = field(default_factory=lambda: Holds(Path("/nonexistent")))
+    by: str = ""
+    end_sessions: EndSessions = _none

@@ -26,6 +26,8 @@ from sandbox_console.model.action import (
     Permit,
     PruneImages,
     PullImage,
+    Quarantine,
+    Release,
     Remove,
     RemoveImage,
     RemoveSnapshot,
@@ -81,7 +83,7 @@ async def carry_out(action: Action, permit: Permit, call: Call) -> ActionResult:
             raise Unsupported("a shell is opened by console.shell()")
         case Rename() | Upload() | Download() | Attach() | Forward() | Commit() | TakeSnapshot() | Fork():
             return await inner(action, permit, call)
-        case ChangeEgress() | DenyEgress() | Bundle():
+        case ChangeEgress() | DenyEgress() | Bundle() | Quarantine() | Release():
             return await inner(action, permit, call)
         case (
             PullImage()

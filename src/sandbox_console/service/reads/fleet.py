@@ -16,6 +16,7 @@ from sandbox_console.errors import BackendUnreachable, ConsoleError, UsageError
 from sandbox_console.model.cancellation import shielded
 from sandbox_console.model.capability import Capabilities
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
+from sandbox_console.service.gate.holds import Holds
 from sandbox_console.service.reads.known_names import Key, KnownNames
 from sandbox_console.service.reads.lookup import Answer, Found, Lookup, place
 
@@ -40,6 +41,8 @@ class Fleet:
     ) -> None:
         self.names = names or KnownNames()
         self.remember: Remember | None = None
+        self.holds: Holds | None = None
+        """What is in quarantine, which lists show."""
         self._timeouts = dict(timeouts or {})
         self._backends = {(backend.name, backend.host): permitted(backend) for backend in backends}
         self._opened: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -156,10 +159,14 @@ class Fleet:
         seconds = self.timeout_s((ref.backend, ref.host))
         try:
             async with asyncio.timeout(seconds):
-                return await (await self.use(ref.backend, ref.host)).inspect(ref)
+                return self.marked(await (await self.use(ref.backend, ref.host)).inspect(ref))
         except TimeoutError as error:
             silent = self._silent((ref.backend, ref.host))
             raise BackendUnreachable(f"{place(silent)} does not answer: {silent.reason}", hint=silent.hint) from error
+
+    def marked(self, sandbox: Sandbox) -> Sandbox:
+        """The sandbox with its quarantine, if it is in one."""
+        return sandbox if self.holds is None else self.holds.marked(sandbox)
 
     async def holders(self, name: str) -> list[BackendHealth]:
         """The hosts that had a name when they last answered and that do not answer now."""
@@ -182,6 +189,8 @@ class Fleet:
         """
         began = time.time()
         answer = await self._ask(name, host, brief=brief)
+        if self.holds is not None and self.holds.all():
+            answer = [self.marked(one) for one in answer[0]], answer[1]
         if answer[1].ok:
             self.names.listed((name, host), answer[0], began)
         elif answer[1].silent:

@@ -6,9 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
+from msgspec import structs
+
 from sandbox_console.backends.base import Backend
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.event import Event, HealthChanged, Listed, Sampled
+from sandbox_console.model.event import Changed, Event, HealthChanged, Listed, Sampled
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef
 from sandbox_console.service.reads.fleet import Fleet
 from sandbox_console.service.reads.stats_sweep import Sweep
@@ -56,7 +58,7 @@ class Watcher:
                 async for event in backend.watch():
                     if isinstance(event, Listed):
                         self._fleet.names.listed((name, host), event.sandboxes, time.time() - _LISTED_S)
-                    self._publish(event)
+                    self._publish(self._marked(event))
                 reason = "its event stream ended"
             except ConsoleError as error:
                 reason = error.message
@@ -66,6 +68,14 @@ class Watcher:
             failures = 0 if time.monotonic() - began > _LASTED_S else failures
             await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
             failures += 1
+
+    def _marked(self, event: Event) -> Event:
+        """The event with what is in quarantine marked."""
+        if isinstance(event, Changed):
+            return Changed(self._fleet.marked(event.sandbox))
+        if isinstance(event, Listed) and self._fleet.holds is not None and self._fleet.holds.all():
+            return structs.replace(event, sandboxes=tuple(self._fleet.marked(one) for one in event.sandboxes))
+        return event
 
 
 class StatsPump:

@@ -97,6 +97,18 @@ class Lifecycle(Checks):
         await rig.backend.resume(await rig.permit("resume"), ref)
         assert (await rig.look(ref)).status is Status.RUNNING
 
+    async def test_pausing_twice_and_resuming_what_runs_are_conflicts(self, rig: Rig) -> None:
+        rig.needs(Capability.PAUSE)
+        ref = await rig.idle()
+        error = await rig.refusal(rig.backend.resume(await rig.permit("resume"), ref), "resume of one that runs")
+        assert error.code == "conflict", error
+        await rig.backend.pause(await rig.permit("pause"), ref)
+        error = await rig.refusal(rig.backend.pause(await rig.permit("pause"), ref), "pause of one that is paused")
+        assert error.code == "conflict", error
+        assert (await rig.look(ref)).status is Status.PAUSED
+        await rig.backend.resume(await rig.permit("resume"), ref)
+        assert (await rig.look(ref)).status is Status.RUNNING
+
     @pytest.mark.parametrize("code", [0, 1, 255])
     async def test_the_main_process_ends_with_its_code(self, rig: Rig, code: int) -> None:
         rig.needs_sh(Capability.START)

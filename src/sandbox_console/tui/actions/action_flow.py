@@ -8,10 +8,10 @@ from textual.app import App
 from textual.content import Content
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Action, Attach, OpenShell
+from sandbox_console.model.action import Action, Attach, OpenShell, Quarantine, Release
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import ascii_id, clean
-from sandbox_console.service import Ask, Consent, Console, spec_of
+from sandbox_console.service import Ask, Consent, Console, plan_quarantine, spec_of
 from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.actions.consent import consent_to
 from sandbox_console.tui.actions.outcome import change_words
@@ -50,9 +50,23 @@ class Flows:
 
     async def act(self, action: Action, sandbox: Sandbox) -> None:
         """Confirm an action and start it. What the policy forbids is tried all the same: the gate records it."""
-        consent = await self.consent(action, sandbox)
+        consent = await self.consent(action, sandbox, changes=await self._steps(action, sandbox))
         if consent is not None:
             self._work.start(action, consent, shown_name(sandbox))
+
+    async def _steps(self, action: Action, sandbox: Sandbox) -> Content | None:
+        """The steps of a quarantine or of its undo, for the question."""
+        if not isinstance(action, Quarantine | Release):
+            return None
+        try:
+            steps = await plan_quarantine(self._console, sandbox)
+        except ConsoleError as error:
+            return Content.styled(error.message, "$text-warning")
+        if isinstance(action, Release):
+            lines = [f"{step.what:<10}  {step.undo}" for step in steps if step.undo]
+        else:
+            lines = [f"{step.what:<10}  {step.text}" + (f" (undo: {step.undo})" if step.undo else "") for step in steps]
+        return Content("\n".join(clean(line, cap=200) for line in lines))
 
     async def named(self, naming: Naming, sandbox: Sandbox) -> None:
         """Ask for the word that a verb takes, which is a plain yes as well, and start it."""

@@ -14,7 +14,7 @@ from sandbox_console.tui.state.verbs import NAMINGS, VERBS, unfit
 LIVE = ("cpus", "memory_mib", "pids", "name")
 """What may be changed of a sandbox that another tool made."""
 
-_OTHER_KEY = {"resume": "pause", "fork": ""}
+_OTHER_KEY = {"resume": "pause", "fork": "", "release": "quarantine"}
 """Verbs that have another action's key, or none."""
 
 

@@ -35,6 +35,7 @@ CLI_VERBS = {
     "snapshot": "snapshot create",
     "restore": "snapshot restore",
     "remove-snapshot": "snapshot rm",
+    "release": "quarantine --undo",
 }
 """What the command line calls a verb, where it has another name there."""
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec import convert
 from textual.content import Content
 
-from sandbox_console.model.action import Action, Commit, Fork, PruneImages, Rename, TakeSnapshot
+from sandbox_console.model.action import Action, Commit, Fork, PruneImages, Quarantine, Rename, TakeSnapshot
 from sandbox_console.model.guest import PathChange
+from sandbox_console.model.quarantine import Step
 from sandbox_console.model.text import clean
 from sandbox_console.service import ActionResult
 from sandbox_console.tui.text.formatting import size
 
 _DONE = {"start": "started", "stop": "stopped", "kill": "killed", "restart": "restarted", "pause": "paused",
          "resume": "resumed", "remove": "removed", "update": "updated", "create": "created", "pull": "pulled",
-         "remove-image": "removed", "restore": "made from its snapshot", "remove-snapshot": "removed"}  # fmt: skip
+         "remove-image": "removed", "restore": "made from its snapshot", "remove-snapshot": "removed",
+         "release": "is out of quarantine"}  # fmt: skip
 
 
 def ended_words(action: Action, name: str, result: ActionResult) -> str:
@@ -29,6 +32,13 @@ def ended_words(action: Action, name: str, result: ActionResult) -> str:
             return f"{name} was saved as {clean(snapshot, cap=60)}"
         case Fork(name=copy):
             return f"{name} was copied to {clean(copy, cap=60)}"
+        case Quarantine():
+            steps = convert(result.details.get("steps", []), list[Step])
+            gone = "; ".join(f"{step.what}: {step.note}" for step in steps if not step.done)
+            kept = "".join(
+                f" The evidence is in {step.note}." for step in steps if step.what == "evidence" and step.done
+            )
+            return clean(f"{name} is in quarantine.{f' Not done: {gone}.' if gone else ''}{kept}", cap=600)
         case PruneImages():
             removed, freed = result.details.get("removed"), result.details.get("freed_bytes")
             count = len(removed) if isinstance(removed, list) else 0

@@ -6,12 +6,15 @@ by a test of tests/tui/app/test_bursts.py, and found by tests/tui/test_key_fuzz.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from textual import events, work
 from textual.command import CommandPalette
 from textual.css.query import NoMatches
 from textual.widgets import OptionList
 
 _click = OptionList._on_click  # noqa: SLF001
+_move = OptionList._move_page  # noqa: SLF001
 _gather = CommandPalette._gather_commands.__wrapped__  # type: ignore[attr-defined]  # noqa: SLF001 - without @work
 
 
@@ -20,6 +23,12 @@ async def _on_click(self: OptionList, event: events.Click) -> None:
     at = event.style.meta.get("option")
     if at is None or 0 <= at < self.option_count:
         await _click(self, event)
+
+
+def _move_page(self: OptionList, direction: Literal[-1, 1]) -> None:
+    """Move by a page, unless the list has no room yet: only with some does it know where its options are."""
+    if (self.highlighted or 0) in self._index_to_line:
+        _move(self, direction)
 
 
 @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001
@@ -35,4 +44,5 @@ async def _gather_commands(self: CommandPalette, search_value: str) -> None:
 def mend() -> None:
     """Put the mends in place; more than once changes nothing."""
     OptionList._on_click = _on_click  # type: ignore[method-assign]  # noqa: SLF001
+    OptionList._move_page = _move_page  # type: ignore[method-assign]  # noqa: SLF001
     CommandPalette._gather_commands = _gather_commands  # type: ignore[method-assign]  # noqa: SLF001

@@ -143,7 +143,9 @@ class Detail(Vertical):
                 pane.show(Look(self._sandbox, active(tab), version))
             elif active(tab):
                 pane.call_later(self._refresh_tab)
-        self.query_one(WhyBar).show(self._sandbox if self._on_screen else None, version)
+        bar = self.query_one(WhyBar)
+        bar.set_class(self.tab == "stats", "-whole")  # graphs can be scrolled, and it cannot
+        bar.show(self._sandbox if self._on_screen else None, version)
         if active("shell"):
             self.shells.show(self._sandbox)
 

@@ -20,6 +20,7 @@ class WhyBar(Static):
     DEFAULT_CSS = """
     WhyBar { height: auto; max-height: 3; padding: 0 1; display: none; background: $surface; }
     WhyBar.-on { display: block; }
+    WhyBar.-whole { max-height: 60%; }
     """
 
     def __init__(self, console: Console, *, id: str | None = None) -> None:

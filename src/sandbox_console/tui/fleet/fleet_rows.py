@@ -33,6 +33,8 @@ from sandbox_console.tui.widgets.table.table_layout import GAP, Cell
 
 FOREIGN = " ◇"
 """Behind the name of what another tool made."""
+HELD = " ⊘"
+"""Behind the name of what is in quarantine."""
 FLOOD = 1 << 20
 """Bytes of log a second: WHY tells of more."""
 GRAPH = 5
@@ -120,7 +122,12 @@ def _state(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str, str]:
 
 def _name(sandbox: Sandbox, state: FleetState, _: float) -> tuple[str | Cell, str]:
     name, id_ = name_and_id(sandbox)
-    end = (" ❯_" if sandbox.ref in state.shells else "") + ("" if sandbox.managed else FOREIGN) + id_
+    end = (
+        (HELD if sandbox.quarantine else "")
+        + (" ❯_" if sandbox.ref in state.shells else "")
+        + ("" if sandbox.managed else FOREIGN)
+        + id_
+    )
     return Cell(name, end=end) if end else name, "" if sandbox.managed else "dim"
 
 
@@ -196,6 +203,8 @@ def _denied(denial: Denial, allowed: str, now: float) -> Cell:
 
 def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, str]:
     """Of one that runs well a flood of its log, or the last denial: narrow screens have no columns of these."""
+    if sandbox.quarantine:
+        return clean(sandbox.quarantine, cap=200), "warn"
     words, denial, stats = why(sandbox), state.denied.get(sandbox.ref), state.stats.get(sandbox.ref)
     if not words and sandbox.status.live and stats is not None and (stats.log_rate or 0) >= FLOOD:
         return f"log {size(stats.log_rate)}/s", "warn"

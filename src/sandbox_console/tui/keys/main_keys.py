@@ -66,6 +66,7 @@ MAIN_KEYS: list[BindingType] = [
     _key("snapshot", "D", "name('snapshot')", "Snapshot"),
     _key("kill", "ctrl+k", "verb('kill')", "Kill"),
     _key("remove", "ctrl+d,delete", "verb('remove')", "Remove"),
+    _key("quarantine", "Q", "quarantine", "Quarantine, end it"),
     _key("fullscreen", "f", "fullscreen", "Detail full size"),
     _key("copy", "c", "copy", "Copy its ref"),
     _key("copy-address", "at", "copy_address", "Copy its address"),

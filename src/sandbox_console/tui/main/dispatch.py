@@ -23,7 +23,16 @@ from sandbox_console.tui.state.messages import (
     ForwardAsked,
     NameAsked,
 )
-from sandbox_console.tui.state.verbs import NAMINGS, VERBS, Naming, Verb, bulk_pause, toggled_pause, unfit
+from sandbox_console.tui.state.verbs import (
+    NAMINGS,
+    VERBS,
+    Naming,
+    Verb,
+    bulk_pause,
+    toggled_pause,
+    toggled_quarantine,
+    unfit,
+)
 from sandbox_console.tui.text import port_text
 from sandbox_console.tui.text.formatting import LOCAL, many, shown_name
 
@@ -107,6 +116,12 @@ def ask_pause(screen: MainBase) -> None:
         ask(screen, toggled_pause(screen.selected))
     else:
         screen.notify("No sandbox is selected.", severity="warning")
+
+
+def ask_quarantine(screen: MainBase) -> None:
+    """Ask to put into quarantine, or to end it for what is in one."""
+    several = screen.marked or ([screen.selected] if screen.selected else [])
+    ask(screen, toggled_quarantine(several))
 
 
 async def menu(screen: MainBase) -> None:

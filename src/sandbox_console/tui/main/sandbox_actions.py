@@ -27,6 +27,10 @@ class AskActions(DetailActions):
         """Pause, or resume."""
         dispatch.ask_pause(self)
 
+    def action_quarantine(self) -> None:
+        """Contain it and keep the evidence, or end that."""
+        dispatch.ask_quarantine(self)
+
     def action_verb(self, name: str) -> None:
         """Ask for something to be done to the marked sandboxes, or to the selected one."""
         dispatch.ask(self, VERBS[name])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from msgspec import convert, structs, to_builtins
+
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Action, ref_of
-from sandbox_console.service import ActionResult, Consent, Console, Operation
+from sandbox_console.model.action import Action, Quarantine, ref_of
+from sandbox_console.model.quarantine import Step
+from sandbox_console.service import ActionResult, Consent, Console, Operation, keep_evidence
 from sandbox_console.tui.state.fleet_state import Began, Ended, News
 
 
@@ -51,7 +54,7 @@ class Work:
         if ref is not None:
             self._gather(Began(ref, action.verb))
         try:
-            return await operation.result()
+            return await self._kept(action, consent, await operation.result())
         finally:
             self._carried -= 1
             if ref is not None:
@@ -72,16 +75,23 @@ class Work:
         ref = ref_of(action)
         if ref is not None:
             self._publish(Began(ref, action.verb))
-        task = asyncio.create_task(self._follow(operation, name))
+        task = asyncio.create_task(self._follow(operation, consent, name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return operation
 
-    async def _follow(self, operation: Operation, name: str) -> None:
+    async def _kept(self, action: Action, consent: Consent, result: ActionResult) -> ActionResult:
+        """The result of a quarantine with the evidence that is kept after it; any other as it is."""
+        if not isinstance(action, Quarantine):
+            return result
+        steps = [*_steps(result), *await keep_evidence(self._console, action.ref, consent)]
+        return structs.replace(result, details={**result.details, "steps": to_builtins(steps)})
+
+    async def _follow(self, operation: Operation, consent: Consent, name: str) -> None:
         result: ActionResult | None = None
         problem: ConsoleError | None = None
         try:
-            result = await operation.result()
+            result = await self._kept(operation.action, consent, await operation.result())
         except ConsoleError as error:
             problem = error
         finally:
@@ -94,3 +104,7 @@ class Work:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _steps(result: ActionResult) -> list[Step]:
+    return convert(result.details.get("steps", []), list[Step])

@@ -12,6 +12,8 @@ from sandbox_console.model.action import (
     Fork,
     Kill,
     Pause,
+    Quarantine,
+    Release,
     Remove,
     Rename,
     Restart,
@@ -53,6 +55,11 @@ VERBS = {
              danger=True),
         Verb("remove", "ctrl+d", "Remove", "Removes it, its logs and its files; the workspace stays.",
              lambda it: Remove(it.ref, force=it.status.live), frozenset(Status), danger=True),
+        Verb("quarantine", "Q", "Quarantine", "Ends its shells and forwards, denies its egress, freezes it, refuses "
+             "commands, changes and removal, and writes a bundle of evidence. Shells that were ended stay ended.",
+             lambda it: Quarantine(it.ref), frozenset(Status)),
+        Verb("release", "Q", "End quarantine", "Restores its egress, thaws it, and allows what was refused.",
+             lambda it: Release(it.ref), frozenset(Status)),
     )
 }  # fmt: skip
 
@@ -61,12 +68,19 @@ def unfit(verb: Verb | Naming, sandbox: Sandbox, busy: str | None = None) -> str
     """Why a verb makes no sense for a sandbox as it is now; empty where it does."""
     if busy:
         return f"{busy} is in flight"
+    if verb.name in ("quarantine", "release") and bool(sandbox.quarantine) is (verb.name == "quarantine"):
+        return "it is in quarantine" if sandbox.quarantine else "it is not in quarantine"
     return "" if sandbox.status in verb.states else f"it is {sandbox.status}"
 
 
 def toggled_pause(sandbox: Sandbox) -> Verb:
     """Resume for a paused one, pause for any other."""
     return VERBS["resume" if sandbox.status is Status.PAUSED else "pause"]
+
+
+def toggled_quarantine(sandboxes: Iterable[Sandbox]) -> Verb:
+    """Quarantine while one of them is in none, else the end of it."""
+    return VERBS["release" if all(one.quarantine for one in sandboxes) else "quarantine"]
 
 
 def must_type(verb: Verb, sandbox: Sandbox, token: str = "") -> bool:

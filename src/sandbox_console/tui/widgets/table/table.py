@@ -11,7 +11,7 @@ from textual.message import Message
 
 from sandbox_console.tui.keys.main_keys import TABLE_KEYS
 from sandbox_console.tui.widgets.table.table_canvas import HEADER_ROWS, TableCanvas
-from sandbox_console.tui.widgets.table.table_layout import Column, natural_widths
+from sandbox_console.tui.widgets.table.table_layout import Column, bare_widths, natural_widths
 from sandbox_console.tui.widgets.table.table_lines import column_at
 from sandbox_console.tui.widgets.table.table_rows import Line, Paint, Row, ordered
 
@@ -108,7 +108,7 @@ class FleetTable(TableCanvas, can_focus=True):
         self.skipped = min(self.skipped or 0, len(self.columns) - 1) if sideways else None
         if self.sort_column not in {column.key for column in self.columns}:
             self.sort_column = None
-        self._natural = natural_widths(self.columns, [])
+        self._natural, self._bare = natural_widths(self.columns, []), {}
         self._drawn, self._widths, self._laid_out_for = {}, {}, -1
 
     def set_rows(self, rows: Sequence[Line], natural: Sequence[int] | None = None) -> None:
@@ -120,9 +120,11 @@ class FleetTable(TableCanvas, can_focus=True):
         self._given = rows
         self._rows = self._sorted(rows)
         self._indexed = None
-        self._natural = (
-            natural_widths(self.columns, [row.paint()[0] for row in rows]) if natural is None else [*natural]
-        )
+        if natural is None:
+            cells = [row.paint()[0] for row in rows]
+            self._natural, self._bare = natural_widths(self.columns, cells), bare_widths(self.columns, cells)
+        else:
+            self._natural = [*natural]
         self._place_cursor(key)
         anew = self._lay_out()
         if anew or before != len(self._rows):

@@ -42,6 +42,7 @@ class TableCanvas(LineScroll):
         self._drawn: dict[int, Drawn | None] = {}
         self._cursor = 0
         self._natural = natural_widths(self.columns, [])
+        self._bare: dict[int, int] = {}
         self._widths: dict[int, int] = {}
         self._laid_out_for = -1
         self._words = Content("")
@@ -97,7 +98,7 @@ class TableCanvas(LineScroll):
         self._laid_out_for = self.scrollable_size.width
         room = max(0, self.scrollable_size.width - LEFT)
         if self.skipped is None:
-            widths = fit_columns([self._important(column) for column in self.columns], self._natural, room)
+            widths = fit_columns([self._important(column) for column in self.columns], self._natural, room, self._bare)
         else:
             widths = fit_sideways(self.columns, self._natural, room, self.skipped)
         changed = widths != self._widths

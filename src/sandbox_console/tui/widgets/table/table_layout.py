@@ -47,7 +47,8 @@ class Column(Struct, frozen=True):
 
     It is as wide as its content between ``min_width`` and ``max_width``. Where all do not fit, those of the highest
     ``priority`` go first; 0 is never dropped, nor cut while one of `YIELDING` is there. What is left over goes to the
-    ``flex`` columns. ``largest`` is for figures of which the largest are looked for: the first sort shows those first.
+    ``flex`` columns. A ``graph`` in a cell takes no room that a flex column's text lacks. ``largest`` is for figures
+    of which the largest are looked for: the first sort shows those first.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Column(Struct, frozen=True):
     priority: int = 1
     flex: bool = False
     largest: bool = False
+    graph: bool = False
 
 
 def natural_widths(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]]) -> list[int]:
@@ -69,12 +71,30 @@ def natural_widths(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell
     ]
 
 
+def bare_widths(columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]]) -> dict[int, int]:
+    """By index, how wide each column with graphs must be for its figures alone, in their short form."""
+    return {
+        i: max(len(column.title) + GAP, max((_short(row[i]) for row in rows), default=0))
+        for i, column in enumerate(columns)
+        if column.graph
+    }
+
+
+def _short(cell: str | Cell) -> int:
+    return len(cell) if isinstance(cell, str) else len(cell.short or cell.text)
+
+
 def _length(cell: str | Cell) -> int:
     return len(cell) if isinstance(cell, str) else len(cell.text) + len(cell.end)
 
 
-def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
-    """The indexes of the columns that are shown in ``width`` cells, in order, with their widths."""
+def fit_columns(
+    columns: Sequence[Column], natural: Sequence[int], width: int, bare: Mapping[int, int] | None = None
+) -> dict[int, int]:
+    """The indexes of the columns that are shown in ``width`` cells, in order, with their widths.
+
+    ``bare``: how narrow those with graphs may become before a flex column is cut.
+    """
     kept = list(range(len(columns)))
     least = [column.min_width for column in columns]
     whole = [size if column.priority == 0 else column.min_width for column, size in zip(columns, natural, strict=True)]
@@ -90,7 +110,13 @@ def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -
         more = max(0, min(spare, natural[i] - widths[i]))
         widths[i] += more
         spare -= more
-    return _give(widths, [i for i in kept if columns[i].flex], spare)
+    flexible = [i for i in kept if columns[i].flex]
+    for graph, narrow in (bare or {}).items():
+        for i in flexible if graph in widths else ():
+            taken = max(0, min(natural[i] - widths[i], widths[graph] - narrow))
+            widths[i] += taken
+            widths[graph] -= taken
+    return _give(widths, flexible, spare)
 
 
 def fit_sideways(columns: Sequence[Column], natural: Sequence[int], width: int, skip: int) -> dict[int, int]:

@@ -1,0 +1,154 @@
+"""``quarantine``: contain sandboxes and keep the evidence, or end that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from sandbox_console.cli.context import Context
+from sandbox_console.cli.lookup import find_all
+from sandbox_console.cli.next_step import add_next_step
+from sandbox_console.cli.selection import agree, fail_for_the_silent
+from sandbox_console.cli.spec_options import pairs
+from sandbox_console.errors import ConsoleError, UsageError
+from sandbox_console.model.sandbox import Sandbox
+from sandbox_console.service import Console, Quarantined, plan_quarantine, quarantine, release
+
+AT_ONCE = 32
+"""Sandboxes that are contained at a time."""
+_FIELDS = ("name", "state", "backend", "host", "image", "maker", "exit", "quarantine")
+
+
+async def run(context: Context) -> int:
+    """Do it to all that are chosen, at once: one that hangs holds up no other. The results come in their order."""
+    args = context.args
+    matches = _filter(args.filter)
+    async with context.open() as console:
+        chosen = await _chosen(context, console, matches)
+        if args.dry_run:
+            for one in chosen:
+                await _tell_plan(context, console, one)
+            return context.code
+        if not chosen and not context.failures:
+            context.say("nothing to do: no sandbox matches")
+        at_once = asyncio.Semaphore(AT_ONCE)
+        ends = [asyncio.ensure_future(_one(context, console, one, at_once)) for one in chosen]
+        for one, end in zip(chosen, ends, strict=True):
+            _tell(context, one, await end, several=len(chosen) > 1)
+    return context.code
+
+
+async def _chosen(context: Context, console: Console, matches: Sequence[tuple[str, bool, str]]) -> list[Sandbox]:
+    """The NAMEs; or ours with the labels that the filter fits, by one list, after a question."""
+    args = context.args
+    if args.names and (args.label or args.filter):
+        raise UsageError("NAMEs cannot be used together with --label or --filter", hint="leave one of them out")
+    if args.names:
+        return await _named(context, console)
+    if not (args.label or args.filter):
+        raise UsageError(
+            "no sandbox is named", hint="sandbox-console quarantine NAME..., -l KEY=VALUE, or --filter EXPR"
+        )
+    wanted = pairs(args.label, "label")
+    sandboxes, healths = await console.list(context.backend[0])
+    found = [one for one in sandboxes if one.managed and all(one.labels.get(k) == v for k, v in wanted.items())]
+    found = [one for one in found if bool(one.quarantine) is bool(args.undo) and _fits(one, matches)]
+    fail_for_the_silent(context, healths)
+    found.sort(key=lambda one: (one.name, one.ref))
+    if found and not args.dry_run:
+        await agree(context, found, "end the quarantine of" if args.undo else "quarantine")
+    return found
+
+
+async def _named(context: Context, console: Console) -> list[Sandbox]:
+    names = list(dict.fromkeys(context.args.names))
+    found: dict[Any, Sandbox] = {}
+    for name, one in zip(names, await find_all(context, console, names, changing=True), strict=True):
+        if isinstance(one, ConsoleError):
+            context.fail(one, name if len(names) > 1 else "")
+        else:
+            found.setdefault(one.ref, one)
+    return list(found.values())
+
+
+def _filter(text: str) -> list[tuple[str, bool, str]]:
+    """``image=python:* state!=exited``: field, whether it must fit, pattern. Raises UsageError."""
+    found = []
+    for word in text.split():
+        field, sign, pattern = word.partition("=")
+        fits = not field.endswith("!")
+        field = field.removesuffix("!")
+        if not sign or not (field in _FIELDS or field.startswith("label.")):
+            hint = f"FIELD=PATTERN or FIELD!=PATTERN, all of which must fit; fields: {', '.join(_FIELDS)}, label.KEY"
+            raise UsageError(f"--filter: {word!r} is no test of a field", hint=hint)
+        found.append((field, fits, pattern))
+    return found
+
+
+def _fits(one: Sandbox, matches: Sequence[tuple[str, bool, str]]) -> bool:
+    values = {
+        "name": one.name, "state": str(one.status), "backend": one.ref.backend, "host": one.ref.host,
+        "image": one.image, "maker": one.maker, "quarantine": one.quarantine,
+        "exit": "" if one.exit is None or one.exit.code is None else str(one.exit.code),
+    } | {f"label.{key}": value for key, value in one.labels.items()}  # fmt: skip
+    return all(fnmatchcase(values.get(field, ""), pattern) is fits for field, fits, pattern in matches)
+
+
+async def _one(
+    context: Context, console: Console, one: Sandbox, at_once: asyncio.Semaphore
+) -> Quarantined | ConsoleError:
+    args, consent = context.args, context.consent(one.ref.id)
+    async with at_once:
+        try:
+            if args.undo:
+                return await release(console, one, consent=consent)
+            return await quarantine(console, one, args.reason, consent=consent, keep=not args.no_evidence)
+        except ConsoleError as error:
+            return error
+
+
+async def _tell_plan(context: Context, console: Console, one: Sandbox) -> None:
+    try:
+        steps = await plan_quarantine(console, one, keep=not context.args.no_evidence)
+    except ConsoleError as error:
+        context.fail(error, one.name)
+        return
+    if context.args.undo:
+        steps = [step for step in steps if step.undo]
+    if context.json:
+        told = [msgspec.to_builtins(step) for step in steps]
+        context.record({"name": one.name, "ref": str(one.ref), "dry_run": True, "steps": told})
+        return
+    context.text(f"{one.name}  {one.status}  {one.ref}")
+    for step in steps:
+        if context.args.undo:
+            context.text(f"  {step.what:<10}  {step.undo}")
+        else:
+            undo = f"undo: {step.undo}" if step.undo else "stays" if "cannot be done" not in step.text else ""
+            context.text(f"  {step.what:<10}  {step.text}" + (f" ({undo})" if undo else ""))
+
+
+def _tell(context: Context, one: Sandbox, end: Quarantined | ConsoleError, *, several: bool) -> None:
+    failed = end if isinstance(end, ConsoleError) else None
+    if failed is not None:
+        add_next_step(failed, context.args)
+    steps = () if isinstance(end, ConsoleError) else end.steps
+    if context.json:
+        context.record({
+            "name": one.name, "ref": str(one.ref), "action": "release" if context.args.undo else "quarantine",
+            "ok": failed is None, "audit_id": end.audit_id, "steps": [msgspec.to_builtins(step) for step in steps],
+            "error": failed.as_dict() if failed else None,
+        })  # fmt: skip
+    elif failed is None:
+        context.text(f"{one.name}  {one.ref}")
+        for step in steps:
+            context.text(f"  {'done' if step.done else 'NOT DONE':<8}  {step.what:<10}  {step.note}")
+    if failed is not None:
+        context.fail(failed, one.name if several else "")
+    elif isinstance(end, Quarantined) and not end.contained:
+        gone = ", ".join(step.what for step in steps if not step.done)
+        context.fail(ConsoleError(f"it is not contained: {gone} could not be done"), one.name)

@@ -1,0 +1,180 @@
+"""Puts a sandbox into quarantine and takes it out: steps that do not depend on each other, each with its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import structs, to_builtins
+
+from sandbox_console.backends.abilities import Egress, Holding, able
+from sandbox_console.errors import BackendError, Conflict, ConsoleError, NotFound
+from sandbox_console.model.action import Permit, Quarantine, Release
+from sandbox_console.model.capability import Capability
+from sandbox_console.model.egress import Effect
+from sandbox_console.model.quarantine import Hold, Step
+from sandbox_console.model.sandbox import Sandbox, Status
+from sandbox_console.service.effects.call import Call
+from sandbox_console.service.effects.egress import example
+
+STEP_S = 8.0
+"""How long a step may take, in seconds, before the next one begins."""
+_AGAIN_S = 0.2
+
+
+async def quarantine(action: Quarantine, permit: Permit, call: Call, by: str) -> dict[str, Any]:
+    """Hold it, end its sessions, cut its egress and freeze it; gives the steps. Raises BackendError if none was."""
+    cutting = _Cutting(action, permit, call, by)
+    steps = [await _step(what, step) for what, step in cutting.steps()]
+    if not any(step.done for step in steps):
+        raise BackendError("; ".join(f"{step.what}: {step.note}" for step in steps))
+    return {"steps": to_builtins(steps)}
+
+
+async def release(action: Release, permit: Permit, call: Call) -> dict[str, Any]:
+    """Undo what can be undone. It stays held if a step fails. Raises NotFound, BackendError."""
+    target = _target(call)
+    hold = call.holds.get(action.ref)
+    if hold is None:
+        raise NotFound(f"{target.name} is not in quarantine")
+    undoing = _Undoing(permit, call, target, hold)
+    steps = [await _step(what, step) for what, step in undoing.steps()]
+    if failed := [step for step in steps if not step.done]:
+        raise BackendError(
+            f"{target.name} stays in quarantine: " + "; ".join(f"{step.what}: {step.note}" for step in failed),
+            hint="try again once that works",
+        )
+    await asyncio.to_thread(call.holds.drop, action.ref)
+    return {"steps": to_builtins(steps), "was": hold.told}
+
+
+async def _step(what: str, work: Callable[[], Awaitable[str]]) -> Step:
+    try:
+        async with asyncio.timeout(STEP_S):
+            return Step(what, done=True, note=await work())
+    except TimeoutError:
+        return Step(what, done=False, note=f"no answer within {STEP_S:g} s")
+    except ConsoleError as error:
+        return Step(what, done=False, note=error.message)
+    except Exception as error:  # noqa: BLE001 - a bug of a backend's must not keep the other steps from being done
+        return Step(what, done=False, note=f"{type(error).__name__}: {error}")
+
+
+def _target(call: Call) -> Sandbox:
+    if call.target is None:
+        raise NotFound("the sandbox is not there")
+    return call.target
+
+
+class _Cutting:
+    """The steps of a quarantine. What the undo needs is on disk before the step that needs it is made."""
+
+    def __init__(self, action: Quarantine, permit: Permit, call: Call, by: str) -> None:
+        self._permit, self._call, self._target = permit, call, _target(call)
+        before = call.holds.get(action.ref)
+        name = self._target.name
+        self._hold = before or Hold(str(action.ref), name, by, action.reason, time.time())
+        if action.reason and action.reason != self._hold.reason:
+            self._hold = structs.replace(self._hold, reason=action.reason, by=by)
+
+    def steps(self) -> list[tuple[str, Callable[[], Awaitable[str]]]]:
+        target = self._target
+        found: list[tuple[str, Callable[[], Awaitable[str]]]] = [("hold", self._held)]
+        if target.status.live:
+            found.append(("sessions", self._sessions))
+        if target.spec is None or target.spec.egress:
+            found.append(("egress", self._egress))
+        if target.status.live:
+            found.append(("freeze", self._freeze))
+        if target.spec is not None and target.spec.ports:
+            found.append(("ports", self._ports))
+        if target.spec is not None and (target.spec.max_duration_s or target.spec.idle_timeout_s):
+            found.append(("lifetimes", self._lifetimes))
+        return found
+
+    async def _keep(self, hold: Hold) -> None:
+        await asyncio.to_thread(self._call.holds.put, hold)
+        self._hold = hold
+
+    async def _held(self) -> str:
+        await self._keep(self._hold)
+        return "commands, shells and removal are refused"
+
+    async def _sessions(self) -> str:
+        count = await self._call.end_sessions(self._target.ref)
+        return f"{count} shells and forwards of this console were ended; other consoles end theirs"
+
+    async def _egress(self) -> str:
+        gateway = able(self._call.backend, Egress, Capability.EGRESS_UPDATE)
+        if self._hold.rules is None:
+            await self._keep(structs.replace(self._hold, rules=tuple((await gateway.egress(self._target.ref)).rules)))
+        await gateway.set_egress(self._permit, self._target.ref, ())
+        return await self._asked(gateway)
+
+    async def _asked(self, gateway: Egress) -> str:
+        """Ask the gateway about what was allowed until it denies it. Raises TimeoutError where it goes on allowing."""
+        allowed = [rule.pattern for rule in self._hold.rules or () if rule.effect is Effect.ALLOW]
+        if not self._target.status.live or not allowed:
+            return "everything is denied"
+        host, port = example(allowed[0])
+        try:
+            while (await gateway.probe_egress(self._permit, self._target.ref, host, port)).allowed:  # noqa: ASYNC110
+                await asyncio.sleep(_AGAIN_S)
+        except (BackendError, Conflict) as error:
+            return f"everything is denied; the gateway could not be asked: {error.message}"
+        return f"everything is denied; the gateway says so of {host}"
+
+    async def _freeze(self) -> str:
+        if self._target.status is Status.PAUSED:
+            return "it was paused before"
+        able(self._call.backend, object, Capability.PAUSE)
+        await self._keep(structs.replace(self._hold, frozen=True))
+        await self._call.backend.pause(self._permit, self._target.ref)
+        return "no process of it runs"
+
+    async def _ports(self) -> str:
+        raise ConsoleError(
+            "published ports cannot be closed while it exists; while it is frozen, nothing answers there"
+        )
+
+    async def _lifetimes(self) -> str:
+        return await _hold_lifetimes(self._permit, self._call, self._target, held=True)
+
+
+class _Undoing:
+    """The steps of the undo, of which the last thaws it."""
+
+    def __init__(self, permit: Permit, call: Call, target: Sandbox, hold: Hold) -> None:
+        self._permit, self._call, self._target, self._hold = permit, call, target, hold
+
+    def steps(self) -> list[tuple[str, Callable[[], Awaitable[str]]]]:
+        target = self._target
+        found: list[tuple[str, Callable[[], Awaitable[str]]]] = []
+        if self._hold.rules is not None:
+            found.append(("egress", self._egress))
+        if target.spec is not None and (target.spec.max_duration_s or target.spec.idle_timeout_s):
+            found.append(("lifetimes", self._lifetimes))
+        if self._hold.frozen and target.status is Status.PAUSED:
+            found.append(("thaw", self._thaw))
+        return found
+
+    async def _egress(self) -> str:
+        gateway = able(self._call.backend, Egress, Capability.EGRESS_UPDATE)
+        await gateway.set_egress(self._permit, self._target.ref, self._hold.rules or ())
+        return "the rules of before are in force"
+
+    async def _lifetimes(self) -> str:
+        return await _hold_lifetimes(self._permit, self._call, self._target, held=False)
+
+    async def _thaw(self) -> str:
+        await self._call.backend.resume(self._permit, self._target.ref)
+        return "it runs again"
+
+
+async def _hold_lifetimes(permit: Permit, call: Call, target: Sandbox, *, held: bool) -> str:
+    if not isinstance(call.backend, Holding):
+        raise ConsoleError(f"{call.backend.name} ends it when its time limit is reached, and has no way to wait")
+    await call.backend.hold(permit, target.ref, held)
+    return "its time limits wait" if held else "its time limits hold again"

@@ -1,0 +1,91 @@
+"""The shells, forwards and attached sessions of this console, which a quarantine ends, whichever console made it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from sandbox_console.errors import ConsoleError
+from sandbox_console.model.action import Attach, Forward, ref_of
+from sandbox_console.model.sandbox import SandboxRef
+from sandbox_console.service.gate.holds import Holds
+from sandbox_console.service.gate.operation import Operation
+from sandbox_console.service.sessions.shell import ShellSession
+
+LOOK_S = 1.0
+"""How often it is looked whether another console has put a sandbox into quarantine, while something is open."""
+_CLOSE_S = 2.0
+"""How long a quarantine waits for a shell to close: the freeze that follows stops what is left of it."""
+
+
+class OpenSessions:
+    """What is open. Ends by itself what belongs to a sandbox in quarantine."""
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
+        self._shells: set[ShellSession] = set()
+        self._operations: set[Operation] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def add(self, session: ShellSession) -> None:
+        """A shell was opened."""
+        self._shells.add(session)
+        self._look()
+
+    def note(self, operation: Operation) -> None:
+        """An action was begun; a forward or an attach goes on until somebody ends it."""
+        if isinstance(operation.action, Forward | Attach):
+            self._operations.add(operation)
+            self._look()
+
+    async def end(self, ref: SandboxRef) -> int:
+        """End all that belongs to a sandbox; gives how many there were."""
+        self._forget()
+        shells = [one for one in self._shells if one.request.ref == ref]
+        operations = [one for one in self._operations if ref_of(one.action) == ref]
+        closing = {asyncio.create_task(_closed(one)) for one in shells}
+        closing |= {asyncio.create_task(_cancelled(one)) for one in operations}
+        if closing:
+            self._closing |= closing
+            await asyncio.wait(closing, timeout=_CLOSE_S)
+            self._closing = {one for one in self._closing if not one.done()}
+        return len(shells) + len(operations)
+
+    async def close(self) -> None:
+        """The console is closed."""
+        if self._looking is not None:
+            self._looking.cancel()
+        tasks = [shell.close() for shell in self._shells]
+        await asyncio.gather(*tasks, *self._closing, return_exceptions=True)
+
+    def _forget(self) -> None:
+        self._shells = {one for one in self._shells if not one.closed}
+        self._operations = {one for one in self._operations if not one.done}
+
+    def _look(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._forget()
+            refs = {one.request.ref for one in self._shells} | {ref_of(one.action) for one in self._operations}
+            if not refs:
+                return
+            held = await asyncio.to_thread(self._holds.all)
+            for ref in refs:
+                if ref is not None and str(ref) in held:
+                    await self.end(ref)
+
+
+async def _closed(session: ShellSession) -> None:
+    with suppress(ConsoleError):
+        await session.close()
+
+
+async def _cancelled(operation: Operation) -> None:
+    operation.cancel()
+    with suppress(ConsoleError, asyncio.CancelledError):
+        await operation.result()
