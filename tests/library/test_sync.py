@@ -13,7 +13,18 @@ import pytest
 from tests.support.require import requires
 
 import sandbox_console
-from sandbox_console import AuditQuery, Conflict, LogQuery, NotFound, SandboxSpec, Stop, TimedOut, UsageError, sync
+from sandbox_console import (
+    AuditQuery,
+    Conflict,
+    ConsoleError,
+    LogQuery,
+    NotFound,
+    SandboxSpec,
+    Stop,
+    TimedOut,
+    UsageError,
+    sync,
+)
 
 pytestmark = requires("bubblewrap")
 
@@ -35,6 +46,23 @@ def test_three_lines(home):
         with console.create(SandboxSpec("job", image="host", command=("sleep", "60"))) as box:
             assert box.exec("echo $((6*7))").text == "42\n"
         assert console.list()[0] == []
+
+
+def test_a_console_that_was_left_is_closed(home):
+    """It would be opened again, and nobody would close it: what runs at the interpreter's end would have no end on record."""
+    with sync.open_console(backend="bubblewrap") as console:
+        box = console.create(SandboxSpec("left", image="host", command=("sleep", "60"))).get()
+    for use in (
+        lambda: box.exec(["true"]),
+        box.inspect,
+        lambda: console.sandbox("left"),
+        lambda: box.remove(force=True),
+    ):
+        with pytest.raises(ConsoleError, match="the console is closed"):
+            use()
+    assert not console.list()[1][0].ok
+    with sync.open_console(backend="bubblewrap") as console:
+        console.sandbox("left").remove(force=True)
 
 
 def test_all_that_a_sandbox_can(console, box):

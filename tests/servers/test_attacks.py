@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
+from multidict import CIMultiDict
 from tests.servers.serving import SECRET, Server, grant
 from yarl import URL
 
@@ -28,6 +29,10 @@ from sandbox_console.servers.api.schemas import ShellBody
         b"GET / HTTP/9.9\r\n\r\n",
         b"POST /v1/run_shell HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\n" + b"A: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n" + b"A: a\r\n" * 5_000 + b"\r\n",
+        b"POST /v1/run_shell HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
 def test_what_is_no_request_is_hung_up_on(server: Server, sent: bytes) -> None:
@@ -53,6 +58,17 @@ async def test_bodies_that_are_too_large_are_refused(server: Server, call, token
         assert answer.status == 413
     async with call("POST", "/v1/run_shell", None, **{"Content-Type": "text/plain"}) as answer:
         assert answer.status == 415
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-A2A-Grant"])
+async def test_of_two_headers_none_is_taken(server: Server, token: str, name: str) -> None:
+    """A proxy before the server may have looked at the other one."""
+    given = [("Authorization", f"Bearer {token}"), ("X-A2A-Grant", grant()), (name, "Bearer another")]
+    body = {"bucket": "agent-one", "script": "true"}
+    async with aiohttp.ClientSession() as session, session.post(
+        server.url + "/v1/run_shell", json=body, headers=CIMultiDict(given)
+    ) as answer:  # fmt: skip
+        assert answer.status == 401
 
 
 async def test_a_flood_of_calls_is_held_to_a_few_and_others_are_served(call, server: Server, home, tidy) -> None:

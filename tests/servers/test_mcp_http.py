@@ -104,6 +104,34 @@ def test_a_header_that_never_ends_is_hung_up_on(server):
         assert slow.recv(1) == b""
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"{", b"", b"\xff\xfe", b"\0" * 100, b"[" * 200_000, b'{"a":' * 100_000, b"9" * 100_000, b"1e999999",
+        b"[" + b",".join([json.dumps(PING).encode()] * 5_000) + b"]",
+        b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}',
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list", "arguments": '
+        + b'{"a":' * 500 + b"1" + b"}" * 500 + b"}}",
+    ],
+    ids=range(11),
+)  # fmt: skip
+async def test_a_body_that_is_hostile_json_is_refused_and_the_next_is_answered(server, token, sent):
+    good = {**HEADERS, "Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession() as session:
+        async with session.post(server.url, data=sent, headers=good) as answer:
+            assert answer.status == 400
+        async with session.post(server.url, json=PING, headers=good) as answer:
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize("name", ["../hers", "hers%2f..%2fhers", "sandbox", "*", "%00", "bubblewrap:hers"])
+async def test_a_resource_of_a_name_that_is_none_is_not_found(server, token, name):
+    good = {**HEADERS, "Authorization": f"Bearer {token}"}
+    ask = {"jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": {"uri": f"sandbox://{name}/spec"}}
+    async with aiohttp.ClientSession() as session, session.post(server.url, json=ask, headers=good) as answer:
+        assert "error" in await answer.json()
+
+
 async def test_a_client_that_goes_away_ends_its_command(server, token):
     mark = f"7{time.monotonic_ns() % 10**8}"
     async with client(server.url, token) as alice:

@@ -80,6 +80,8 @@ def _of_the_list(verb: str) -> Verb | None:
             from sandbox_console.cli.snapshots import derive as found
         case "snapshot":
             from sandbox_console.cli.snapshots import snapshot as found
+        case "quarantine":
+            from sandbox_console.cli.quarantine import run as found
         case "images":
             from sandbox_console.cli.images import images as found
         case _:
@@ -124,8 +126,6 @@ def _of_the_console(verb: str) -> Verb | None:
             from sandbox_console.cli.recordings import recordings as found
         case "why" | "timeline":
             from sandbox_console.cli.incident import incident as found
-        case "quarantine":
-            from sandbox_console.cli.quarantine import run as found
         case "bundle":
             from sandbox_console.cli.bundle import bundle as found
         case "egress":

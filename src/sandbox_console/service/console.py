@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import structs
 
 from sandbox_console.backends.abilities import Diagnosable
-from sandbox_console.errors import Conflict, ConsoleError
+from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Action, Exec, OpenShell, Quarantine, Release
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
@@ -271,7 +271,12 @@ class Console:
         return session
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start work that goes on when its caller is cancelled, until the console is closed."""
+        """Start work that goes on when its caller is cancelled, until the console is closed. Raises UsageError then."""
+        try:
+            self.fleet.need_open()
+        except UsageError:
+            work.close()
+            raise
         task = asyncio.create_task(work)
         self._operations.add(task)
         task.add_done_callback(self._operations.discard)

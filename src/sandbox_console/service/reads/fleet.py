@@ -46,6 +46,7 @@ class Fleet:
         self._timeouts = dict(timeouts or {})
         self._backends = {(backend.name, backend.host): permitted(backend) for backend in backends}
         self._opened: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._closed = False
 
     @property
     def keys(self) -> list[tuple[str, str]]:
@@ -53,7 +54,8 @@ class Fleet:
         return list(self._backends)
 
     async def use(self, name: str, host: str) -> Backend:
-        """One backend, opened. Raises UsageError if there is no such backend."""
+        """One backend, opened. Raises UsageError if there is no such backend, or the console is closed."""
+        self.need_open()
         backend = self._backends.get((name, host))
         if backend is None:
             raise UsageError(f"no backend {name!r} on host {host!r}", hint=f"there is: {self.described()}")
@@ -62,6 +64,11 @@ class Fleet:
             self._opened[name, host] = asyncio.create_task(backend.open())
         await shielded(self._opened[name, host])
         return backend
+
+    def need_open(self) -> None:
+        """Raise UsageError where this is closed: what were opened again nobody would close."""
+        if self._closed:
+            raise UsageError("the console is closed", hint="use it inside the block of open_console")
 
     def capabilities(self, name: str, host: str) -> Capabilities:
         """What one backend can do, opened or not; nothing if there is no such backend."""
@@ -73,7 +80,8 @@ class Fleet:
         return ", ".join(name if host == "local" else f"{name} ({host})" for name, host in self._backends) or "none"
 
     async def close(self) -> None:
-        """Close the backends that were opened."""
+        """Close the backends that were opened. None is opened again."""
+        self._closed = True
         for key, opening in self._opened.items():
             opening.cancel()
             await asyncio.gather(opening, self._backends[key].close(), return_exceptions=True)
