@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sandbox_console.errors import ConsoleError
+    from sandbox_console.tui.run import Opener
 
 if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told to ignore it
     sys.exit("sandbox-console needs Python 3.11 or newer")
@@ -109,6 +110,10 @@ def _printed(words: Sequence[str], text: str, code: int = 0) -> int:
 def _face(args: argparse.Namespace) -> int:
     if args.verb is None:
         return _tui(args)
+    if args.verb == "bundle" and args.output is None and args.words[0] == "open":
+        from sandbox_console.cli.bundle import opener
+
+        return _tui(args, opener(args))
     if args.verb == "serve":
         return _serve(args)
     if args.verb == "share":
@@ -139,7 +144,7 @@ def _face(args: argparse.Namespace) -> int:
     return run(args)
 
 
-def _tui(args: argparse.Namespace) -> int:
+def _tui(args: argparse.Namespace, opener: Opener | None = None) -> int:
     from pathlib import Path
 
     from sandbox_console.errors import UsageError
@@ -154,7 +159,7 @@ def _tui(args: argparse.Namespace) -> int:
 
     release()
     config = Path(args.config) if args.config else None
-    return run_tui(config_file=config, read_only=args.read_only, backend=args.backend)
+    return run_tui(config_file=config, read_only=args.read_only, backend=args.backend, opener=opener)
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -1,7 +1,9 @@
 """What the server refuses, asked by a client that can say anything."""
 
 import asyncio
+import contextlib
 import json
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -100,11 +102,11 @@ async def test_login_needs_origin_header_and_the_token(tmp_path) -> None:
             assert TOKEN not in cookie.value
 
 
-async def test_five_wrong_tokens_in_a_minute_close_the_door(tmp_path) -> None:
+async def test_after_five_wrong_tokens_in_a_minute_only_the_right_one_opens(tmp_path) -> None:
     with served_with_token(raw("echo"), tmp_path) as server:
         async with client(server) as it:
             assert [await it.log_in(f"guess {n}") for n in range(7)] == [403] * 5 + [429] * 2
-            assert await it.log_in() == 429
+            assert await it.log_in() == 200
         assert server.said("a wrong login token from 127.0.0.1")
 
 
@@ -227,8 +229,10 @@ def test_a_slow_header_an_idle_connection_and_a_silent_handshake_are_hung_up(ser
 def test_no_more_than_64_connections(server: Served) -> None:
     links = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(80)]
     try:
-        hung_up = [link for link in links[64:] if link.recv(1) == b""]
-        assert len(hung_up) == 16
+        for link in links[:16]:  # the oldest make room
+            with contextlib.suppress(ConnectionResetError):
+                assert link.recv(1) == b""
+        assert not select.select(links[16:], [], [], 0)[0]
     finally:
         for link in links:
             link.close()

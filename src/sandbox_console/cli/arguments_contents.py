@@ -64,7 +64,10 @@ def _add_looks(verbs: Any, verb: _Add) -> None:
     )
     bundle = verb(verbs, "bundle", "keep evidence about sandboxes in a file that others can verify")
     bundle.add_argument(
-        "words", metavar="NAME", nargs="+", help="sandboxes, with -o FILE; or verify FILE, to check one anywhere"
+        "words",
+        metavar="NAME",
+        nargs="+",
+        help="sandboxes, with -o FILE; or verify FILE, to check one, or open FILE, to see it in the app",
     )
     bundle.add_argument("-o", "--output", metavar="FILE", help="write to this new file (.tar.zst, mode 0600)")
     bundle.add_argument("--until", metavar="T", help="only what was before this time: 10m (ago), or an ISO time")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import stat
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, BinaryIO
 
 import msgspec
 
-from sandbox_console.cli.context import Context
+from sandbox_console.cli.context import Context, Opener
 from sandbox_console.cli.formatting import moment, size
 from sandbox_console.cli.logs import when
 from sandbox_console.cli.lookup import find_all
@@ -18,7 +21,7 @@ from sandbox_console.hostfs.files import NewFile, opened, read_small
 from sandbox_console.model.bundle import BundleCheck, Manifest
 from sandbox_console.model.check import parse_size_mib
 from sandbox_console.model.sandbox import Sandbox
-from sandbox_console.service import Console, Made, WriteFailed, known_ground, make_bundle, verify_bundle
+from sandbox_console.service import Console, Made, WriteFailed, known_ground, make_bundle, open_bundle, verify_bundle
 
 _PEM_MOST = 4096
 _READS = ("verify",)
@@ -34,6 +37,20 @@ async def bundle(context: Context) -> int:
     if len(words) != 2:
         raise UsageError(f"bundle {words[0]} takes one FILE", hint=f"sandbox-console bundle {words[0]} FILE")
     return await asyncio.to_thread(_verify, context, words[1])
+
+
+def opener(args: argparse.Namespace) -> Opener:
+    """What opens the bundle that the words name, for the app. Raises UsageError."""
+    if len(args.words) != 2:
+        raise UsageError("bundle open takes one FILE", hint="sandbox-console bundle open FILE")
+
+    @asynccontextmanager
+    async def opened_bundle(**_: object) -> AsyncIterator[Console]:
+        with _bundle_file(args.words[1]) as file:
+            async with open_bundle(file) as console:
+                yield console
+
+    return opened_bundle
 
 
 async def _make(context: Context) -> int:
@@ -142,15 +159,22 @@ def _verify(context: Context, name: str) -> int:
         pem = read_small(key, ground, _PEM_MOST) if key else None
     except OSError as error:
         raise UsageError(f"--public-key: {key} cannot be read: {error.strerror}") from None
-    try:
-        with opened(name, ground) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{name} is not a file", hint="save the bundle to a file first")
-            found = verify_bundle(file, pem)
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+    with _bundle_file(name) as file:
+        found = verify_bundle(file, pem)
     _tell_check(context, found)
     return 0 if found.ok else 1
+
+
+@contextmanager
+def _bundle_file(name: str) -> Iterator[BinaryIO]:
+    """A bundle, to be read. Raises UsageError for what is no file or cannot be read."""
+    try:
+        with opened(name, known_ground()) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{name} is not a file", hint="save the bundle to a file first")
+            yield file
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
 
 
 def _tell_check(context: Context, found: BundleCheck) -> None:

@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
-import os
 import tarfile
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import BinaryIO
 
 from sandbox_console.errors import BackendError, Conflict, ConsoleError
 from sandbox_console.hostfs.guest_writable import GuestFolders
+from sandbox_console.hostfs.tar_source import TarSource
 from sandbox_console.hostfs.tree import Tree
 from sandbox_console.hostfs.walk import Found
 
-_END = 2 * tarfile.BLOCKSIZE
-_PIPE = 1 << 20
 Target = Callable[[tarfile.TarInfo], Found]
 """Where the first member goes: a sandbox's word on what it is comes with it."""
 
@@ -37,72 +33,65 @@ class Unpacker:
     def __init__(self, target: Target, skipped: Callable[[str], None], ground: GuestFolders, origin: str = "") -> None:
         self._target, self._skipped, self._ground = target, skipped, ground
         self._origin = PurePosixPath(origin) if origin else None
-        reader, self._writer = os.pipe()
-        _widen(reader)
-        self._task = asyncio.ensure_future(asyncio.to_thread(self._unpack, reader))
+        self._source = TarSource()
+        self._task = asyncio.ensure_future(asyncio.to_thread(self._unpack))
         self._top: tuple[str, ...] = ()
         self.files = 0
 
     async def give(self, chunk: bytes) -> None:
         """Pass bytes on. Raises the error of the unpacking thread."""
-        try:
-            await asyncio.to_thread(_write, self._writer, chunk)
-        except BrokenPipeError:
+        if not await self._source.give(chunk):
             await self._task
-            raise ConsoleError("the copy ended early") from None
+            raise ConsoleError("the copy ended early")
 
     async def finish(self) -> None:
         """End a complete tar. Raises the error of the unpacking thread, and removes an incomplete copy."""
-        self._close()
+        self._source.end()
         await self._task
 
     async def abandon(self) -> None:
         """End an incomplete tar: a partial copy is removed."""
-        self._close()
+        self._source.end()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    def _close(self) -> None:
-        if self._writer >= 0:
-            os.close(self._writer)
-            self._writer = -1
+    def _unpack(self) -> None:
+        try:
+            self._unpack_all()
+        except tarfile.TarError as error:
+            raise BackendError(f"the copy is incomplete: {error}") from error
+        except OSError as error:
+            raise ConsoleError(f"{error.filename or 'the copy'} cannot be written: {error.strerror}") from error
+        finally:
+            self._source.leave()
 
-    def _unpack(self, reader: int) -> None:
-        with os.fdopen(reader, "rb", buffering=0) as pipe:
-            try:
-                self._unpack_all(_Tail(pipe))
-            except tarfile.TarError as error:
-                raise BackendError(f"the copy is incomplete: {error}") from error
-            except OSError as error:
-                raise ConsoleError(f"{error.filename or 'the copy'} cannot be written: {error.strerror}") from error
-
-    def _unpack_all(self, pipe: _Tail) -> None:
-        with tarfile.open(fileobj=pipe, mode="r|", bufsize=1 << 16, errorlevel=1) as tar:  # type: ignore[call-overload]
+    def _unpack_all(self) -> None:
+        with tarfile.open(fileobj=self._source, mode="r:", errorlevel=1) as tar:  # type: ignore[call-overload]
             first = tar.next()
             if first is None:
                 raise BackendError("the copy is empty")
             self._top = _parts(first.name)
             with self._target(first) as target:
                 if first.isdir():
-                    self._folder(tar, first, pipe, target)
+                    self._folder(tar, first, target)
                 else:
-                    self._single(tar, first, target)
-                    pipe.need_end()
+                    self._single(first, target)
+                    self._source.need_end()
 
-    def _single(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Found) -> None:
+    def _single(self, first: tarfile.TarInfo, target: Found) -> None:
         if not first.isreg() or first.issparse():
             self._skipped(f"{first.name!r} is a link out of the copy, or not a file")
             return
         with Tree(target.folder, self._ground, fresh=False) as tree:
-            tree.file(tar, first, target.name)
+            tree.file(first, self._source, target.name)
         self.files += 1
 
-    def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, pipe: _Tail, target: Found) -> None:
+    def _folder(self, tar: tarfile.TarFile, first: tarfile.TarInfo, target: Found) -> None:
         """A new folder appears when it is complete; an existing one is added to."""
         if target.is_folder:
             inner = target.folder.again() if target.name == "." else target.folder.enter(target.name, self._ground)
             with inner, Tree(inner, self._ground, fresh=False) as tree:
                 self._members(tar, tree)
-                pipe.need_end()
+                self._source.need_end()
             return
         if target.what is not None:
             raise Conflict(
@@ -110,7 +99,7 @@ class Unpacker:
             )
         with Tree.new(target.folder, self._ground) as tree:
             self._members(tar, tree)
-            pipe.need_end()
+            self._source.need_end()
             tree.keep(target.name, first.mode)
 
     def _members(self, tar: tarfile.TarFile, tree: Tree) -> None:
@@ -121,9 +110,9 @@ class Unpacker:
             if parts[: len(self._top)] != self._top or ".." in parts or not (below or member.isdir()):
                 self._skipped(f"{member.name!r} is not below what was asked for")
             elif below:  # else it is the folder itself, which comes first
-                self._take(tar, member, below, tree)
+                self._take(member, below, tree)
 
-    def _take(self, tar: tarfile.TarFile, member: tarfile.TarInfo, below: tuple[str, ...], tree: Tree) -> None:
+    def _take(self, member: tarfile.TarInfo, below: tuple[str, ...], tree: Tree) -> None:
         """Unpack one member, if that is allowed."""
         name = "/".join(below)
         why = ""
@@ -138,7 +127,7 @@ class Unpacker:
             elif member.islnk():
                 why = self._hard_link(member, name, tree)
             elif member.isreg() and not member.issparse():
-                tree.file(tar, member, name)
+                tree.file(member, self._source, name)
             else:
                 why = "is neither a file, a folder nor a link"
         except OSError as error:
@@ -184,26 +173,6 @@ def _parts(name: str, *, of_root: bool = False) -> tuple[str, ...]:
     return parts[1:] if parts[:1] == ("/",) and (of_root or len(parts) == 1) else parts
 
 
-class _Tail:
-    """A pipe that remembers its last bytes: a complete tar ends with two blocks of zeros."""
-
-    def __init__(self, pipe: BinaryIO) -> None:
-        self._pipe, self._last = pipe, b""
-
-    def read(self, size: int) -> bytes:
-        """Read what is available."""
-        data = self._pipe.read(size)
-        self._last = (self._last + data[-_END:])[-_END:]
-        return data
-
-    def need_end(self) -> None:
-        """Read to the end, since padding may follow. Raises BackendError if it is not the end of a tar."""
-        while self.read(1 << 20):
-            pass
-        if self._last != bytes(_END):
-            raise BackendError("the copy is incomplete: its end is missing")
-
-
 _PLACES = {
     errno.ENOENT: "has no folder to be in",
     errno.ENOTDIR: "has no folder to be in",
@@ -219,16 +188,3 @@ def _of_place(error: OSError) -> str:
     if error.errno not in _PLACES:
         raise error
     return _PLACES[error.errno]
-
-
-def _widen(fd: int) -> None:
-    try:
-        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE)
-    except OSError:  # the user's pipes are at their limit
-        return
-
-
-def _write(fd: int, chunk: bytes) -> None:
-    view = memoryview(chunk)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -8,12 +8,13 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Self
+from typing import Self
 
 from sandbox_console.errors import Conflict
 from sandbox_console.hostfs.files import fresh_name, remove, remove_tree
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.hostfs.partial_files import nursery
+from sandbox_console.hostfs.tar_source import TarSource
 from sandbox_console.hostfs.walk import Folder
 
 _CHUNK = 64 * 1024
@@ -100,15 +101,15 @@ class Tree:
                 there, new, src_dir_fd=source.fd, dst_dir_fd=at.fd, follow_symlinks=False))  # fmt: skip
         return False
 
-    def file(self, tar: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> None:
-        """Write a file; it replaces what is there when it is complete. Raises OSError, Conflict."""
+    def file(self, member: tarfile.TarInfo, source: TarSource, name: str) -> None:
+        """Write a file from ``source``; it replaces what is there when it is complete. Raises OSError, Conflict."""
         at, last = self._parent(name)
         if self._fresh:
-            self._write(tar, member, at, last)
+            self._write(member, source, at, last)
             return
         home, part = self._nursery(at), fresh_name()
         try:
-            self._write(tar, member, home, part)
+            self._write(member, source, home, part)
             os.replace(part, last, src_dir_fd=home.fd, dst_dir_fd=at.fd)
         except BaseException:
             remove(home, part)
@@ -122,15 +123,14 @@ class Tree:
         return self._home
 
     @staticmethod
-    def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Folder, name: str) -> None:
+    def _write(member: tarfile.TarInfo, source: TarSource, folder: Folder, name: str) -> None:
         try:
             fd = os.open(name, _NEW | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd)
         except FileExistsError:  # twice in the tar; it may have been linked to meanwhile, so it is not written over
             os.unlink(name, dir_fd=folder.fd)
             fd = os.open(name, _NEW | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd)
         try:
-            source = tar.extractfile(member)
-            assert source is not None  # noqa: S101 - it is a regular file
+            source.seek(member.offset_data)
             _fill(fd, source, member.size)
             os.fchmod(fd, member.mode & 0o755 | 0o600)
             with suppress(OSError, OverflowError):  # a time that this file system cannot have
@@ -160,27 +160,26 @@ class Tree:
         return at
 
 
-def _fill(fd: int, source: IO[bytes], size: int) -> None:
+def _fill(fd: int, source: TarSource, size: int) -> None:
     """Write a file's bytes; runs of zeros become holes. Raises tarfile.ReadError if the tar ends early."""
     left, hole = size, False
-    while left:
-        chunk = source.read(min(_CHUNK, left))
-        if not chunk:
+    while left > 0:
+        piece = source.some(min(_CHUNK, left))
+        if not piece:
             raise tarfile.ReadError("unexpected end of data")
-        left -= len(chunk)
-        hole = chunk == (_HOLE if len(chunk) == _CHUNK else bytes(len(chunk))) and size > _CHUNK
+        left -= len(piece)
+        hole = size > _CHUNK and not piece[0] and not piece[-1] and bytes(piece) == _HOLE[: len(piece)]
         if hole:
-            os.lseek(fd, len(chunk), os.SEEK_CUR)
+            os.lseek(fd, len(piece), os.SEEK_CUR)
         else:
-            _write_all(fd, chunk)
+            _write_all(fd, piece)
     if hole:
         os.ftruncate(fd, size)
 
 
-def _write_all(fd: int, chunk: bytes) -> None:
-    written = os.write(fd, chunk)
-    while written < len(chunk):
-        written += os.write(fd, chunk[written:])
+def _write_all(fd: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def _put(at: Folder, name: str, make: Callable[[str], None]) -> None:

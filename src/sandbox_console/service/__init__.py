@@ -14,6 +14,7 @@ from sandbox_console.service.gate.operation import ActionResult, ExecIO, Operati
 from sandbox_console.service.incident.bundle import Made
 from sandbox_console.service.incident.bundle import bundle as make_bundle
 from sandbox_console.service.incident.bundle_file import WriteFailed
+from sandbox_console.service.incident.bundle_open import open_bundle
 from sandbox_console.service.incident.bundle_verify import verify as verify_bundle
 from sandbox_console.service.incident.cause import DENIED_S, Cause, cause, judge
 from sandbox_console.service.incident.quarantine import Planned, Quarantined, keep_evidence, quarantine, release
@@ -89,6 +90,7 @@ __all__ = [
     "last_names",
     "load",
     "make_bundle",
+    "open_bundle",
     "open_console",
     "plan_quarantine",
     "preload",

@@ -234,6 +234,14 @@ def _environment() -> dict[str, Any]:
     return found
 
 
+def is_setting(variable: str) -> bool:
+    """Whether an environment variable is a key of the configuration, as ``SANDBOX_CONSOLE_TUI__THEME`` is."""
+    table, inner, _ = variable.removeprefix(_PREFIX).partition("__")
+    if not variable.startswith(_PREFIX):
+        return False
+    return table.lower() in Config.__struct_fields__ if inner else table == "BACKEND"
+
+
 def _put(data: dict[str, Any], path: list[str], value: Any) -> None:
     for part in path[:-1]:
         inner = data.setdefault(part, {})

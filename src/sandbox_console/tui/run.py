@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sandbox_console.model.pastes import GuardedParser
 from sandbox_console.service import Console, open_console
 from sandbox_console.tui.base.end_signals import ended_by_signals
 from sandbox_console.tui.base.gc_pause import freeze_soon
@@ -36,6 +37,11 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
 
 
 def _app_class() -> type[ConsoleApp]:
+    from textual._xterm_parser import XTermParser
+    from textual.drivers import linux_driver
+
+    # The driver makes its parser itself, by this name.
+    vars(linux_driver)["XTermParser"] = lambda debug=False: GuardedParser(XTermParser(debug))
     from sandbox_console.tui.app import ConsoleApp
 
     return ConsoleApp

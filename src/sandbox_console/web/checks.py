@@ -49,11 +49,20 @@ class Checks:
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self._authorities:
             raise web.HTTPMisdirectedRequest(text="This server does not answer to that host name.\n")
+        if not self._is_ours(request.raw_path):
+            raise web.HTTPMisdirectedRequest(text="This server answers for no other host.\n")
         origins = request.headers.getall("Origin", [])
         if any(origin != f"{self._scheme}://{hosts[0].lower()}" for origin in origins):
             raise web.HTTPForbidden(text="Another origin's page may not ask this.\n")
         if not OWN_PAGES.issuperset(request.headers.getall("Sec-Fetch-Site", [])):
             raise web.HTTPForbidden(text="Another site's page may not ask this. Type the address in instead.\n")
+
+    def _is_ours(self, target: str) -> bool:
+        """Whether what is asked for is a path, or an address of ours in full, as a proxy's client writes it."""
+        if target.startswith("/"):
+            return True
+        scheme, _, rest = target.partition("://")
+        return scheme.lower() == self._scheme and rest.split("/", 1)[0].lower() in self._authorities
 
 
 def need_origin(request: web.Request) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from sandbox_console.errors import UsageError
+from sandbox_console.service.config import is_setting
 from sandbox_console.web.logins import TOKEN_VARIABLE
 
 _NAMES = frozenset(
@@ -14,9 +15,11 @@ _NAMES = frozenset(
         *("DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "KUBECONFIG"),
         *("MSB_HOME", "MSB_PATH", "MSB_LIBKRUNFW_PATH", "MSB_CONFIG_PATH", "MSB_BACKEND", "MSB_PROFILE"),
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "DBUS_SESSION_BUS_ADDRESS"),
+        *("LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_TIME", "LC_NUMERIC", "LC_COLLATE", "LC_MONETARY"),
+        *("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"),
+        *("SANDBOX_CONSOLE_HOME", "SANDBOX_CONSOLE_CONFIG", "SANDBOX_CONSOLE_SERVER"),
     }
 )
-_PREFIXES = ("LC_", "XDG_", "SANDBOX_CONSOLE_")
 _DRIVER = "sandbox_console.web.textual_driver:BrowserDriver"
 
 
@@ -55,4 +58,4 @@ def app_environment(
 
 def is_needed(name: str) -> bool:
     """Whether the app is given a variable unasked."""
-    return name in _NAMES or name.startswith(_PREFIXES)
+    return name in _NAMES or is_setting(name)

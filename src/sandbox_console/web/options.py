@@ -14,6 +14,9 @@ from sandbox_console.web.environment import check_pass_env
 
 MEBIBYTE = 1024 * 1024
 
+LOOPBACKS = {"127.0.0.1": "::1", "::1": "127.0.0.1"}
+"""Each family's address of this machine, and the other's: a name such as ``localhost`` is both."""
+
 
 class ServeOptions(Struct, frozen=True):
     """One browser server: where it listens, what it runs, and its limits (times in seconds)."""
@@ -80,12 +83,20 @@ class ServeOptions(Struct, frozen=True):
             return list(self.command)
         return console_command(config=self.config, backend=self.backend, read_only=self.read_only)
 
-    def authorities(self, port: int) -> tuple[str, ...]:
-        """The exact values of ``Host`` that are answered; the first is the one to print."""
+    @property
+    def is_local_name(self) -> bool:
+        """Whether the host is a name of this machine."""
+        return _is_local_name(self.host)
+
+    def authorities(self, port: int, *, both: bool = True) -> tuple[str, ...]:
+        """The exact values of ``Host`` that are answered; the first is the one to print.
+
+        ``both`` says that no other program can be at the other family's address of this machine.
+        """
         names = [] if is_wildcard(self.host) else [self.host]
         names += self.names
-        if is_loopback(self.host):
-            names += ["127.0.0.1", "localhost", "console.localhost"]
+        if self.bind in LOOPBACKS and both:
+            names += ["127.0.0.1", "localhost", "console.localhost", "::1"]
         shown = [f"[{name}]" if ":" in name else name.lower() for name in names]
         default = {"http": 80, "https": 443}[self.scheme]
         plain = shown if port == default else []

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import signal
-import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -14,40 +12,20 @@ from typing import cast
 
 from aiohttp import web
 
-from sandbox_console.errors import Conflict, ConsoleError, UsageError
+from sandbox_console.errors import ConsoleError
 from sandbox_console.hostfs.files import opened
 from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
+from sandbox_console.web.connections import HEADER_S, Acceptor, Seats
+from sandbox_console.web.listening import Listening, listening
 from sandbox_console.web.logins import Logins, given_token
 from sandbox_console.web.options import ServeOptions, is_loopback
 from sandbox_console.web.server import BrowserServer
 
-HEADER_S = 5.0
-"""A connection must have sent a whole request header within this, and the next one after an answer."""
 CONNECTIONS = 64
-_BACKLOG = 64
-_HINTS = {errno.EADDRNOTAVAIL: "name an address of this machine: ip addr", errno.EACCES: "choose a port from 1024 on"}
-
-
-class _Entry(asyncio.Protocol):
-    """Hands a new connection on to aiohttp, or hangs up where there are as many as are allowed.
-
-    Not in the factory of protocols: asyncio accepts dozens of connections before the first one is counted.
-    """
-
-    def __init__(self, server: web.Server, most: int) -> None:
-        self._server = server
-        self._most = most
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if len(self._server.connections) >= self._most:
-            transport.close()
-            return
-        handler = self._server()
-        transport.set_protocol(handler)
-        handler.connection_made(transport)
+"""Of browsers that have not shown a login."""
 
 
 async def run(options: ServeOptions, say: Callable[[str], None]) -> int:
@@ -72,41 +50,33 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
     ground = known_ground(options.config)
     tls = server_tls(options, ground)
     logins = Logins(given_token(options.token_file, ground=ground), tokens=Tokens(find_paths().tokens))
-    with listening(options, options.port) as socket_:
-        server = BrowserServer(options, logins, options.authorities(socket_.getsockname()[1]), say)
+    with listening(options, options.port) as held:
+        server = BrowserServer(options, logins, held.authorities, say)
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
-        async with accepting(app, socket_, tls):
+        async with accepting(app, held, tls, Seats(CONNECTIONS)):
             _announce(options, server.public_url, logins, say)
+            if held.lacks:
+                say(f"warning: {held.lacks} port {held.port} is another program's: do not open localhost:{held.port}")
             yield
 
 
 @contextlib.asynccontextmanager
 async def accepting(
-    app: web.Application, listening: socket.socket, tls: ssl.SSLContext | None, *,
-    most: int = CONNECTIONS, cancels: bool = False,
-) -> AsyncIterator[None]:  # fmt: skip
+    app: web.Application, held: Listening, tls: ssl.SSLContext | None, seats: Seats, *, cancels: bool = False
+) -> AsyncIterator[None]:
     """Answer requests while inside; on the way out no new connection, then no session is left.
 
-    ``most`` connections at a time; with ``cancels`` a client that goes away cancels what is done for it.
+    ``seats`` limits connections; with ``cancels`` a client that goes away cancels what is done for it.
     """
     runner = web.AppRunner(
         app, access_log=None, keepalive_timeout=HEADER_S, shutdown_timeout=2.0, handler_cancellation=cancels
     )
     await runner.setup()
-    web_server = cast("web.Server", runner.server)
+    acceptors = [Acceptor(cast("web.Server", runner.server), one, seats, tls) for one in held.sockets]
     try:
-        accepting = await asyncio.get_running_loop().create_server(
-            lambda: _Entry(web_server, most),
-            sock=listening,
-            ssl=tls,
-            backlog=_BACKLOG,
-            ssl_handshake_timeout=HEADER_S if tls else None,
-        )
-        try:
-            yield
-        finally:
-            accepting.close()
+        yield
     finally:
+        await asyncio.gather(*(acceptor.close() for acceptor in acceptors))
         await runner.cleanup()
 
 
@@ -123,24 +93,6 @@ def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[st
     else:
         say(f"{url}/#token={logins.token}")
     say("the link works once; stop with Ctrl+C" if not logins.reusable else "stop with Ctrl+C")
-
-
-def listening(options: ServeOptions, port: int) -> socket.socket:
-    """A socket at the address of the options and a port. Raises UsageError, Conflict where it is taken."""
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(options.bind, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, proto)
-    except OSError as error:
-        raise UsageError(f"{options.host} is not an address of this machine: {error}", hint="see: ip addr") from error
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-    except OSError as error:
-        made.close()
-        message = f"cannot listen on {options.host} port {port}: {error.strerror}"
-        hint = _HINTS.get(error.errno or 0, "leave --port out for a free one")
-        raise Conflict(message, hint=hint) from error
-    return made
 
 
 def server_tls(options: ServeOptions, ground: GuestFolders) -> ssl.SSLContext | None:

@@ -15,6 +15,7 @@ from sandbox_console.errors import ConfigError
 from sandbox_console.web import websocket_messages
 from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
 from sandbox_console.web.checks import Checks, add_headers, need_origin
+from sandbox_console.web.http_handler import Handler
 from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
 from sandbox_console.web.options import ServeOptions
 from sandbox_console.web.pages import read_pages
@@ -27,6 +28,7 @@ _BODY_S = 5.0
 _BODY_BYTES = 4096
 _POLICY_VIOLATION = 1008
 _TRY_AGAIN = 1013
+_MESSAGES = frozenset({WSMsgType.TEXT, WSMsgType.PING, WSMsgType.PONG})
 
 
 class BrowserServer(Server):
@@ -140,6 +142,7 @@ class BrowserServer(Server):
             max_msg_size=websocket_messages.MOST_BYTES,
             protocols=(websocket_messages.PROTOCOL,),
             compress=False,
+            autoping=False,
         )
         await socket.prepare(request)
         try:
@@ -187,19 +190,22 @@ class BrowserServer(Server):
             raise web.HTTPServiceUnavailable(
                 text="Tokens cannot be looked up; the server's terminal says why.\n"
             ) from None
+        except TooManyFailures:
+            raise web.HTTPTooManyRequests(text="That token is not valid, as many before it.\n") from None
         except WrongToken:
             self._say(f"a wrong login token from {peer}")
             text = "That token is not valid, or was used already. The server's terminal shows a new one."
             raise web.HTTPForbidden(text=f"{text}\n") from None
-        except TooManyFailures:
-            raise web.HTTPTooManyRequests(text="Too many wrong tokens. Wait a minute.\n") from None
         self._say(f"logged in: {login.actor}")
         if not self._logins.reusable:
             self._say(f"for another browser: {self.public_url}/#token={self._logins.token}")
         return login
 
     def _login_of(self, request: web.Request) -> Login | None:
-        return self._logins.find(request.cookies.get(self._logins.cookie_name, ""))
+        login = self._logins.find(request.cookies.get(self._logins.cookie_name, ""))
+        if login is not None and isinstance(request.protocol, Handler):
+            request.protocol.prove(login.id)
+        return login
 
     def _need_login(self, request: web.Request) -> Login:
         login = self._login_of(request)
@@ -212,9 +218,13 @@ async def _pump(socket: web.WebSocketResponse, view: AppSession) -> None:
     """Pass messages to the app until the socket closes or breaks the protocol."""
     allowance = websocket_messages.Allowance()
     async for message in socket:
-        if message.type is not WSMsgType.TEXT or not allowance.take():
+        if not allowance.take() or message.type not in _MESSAGES:
             await socket.close(code=_POLICY_VIOLATION)
             return
+        if message.type is not WSMsgType.TEXT:
+            if message.type is WSMsgType.PING:
+                await socket.pong(message.data)
+            continue
         try:
             await view.handle(websocket_messages.parse(message.data))
         except websocket_messages.Malformed as error:

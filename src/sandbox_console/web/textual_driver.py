@@ -6,14 +6,21 @@ import base64
 import binascii
 import re
 
+from textual._xterm_parser import XTermParser
+from textual.drivers import web_driver
 from textual.drivers.web_driver import WebDriver
 from textual.messages import ExitApp
+
+from sandbox_console.model.pastes import GuardedParser
 
 MOST_COPIED = 1024 * 1024
 """Characters of one copy that are passed to the browser."""
 
 _COPY = re.compile(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")
 _ANY_OSC_52 = re.compile(r"(?:\x1b\]|\x9d)52;[^\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)?")
+
+# The driver makes its parser itself, by this name.
+vars(web_driver)["XTermParser"] = lambda debug=False: GuardedParser(XTermParser(debug))
 
 
 class BrowserDriver(WebDriver):

@@ -705,3 +705,22 @@ async def test_the_question_before_quitting_counts_one_shell_as_one(run_app, mon
         monkeypatch.setattr(type(app.main.detail.shells), "open_count", 1)
         await pilot.press("q")
         await until(pilot, lambda: "1 open shell: ended." in screen_text(app))
+
+
+async def test_several_lines_pasted_into_a_shell_are_asked_about_once(run_app):
+    async with run_app() as (app, pilot):
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.focused, TerminalView))
+        view = app.focused
+        app.post_message(events.Paste("echo one\necho two"))
+        await until(pilot, on(app, ConfirmScreen))
+        assert "echo two" in screen_text(app)
+        assert "one" not in view.screen_text()
+        await pilot.press("escape")
+        await until(pilot, lambda: app.focused is view)
+        app.post_message(events.Paste("echo three\necho four\n"))
+        await until(pilot, on(app, ConfirmScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: "four" in view.screen_text())
+        assert "one" not in view.screen_text()
+        assert app.screen is app.main

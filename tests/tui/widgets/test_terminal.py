@@ -257,7 +257,7 @@ async def test_application_modes_change_the_keys():
         view.attach(sent.append, lambda cols, rows: None)
         view.feed(b"\x1b[?1h")
         await pilot.press("up")
-        view.post_message(Paste("a\x1b[201~\nrm -rf /\x03"))
+        view.paste("a\x1b[201~\nrm -rf /\x03")
         await pilot.pause()
         view.feed(b"\x1b[?2004h")
         view.post_message(Paste("b\x1b[201~c\x9b201~\x1b[20\x1b[201~1~d"))

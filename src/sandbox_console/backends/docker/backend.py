@@ -64,6 +64,7 @@ class DockerBackend(EgressAbilities):
         self._installation = Installation(state_dir)
         self._gates = Gateways(self._connection, state_dir, options or Options())
         self._lives = LifetimeLimits(self._connection, state_dir, self._gates)
+        self._listed = False  # since it was last asked for its health: an engine that has just answered is well
 
     async def open(self) -> None:
         await self.health()
@@ -75,6 +76,9 @@ class DockerBackend(EgressAbilities):
         return abilities.capabilities(self._connection.info, self._gates.problem, self._lives.problem)
 
     async def health(self) -> BackendHealth:
+        listed, self._listed = self._listed, False
+        if listed and self._connection.read_within(events.JUST_NOW_S):
+            return await self._connection.health(events.JUST_NOW_S)
         looking = asyncio.create_task(self._gates.look())  # meanwhile: a round trip less of each command
         try:
             health = await self._connection.health()
@@ -95,7 +99,9 @@ class DockerBackend(EgressAbilities):
 
     async def list(self) -> builtins.list[Sandbox]:
         # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
-        return await self._detailed(await self._fresh_rows())
+        rows = await self._detailed(await self._fresh_rows())
+        self._listed = True
+        return rows
 
     async def brief(self) -> Sequence[Sandbox]:
         return await self._rows()

@@ -72,7 +72,7 @@ class Connection:
     async def health(self, recent_s: float = 0.0) -> BackendHealth:
         """Whether the engine answers now, with the reason where not; what it said so many seconds ago will do."""
         try:
-            if time.monotonic() - self._read_at > recent_s or self._cut:
+            if not self.read_within(recent_s) or self._cut:
                 if (await self._found()).ssh:  # a login has a limit of its own
                     await self.engine()
                 async with asyncio.timeout(PROBE_S):
@@ -85,6 +85,10 @@ class Connection:
         if self.version.get("Os") not in (None, "linux"):
             return self._down(HealthState.UNAVAILABLE, f"it runs {self.version['Os']} containers", "use a Linux engine")
         return BackendHealth("docker", self.context, HealthState.OK, version=str(self.version.get("Version", "")))
+
+    def read_within(self, seconds: float) -> bool:
+        """Whether the engine said so lately what it is."""
+        return time.monotonic() - self._read_at <= seconds
 
     async def refresh(self) -> None:
         """Read the engine's version and abilities. Raises as :meth:`engine` and Engine.call do."""

@@ -20,8 +20,10 @@ from sandbox_console.servers.api.sandboxes import Sandboxes
 from sandbox_console.service import find_paths
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
+from sandbox_console.web.connections import Seats
+from sandbox_console.web.listening import listening
 from sandbox_console.web.options import ServeOptions, is_loopback
-from sandbox_console.web.run import accepting, listening, server_tls
+from sandbox_console.web.run import accepting, server_tls
 
 MOST_BYTES = 4 << 20
 """Of a request's body."""
@@ -36,12 +38,12 @@ async def api(
 ) -> AsyncIterator[None]:
     """Answer while inside. Raises ConfigError, Conflict where the port is taken, Unsupported without a2a-pack."""
     tls = server_tls(options, known_ground(options.config))
-    with listening(options, port) as socket:
-        authorities = options.authorities(socket.getsockname()[1])
+    with listening(options, port) as held:
+        authorities = held.authorities
         state = find_paths(options.config).state
         async with (
             application(console, tokens, authorities, state, say) as app,
-            accepting(app, socket, tls, most=CONNECTIONS, cancels=True),
+            accepting(app, held, tls, Seats(CONNECTIONS, keeps_own=True), cancels=True),
         ):
             if not is_loopback(options.host) and options.scheme == "http":
                 say("warning: no TLS: anyone on the network can read the tokens and all that is sent")

@@ -18,8 +18,10 @@ from sandbox_console import service
 from sandbox_console.servers.mcp.server import make
 from sandbox_console.service.bootstrap import known_ground
 from sandbox_console.service.tokens import Tokens
+from sandbox_console.web.connections import HEADER_S
+from sandbox_console.web.listening import listening
 from sandbox_console.web.options import ServeOptions, is_loopback
-from sandbox_console.web.run import HEADER_S, listening, server_tls
+from sandbox_console.web.run import server_tls
 
 PATH = "/mcp"
 BODY_BYTES = 2 << 20
@@ -179,8 +181,8 @@ async def mcp(
     """Answer while inside. Raises ConfigError, Conflict where the port is taken."""
     tls = server_tls(options, known_ground(options.config))
     await asyncio.to_thread(tokens.every)  # a file that cannot be used is told now
-    with listening(options, port) as socket:
-        authorities = options.authorities(socket.getsockname()[1])
+    with listening(options, port) as held:
+        authorities = held.authorities
         server = make(console, _actor)
         app = server.streamable_http_app(streamable_http_path=PATH, json_response=True, stateless_http=True)
         guard = Guard(app, tokens, options.scheme, authorities)
@@ -193,7 +195,7 @@ async def mcp(
         config.ssl = tls
         async with server.session_manager.run():
             listener = _Server(config)
-            serving = asyncio.ensure_future(listener.serve(sockets=[socket]))
+            serving = asyncio.ensure_future(listener.serve(sockets=held.sockets))
             try:
                 if not is_loopback(options.host) and options.scheme == "http":
                     say("warning: no TLS: anyone on the network can read the tokens and all that is sent")

@@ -18,7 +18,7 @@ from sandbox_console.model.text import clean
 from sandbox_console.service import ShellSession
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.keys.keymap import hint, key_of
-from sandbox_console.tui.shell.terminal_link import ShellLink
+from sandbox_console.tui.shell.terminal_link import ShellLink, ask_about_paste
 from sandbox_console.tui.state.fleet_state import News, ShellClosed, ShellOpened
 from sandbox_console.tui.state.messages import ShellAsked
 from sandbox_console.tui.text.formatting import LEAVE_KEY, exit_words, shown_name
@@ -159,6 +159,10 @@ class ShellPane(Vertical):
                 view.focus()
             for one in typed:
                 view.on_key(one) if isinstance(one, events.Key) else view.on_paste(one)
+
+    def on_terminal_view_lines_pasted(self, asked: TerminalView.LinesPasted) -> None:
+        asked.stop()
+        ask_about_paste(self, asked)
 
     async def on_unmount(self) -> None:
         for link in self._links.values():

@@ -7,8 +7,13 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from textual.content import Content
+from textual.dom import DOMNode
+
 from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import Exit
+from sandbox_console.model.text import clean
+from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
 
 if TYPE_CHECKING:
     from sandbox_console.tui.widgets.terminal.terminal import TerminalView
@@ -28,8 +33,24 @@ class Session(Protocol):
     def without(self) -> tuple[str, ...]: ...
 
 
+_SHOWN = 200
+_ENTER = "A line with its end is pasted. A shell may run it."
+
 OnEnd = Callable[[Exit | None, str], None]
 Job = bytes | tuple[int, int]
+
+
+def ask_about_paste(node: DOMNode, asked: TerminalView.LinesPasted) -> None:
+    """Ask once before several lines are pasted: a shell may run each of them."""
+    lines = asked.text.splitlines()
+    words = f"{len(lines)} lines are pasted. A shell may run each of them." if len(lines) > 1 else _ENTER
+
+    def answered(agreed: bool | None) -> None:
+        if agreed and asked.view.is_attached:
+            asked.view.paste(asked.text)
+
+    shown = Content("\n".join(clean(line, cap=_SHOWN) for line in lines[:_SHOWN]))
+    node.app.push_screen(ConfirmScreen("Paste into the shell?", Content(words), "Paste", listed=shown), answered)
 
 
 class ShellLink:

@@ -175,6 +175,17 @@ terminal.attachCustomKeyEventHandler((event) => {
   }
   return false;
 });
+// A clipboard's text is never keys: without controls nothing in it can end the paste and be typed.
+element.addEventListener(
+  "paste",
+  (event) => {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    terminal.paste(text.replace(/(?:\x1b\[|\x9b)20[01]~/g, "").replace(/[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g, ""));
+  },
+  true,
+);
 terminal.onData(sendTyped);
 terminal.onKey(() => {
   typedAt = performance.now();

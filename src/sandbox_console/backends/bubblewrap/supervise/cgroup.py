@@ -175,8 +175,13 @@ class Group:
                 write(path, str(memory))
 
     def joiners(self) -> list[int]:
-        """Descriptors through which a process joins by writing ``0``, also after it lost the right to open them."""
-        return [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in set(self.folders.values())]
+        """Descriptors by which a process of one thread joins, writing ``0``, also without the right to open them.
+
+        ``tasks`` moves the thread that writes. For ``cgroup.procs`` the kernel locks out every fork and exit of this
+        machine, which takes until the next RCU grace period; version 2 has no other file for a group with controllers.
+        """
+        file = "cgroup.procs" if self.version == 2 else "tasks"
+        return [os.open(f"{path}/{file}", os.O_WRONLY | os.O_CLOEXEC) for path in set(self.folders.values())]
 
     @property
     def can_freeze(self) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .freezer import Freezer
     from .loop import Loop
     from .requests import Requests
+    from .spare import Spare
 
     class Keeper(Protocol):
         """What a command needs of the supervisor."""
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         group: Group
         pausing: Freezer
         requests: Requests
+        spare: Spare
 
         def forget(self, guest: "Guest") -> None: ...
 
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
 class Guest:
     """One command: started, ended, and its tree killed when its connection closes before it ends."""
 
-    def __init__(self, keeper: "Keeper", conn: socket.socket, middle: int, report: socket.socket) -> None:
-        self._keeper, self._conn, self._middle, self._report = keeper, conn, middle, report
-        self.helper = 0
+    def __init__(self, keeper: "Keeper", conn: socket.socket, report: socket.socket, helper: int) -> None:
+        self._keeper, self._conn, self._report = keeper, conn, report
+        self.helper = helper  # 0 until it is known
         self.ended = False
         self._killing = False
         self._connected = True
@@ -55,6 +57,10 @@ class Guest:
         self._tell(message, tuple(fds))
         for fd in fds:
             os.close(fd)
+        if "started" in message:
+            self._keeper.spare.prepare_soon()
+        elif "exit" in message:
+            self._keeper.spare.prepare()
 
     def _tell(self, message: dict[str, object], fds: tuple[int, ...] = ()) -> None:
         if self._connected:

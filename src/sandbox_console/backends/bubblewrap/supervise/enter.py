@@ -4,6 +4,7 @@ Three processes, forked from the supervisor, so that nothing is imported on the 
 the middle one becomes the sandbox's user, joins the namespaces and ends; the helper is inside the PID
 namespace, adopts every orphan of the command (so that a daemon does not escape a kill) and tells how the
 command ended; the command is its child. Middle and helper are not dumpable: the guest cannot trace them.
+A helper may be started before there is a command, which then saves it two forks (``spare``).
 """
 
 import errno
@@ -11,6 +12,7 @@ import fcntl
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -56,18 +58,26 @@ class Namespaces:
         return [*self._fds, self._inner]
 
 
+class Walls:
+    """What holds for every command of a sandbox: its user, limits and filter of system calls, and where it runs."""
+
+    def __init__(self, order: dict, spaces: Namespaces, joiners: list[int]) -> None:  # type: ignore[type-arg]
+        self.uid: int | None = order["uid"]
+        self.rlimits: dict[str, int] = order["rlimits"]
+        self.filter = bytes.fromhex(order["seccomp"])
+        self.spaces, self.joiners = spaces, joiners
+
+
 class Order:
     """A command to start: argv candidates, environment, folder, and the limits that hold inside."""
 
-    def __init__(self, message: dict, defaults: dict) -> None:  # type: ignore[type-arg]
+    def __init__(self, message: dict, walls: Walls) -> None:  # type: ignore[type-arg]
         self.candidates: list[list[str]] = message["candidates"]
         self.env: dict[str, str] = message["env"]
         self.workdir: str = message["workdir"]
         self.tty: list[int] | None = message.get("tty")
         self.secrets: dict[str, str] = message.get("secrets") or {}
-        self.uid: int | None = defaults["uid"]
-        self.rlimits: dict[str, int] = defaults["rlimits"]
-        self.filter = bytes.fromhex(defaults["seccomp"])
+        self.walls = walls
 
 
 def become(uid: int | None) -> None:
@@ -103,31 +113,35 @@ def close_all_but(keep: list[int]) -> None:
     os.closerange(first, max(first + 1, _FD_MOST))
 
 
-def start(order: Order, spaces: Namespaces, joiners: list[int], stdio: list[int]) -> tuple[int, socket.socket]:
-    """Start it: the middle process's pid and the socket on which the helper reports."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _middle(order, spaces, joiners, stdio, theirs)
-        except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's loop
-            wire.send(theirs, {"failed": 125, "reason": f"cannot enter the sandbox: {error}"})
-        finally:
-            os._exit(125)
-    theirs.close()
-    return pid, ours
+def start(walls: Walls, order: Order | None, stdio: list[int]) -> tuple[socket.socket, socket.socket]:
+    """Start it: the socket on which the helper reports, and the one at which a command without an order waits for it.
+
+    Where either is closed before the command began, nothing is left of it.
+    """
+    report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    orders, awaited = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, awaited:
+        if os.fork() == 0:
+            try:
+                _middle(walls, order or awaited, stdio, theirs)
+            except BaseException as error:  # noqa: BLE001 - nothing may return into the supervisor's loop
+                wire.send(theirs, {"failed": 125, "reason": f"cannot enter the sandbox: {error}"})
+            finally:
+                os._exit(125)
+    return report, orders
 
 
-def _middle(order: Order, spaces: Namespaces, joiners: list[int], stdio: list[int], report: socket.socket) -> None:
+def _middle(walls: Walls, order: Order | socket.socket, stdio: list[int], report: socket.socket) -> None:
     signal.set_wakeup_fd(-1)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     for number, fd in enumerate(stdio):
         os.dup2(fd, number)
-    close_all_but([0, 1, 2, report.fileno(), *spaces.fds, *joiners])
-    become(order.uid)
+    awaited = [] if isinstance(order, Order) else [order.fileno()]
+    close_all_but([0, 1, 2, report.fileno(), *awaited, *walls.spaces.fds, *walls.joiners])
+    become(walls.uid)
     kernel.keep_to_itself()
     fresh_keyring()
-    spaces.join()
+    walls.spaces.join()
     try:
         pid = os.fork()
     except OSError as error:
@@ -137,7 +151,7 @@ def _middle(order: Order, spaces: Namespaces, joiners: list[int], stdio: list[in
         raise
     if pid == 0:
         try:
-            _helper(order, spaces, joiners, report)
+            _helper(walls, order, report)
         except BaseException as error:  # noqa: BLE001 - as above
             wire.send(report, {"failed": 125, "reason": f"cannot start a command in the sandbox: {error}"})
         finally:
@@ -146,24 +160,29 @@ def _middle(order: Order, spaces: Namespaces, joiners: list[int], stdio: list[in
     os._exit(0)
 
 
-def _helper(order: Order, spaces: Namespaces, joiners: list[int], report: socket.socket) -> None:
+def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -> None:
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     os.setsid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
-    if order.tty:
-        _open_terminal(order.tty, report)
+    tty = order.tty if isinstance(order, Order) else None
+    if tty:
+        _open_terminal(tty, report)
     failure, told = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            code, reason = _command(order, spaces, joiners)
+            _confine(walls, terminal=bool(tty))
+            code, reason = _command(order if isinstance(order, Order) else _awaited(walls, order, told))
         except BaseException as error:  # noqa: BLE001 - as above
             code, reason = 125, str(error)
         os.write(told, json.dumps({"failed": code, "reason": reason}).encode())
         os._exit(code)
     kernel.drop_privileges()
     close_all_but([report.fileno(), failure])
+    signal.signal(signal.SIGCHLD, lambda *_: _go_on(pid, failure))
+    _go_on(pid, failure)
     text = os.read(failure, wire.PACKET)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     wire.send(report, json.loads(text) if text else {"started": True, "pid": pid})
     while True:
         try:
@@ -172,6 +191,16 @@ def _helper(order: Order, spaces: Namespaces, joiners: list[int], report: socket
             os._exit(0)
         if one == pid and not text:
             wire.send(report, {"exit": status})
+
+
+def _go_on(pid: int, failure: int) -> None:
+    """A guest can stop a command that has not begun, which has its user id; it must not stay so."""
+    try:
+        begun = select.select([failure], [], [], 0)[0]
+        if not begun and os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG):
+            os.kill(pid, signal.SIGCONT)
+    except ChildProcessError:
+        pass  # it has ended, which the caller is about to see
 
 
 def _open_terminal(size: list[int], report: socket.socket) -> None:
@@ -184,18 +213,40 @@ def _open_terminal(size: list[int], report: socket.socket) -> None:
     os.close(slave)
 
 
-def _command(order: Order, spaces: Namespaces, joiners: list[int]) -> tuple[int, str]:
-    for fd in joiners:
-        os.write(fd, b"0")
-    spaces.join_inner()
+def _confine(walls: Walls, *, terminal: bool) -> None:
+    """All that holds for every command. The filter comes last: it would refuse what is done before it."""
+    walls.spaces.join_inner()
     kernel.drop_privileges()
     os.setsid()
-    if order.tty:
+    if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.umask(0o022)
-    for name, value in order.rlimits.items():
+    for name, value in walls.rlimits.items():
         resource.setrlimit(getattr(resource, name), (value, value))
     plain_signals()
+    if walls.filter:
+        kernel.filter_calls(walls.filter)
+
+
+def _awaited(walls: Walls, orders: socket.socket, told: int) -> Order:
+    """Wait for an order and its three streams; end where none comes."""
+    close_all_but([0, 1, 2, orders.fileno(), told, *walls.joiners])
+    message, fds = wire.receive(orders)
+    if message is None:
+        os._exit(0)
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+        os.close(fd)
+    return Order(message, walls)
+
+
+def _command(order: Order) -> tuple[int, str]:
+    """Become the command, by what any program in the sandbox may do; comes back with the reason why not.
+
+    It joins the groups only now: until there is a command, nothing counts as one of the sandbox's processes.
+    """
+    for fd in order.walls.joiners:
+        os.write(fd, b"0")
     try:
         _put_secrets(order.secrets)
     except OSError as error:
@@ -204,8 +255,6 @@ def _command(order: Order, spaces: Namespaces, joiners: list[int]) -> tuple[int,
         os.chdir(order.workdir)
     except OSError as error:
         return 126, f"workdir {order.workdir}: {os.strerror(error.errno or 0)}"
-    if order.filter:  # the last thing: it would refuse what was done until here
-        kernel.filter_calls(order.filter)
     outcome = 127, "no command"
     for argv in order.candidates:
         outcome = _execute(argv, order.env)

@@ -18,6 +18,7 @@ from .jail import Jail, StartFailed, exit_of, leave_keys
 from .loop import Loop
 from .ports import Ports
 from .requests import Requests
+from .spare import Spare
 from .state_files import take_lock, write_status
 from .time_limits import TimeLimits
 
@@ -53,6 +54,7 @@ class Supervisor:
         self._gateway: Gateway | None = None
         self._ports: Ports | None = None
         self._limits = TimeLimits(self.loop, order, self._is_busy, self._end)
+        self.spare = Spare(self.loop, self._enter_ahead)
         os.chdir(order["dir"])
 
     def _use(self, group: cgroup.Group) -> None:
@@ -128,7 +130,8 @@ class Supervisor:
         if not self._jail.main and (failure := self._jail.failed()):
             os.waitpid(self._jail.pid, 0)
             raise failure
-        self._spaces = self._jail.namespaces()
+        spaces = self._jail.namespaces()
+        self._walls = enter.Walls(self.order, spaces, self._joiners) if spaces else None
         for fd, kind in ((self._jail.stdout, segments.STDOUT), (self._jail.stderr, segments.STDERR)):
             os.set_blocking(fd, False)
             self.loop.on(fd, partial(self._output, fd, kind))
@@ -230,20 +233,22 @@ class Supervisor:
     def exec(self, conn: socket.socket, fds: list[int]) -> None:
         """Run a command beside the main one."""
         asked = wire.from_memfd(fds.pop(0))
-        if self._spaces is None or self.pausing.paused:
+        walls = self._walls
+        if walls is None or self.pausing.paused:
             wire.send(conn, {"error": "the sandbox is paused" if self.pausing.paused else "it has ended"})
             return
-        order = enter.Order(asked, self.order)
-        self._guests.add(Guest(self, conn, *enter.start(order, self._spaces, self._joiners, fds or [0, 0, 0])))
+        order = enter.Order(asked, walls)
+        helper, report = (self.spare.take(asked, fds) if fds else None) or (0, self._enter(order, fds))
+        self._guests.add(Guest(self, conn, report, helper))
         events.note(".", "exec_start", os.path.basename(order.candidates[0][0]))
         self.touch()
 
     def lend(self, conn: socket.socket) -> None:
         """Descriptors of the namespaces in which the sandbox's files are seen."""
-        if self._spaces is None:
+        if self._walls is None:
             wire.send(conn, {"error": "it has ended"})
         else:
-            wire.send(conn, {"spaces": True}, self._spaces.for_files)
+            wire.send(conn, {"spaces": True}, self._walls.spaces.for_files)
             self.touch()
 
     def door(self, conn: socket.socket) -> None:
@@ -252,6 +257,16 @@ class Supervisor:
             raise ValueError("the sandbox has no gateway")
         with self._gateway.door() as door:
             wire.send(conn, {"ok": True}, (door.fileno(),))
+
+    def _enter(self, order: enter.Order, fds: list[int]) -> socket.socket:
+        report, orders = enter.start(order.walls, order, fds or [0, 0, 0])
+        orders.close()
+        return report
+
+    def _enter_ahead(self) -> tuple[socket.socket, socket.socket]:
+        if self._walls is None:
+            raise ProcessLookupError
+        return enter.start(self._walls, None, [0, 0, 0])
 
     def forget(self, guest: Guest) -> None:
         """A command and all that it started are gone."""
@@ -333,6 +348,7 @@ class Supervisor:
             while self._output(fd, kind):
                 pass
         self._log.end()
+        self.spare.drop()
         for guest in list(self._guests):
             guest.sandbox_ended()
         result = self._result()

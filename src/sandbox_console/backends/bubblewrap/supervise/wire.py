@@ -11,13 +11,14 @@ FDS_MOST = 8
 _MFD_EXEC = 0x10  # linux/memfd.h
 
 
-def send(sock: socket.socket, message: dict[str, object], fds: tuple[int, ...] = ()) -> None:
-    """Send a message and descriptors. A peer that is gone is not an error."""
+def send(sock: socket.socket, message: dict[str, object], fds: tuple[int, ...] = ()) -> bool:
+    """Send a message and descriptors; False where the peer is gone."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     try:
         sock.sendmsg([json.dumps(message).encode()], rights, socket.MSG_NOSIGNAL)
     except (BrokenPipeError, ConnectionResetError, BlockingIOError):
-        pass
+        return False
+    return True
 
 
 def receive(sock: socket.socket) -> tuple[dict[str, object] | None, list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, Protocol
@@ -11,12 +10,10 @@ from msgspec import Struct
 from rich.cells import cell_len
 from rich.segment import Segment
 
+from sandbox_console.model.pastes import clean_paste
 from sandbox_console.model.text import clean
 
 MouseAction = Literal["press", "release", "motion"]
-
-_PASTE_MARKS = re.compile(r"(?:\x1b\[|\x9b)20[01]~")
-_PASTE_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class Cursor(Struct, frozen=True):
@@ -100,7 +97,7 @@ class Emulator(Protocol):
 
 def paste_bytes(text: str, *, bracketed: bool) -> bytes:
     """A paste without the marks and controls by which it could end its brackets early and type commands."""
-    body = _PASTE_CONTROLS.sub("", _PASTE_MARKS.sub("", text)).replace("\r\n", "\r").replace("\n", "\r")
+    body = clean_paste(text).replace("\r\n", "\r").replace("\n", "\r")
     data = body.encode("utf-8", "replace")
     return b"\x1b[200~" + data + b"\x1b[201~" if bracketed else data
 

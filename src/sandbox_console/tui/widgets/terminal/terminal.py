@@ -16,6 +16,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from sandbox_console.model.pastes import has_line_breaks
 from sandbox_console.tui.text.formatting import LEAVE_KEY
 from sandbox_console.tui.widgets.terminal.emulator import Emulator, MouseAction
 from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
@@ -57,6 +58,18 @@ class TerminalView(Widget, can_focus=True):
         def __init__(self, view: TerminalView) -> None:
             super().__init__()
             self.view = view
+
+        @property
+        def control(self) -> TerminalView:
+            return self.view
+
+    class LinesPasted(Message):
+        """Several lines were pasted, which a shell may run: they wait for `TerminalView.paste`."""
+
+        def __init__(self, view: TerminalView, text: str) -> None:
+            super().__init__()
+            self.view = view
+            self.text = text
 
         @property
         def control(self) -> TerminalView:
@@ -180,8 +193,15 @@ class TerminalView(Widget, can_focus=True):
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
+        if has_line_breaks(event.text):
+            self.post_message(self.LinesPasted(self, event.text))
+        else:
+            self.paste(event.text)
+
+    def paste(self, text: str) -> None:
+        """Send a paste to the guest."""
         self._to_end()
-        self._send(self.emulator.paste(event.text))
+        self._send(self.emulator.paste(text))
 
     def on_resize(self) -> None:
         cols, rows = self.content_size

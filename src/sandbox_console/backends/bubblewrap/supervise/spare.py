@@ -1,0 +1,79 @@
+"""A command that waits in the sandbox for what it is to be: the next one to be asked for begins without three forks.
+
+It is confined by the same steps as every command; neither it nor the helper above it has a privilege while it waits.
+One is made where a command has run, and ends when no other came for a while: an idle sandbox has no process of the
+console's in it. The guest may kill it, and then the next command is started as the first one was.
+"""
+
+import os
+import select
+import socket
+from collections.abc import Callable
+
+from . import wire
+from .loop import Loop
+
+_SOON_S = 0.05
+"""After the start of a command that goes on. The end of one that is short is told first: a fork takes 0.5 ms."""
+_KEPT_S = 20.0
+_LONGEST = wire.PACKET // 4
+"""Characters of an order that fits into one packet, each of six bytes at most; a longer one is not handed over."""
+
+
+class Spare:
+    """At most one. ``make`` starts it: the sockets at which its helper reports, and at which it waits."""
+
+    def __init__(self, loop: Loop, make: Callable[[], tuple[socket.socket, socket.socket]]) -> None:
+        self._loop, self._make = loop, make
+        self._there: tuple[socket.socket, socket.socket] | None = None
+        self._helper = 0
+
+    def prepare_soon(self) -> None:
+        """Have one a little later."""
+        self._loop.after("spare", _SOON_S, self.prepare)
+
+    def prepare(self) -> None:
+        """Have one, and for a while; a host without room for another process has none."""
+        if self._there is None:
+            try:
+                self._there = self._make()
+            except OSError:
+                return
+            self._helper = 0
+            self._loop.on(self._there[0].fileno(), self._told)
+        self._loop.after("spare", _KEPT_S, self.drop)
+
+    def _told(self) -> None:
+        """Its helper says which process it is; whatever else comes is its end."""
+        if self._there is None:
+            return
+        message, fds = wire.receive(self._there[0])
+        for fd in fds:
+            os.close(fd)
+        if message and "helper" in message:
+            self._helper = int(str(message["helper"]))
+        else:
+            self.drop()
+
+    def take(self, asked: dict[str, object], stdio: list[int]) -> tuple[int, socket.socket] | None:
+        """Give it its order: the helper, 0 where that is not known yet, and its socket. None where there is none."""
+        if self._there is not None and select.select([self._there[0]], [], [], 0)[0]:
+            self._told()
+        if self._there is None or len(str(asked)) > _LONGEST:
+            return None
+        report, orders = self._there
+        self._loop.off(report.fileno())
+        self._there = None
+        with orders:
+            if wire.send(orders, asked, tuple(stdio)):
+                return self._helper, report
+        report.close()
+        return None
+
+    def drop(self) -> None:
+        """End it."""
+        if self._there is not None:
+            self._loop.off(self._there[0].fileno())
+            for one in self._there:
+                one.close()
+            self._there = None

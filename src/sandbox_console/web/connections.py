@@ -1,0 +1,178 @@
+"""Connections: who may have how many, so that nobody's idle ones keep another out."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+import struct
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from aiohttp import web
+
+from sandbox_console.web.http_handler import Handler
+
+HEADER_S = 5.0
+"""A connection must have sent a whole request header within this, and the next one after an answer."""
+MOST_OF_A_LOGIN = 16
+"""Connections of one login beyond those of strangers; a browser opens six, and one for each websocket."""
+_PAUSE_S = 0.1
+
+
+class Seat:
+    """One connection: whose it is, and the login that it has shown."""
+
+    def __init__(self, owner: str, hang_up: Callable[[], None]) -> None:
+        self.owner = owner
+        self.hang_up = hang_up
+        self.login = ""
+
+
+class Seats:
+    """The connections of one listener. Those without a login share ``most`` places by their owners.
+
+    Where all are taken, the owner with the most of them loses its oldest one. ``keeps_own`` refuses a new connection
+    instead where it would push out one of the same owner, for clients that have no login to show.
+    """
+
+    def __init__(self, most: int, *, keeps_own: bool = False) -> None:
+        self._most = most
+        self._keeps_own = keeps_own
+        self._strangers: list[Seat] = []
+        self._known: list[Seat] = []
+
+    def take(self, owner: str, hang_up: Callable[[], None]) -> Seat | None:
+        """A place for a new connection; None where it has to go."""
+        if len(self._strangers) >= self._most:
+            crowd, _ = Counter(seat.owner for seat in self._strangers).most_common(1)[0]
+            if crowd == owner and self._keeps_own:
+                return None
+            self._free(next(seat for seat in self._strangers if seat.owner == crowd))
+        seat = Seat(owner, hang_up)
+        self._strangers.append(seat)
+        return seat
+
+    def prove(self, seat: Seat, login: str) -> None:
+        """Keep a connection that has shown a login out of the strangers' number; a login's oldest make room."""
+        if seat not in self._strangers:
+            return
+        self._strangers.remove(seat)
+        seat.login = login
+        self._known.append(seat)
+        own = [one for one in self._known if one.login == login]
+        if len(own) > MOST_OF_A_LOGIN:
+            self._free(own[0])
+
+    def leave(self, seat: Seat) -> None:
+        """The connection has ended."""
+        for seats in (self._strangers, self._known):
+            if seat in seats:
+                seats.remove(seat)
+
+    def _free(self, seat: Seat) -> None:
+        self.leave(seat)
+        seat.hang_up()
+
+
+class Acceptor:
+    """Accepts the connections of one listening socket until it is closed. The handshake of TLS needs a place too."""
+
+    def __init__(self, server: web.Server, listening: socket.socket, seats: Seats, tls: ssl.SSLContext | None) -> None:
+        self._server = server
+        self._listening = listening
+        self._seats = seats
+        self._tls = tls
+        self._opening: set[asyncio.Task[None]] = set()
+        listening.setblocking(False)
+        self._task = asyncio.create_task(self._accept())
+
+    async def close(self) -> None:
+        """Accept no more, and give up handshakes."""
+        tasks = [self._task, *self._opening]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listening.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                link, _ = await loop.sock_accept(self._listening)
+            except OSError:  # out of descriptors: those that are open end by themselves
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            self._begin(link)
+
+    def _begin(self, link: socket.socket) -> None:
+        opening: asyncio.Task[None] | None = None
+        handler = Handler(self._server)
+
+        def hang_up() -> None:
+            if handler.transport is not None:
+                handler.transport.abort()
+            elif opening is not None:
+                opening.cancel()
+
+        seat = self._seats.take(owner_of(link), hang_up)
+        if seat is None:
+            link.close()
+            return
+        handler.take(lambda login: self._seats.prove(seat, login), lambda: self._seats.leave(seat))
+        opening = asyncio.create_task(self._open(link, handler))
+        self._opening.add(opening)
+        opening.add_done_callback(lambda task: self._opened(task, link, seat))
+
+    async def _open(self, link: socket.socket, handler: Handler) -> None:
+        limit = HEADER_S if self._tls else None
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: handler, link, ssl=self._tls, ssl_handshake_timeout=limit)
+
+    def _opened(self, task: asyncio.Task[None], link: socket.socket, seat: Seat) -> None:
+        """Let go of a connection that came to nothing; a task that was cancelled before it began has closed nothing."""
+        self._opening.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            link.close()
+            self._seats.leave(seat)
+
+
+def owner_of(link: socket.socket) -> str:
+    """Whose connection it is: a user of this machine where that can be known, else an address, of IPv6 its /64."""
+    if link.family == socket.AF_UNIX:
+        _, uid, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        return f"uid {uid}"
+    try:
+        peer, own = link.getpeername(), link.getsockname()
+    except OSError:  # it is gone again
+        return ""
+    address = ipaddress.ip_address(peer[0].partition("%")[0])
+    if address.is_loopback or peer[0] == own[0]:
+        uid = _uid_of(peer, own)
+        return address.compressed if uid is None else f"uid {uid}"
+    if address.version == 6:
+        return ipaddress.ip_network((address, 64), strict=False).with_prefixlen
+    return address.compressed
+
+
+def _uid_of(peer: tuple[str, int], own: tuple[str, int]) -> int | None:
+    """The user whose socket is at the other end, which is in the kernel's table of this machine's sockets too."""
+    wanted = [_row_address(peer).encode(), _row_address(own).encode()]
+    try:
+        table = Path("/proc/net/tcp6" if ":" in peer[0] else "/proc/net/tcp").read_bytes()
+    except OSError:
+        return None
+    for line in table.splitlines()[1:]:
+        if (words := line.split())[1:3] == wanted:
+            return int(words[7])
+    return None
+
+
+def _row_address(end: tuple[str, int]) -> str:
+    """An address as the table writes it: words of 32 bits in the machine's order, in hexadecimal."""
+    packed = ipaddress.ip_address(end[0].partition("%")[0]).packed
+    words = struct.unpack(f">{len(packed) // 4}I", packed)
+    shown = "".join(struct.pack("=I", word).hex().upper() for word in words)
+    return f"{shown}:{end[1]:04X}"
