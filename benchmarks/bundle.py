@@ -1,52 +1,46 @@
-"""A bundle of a sandbox with 2 GB of logs: time, size of the file and the memory of the process.
+"""A bundle with 2 GB of log lines: time, size of the file and the highest memory, written and checked.
 
-python benchmarks/bundle.py [MEGABYTES]
+    python benchmarks/bundle.py [MEGABYTES]
+
+The lines are made here: of a sandbox's log bubblewrap keeps only the newest part.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
 import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from sandbox_console.model import action
-from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service import Config, Consent, make_bundle, open_console, verify_bundle
+from sandbox_console.model.log import LogRecord, Stream
+from sandbox_console.service.incident.bundle_file import Lines, Pack
+from sandbox_console.service.incident.bundle_parts import log_line
+from sandbox_console.service.incident.bundle_reader import check_whole, members
 
-LINE = "2026-11-22T03:00:00Z INFO request id=%08d path=/v1/items took 12 ms status 200 bytes 5120 from 10.0.0.7"
+LINE = b"2026-11-22T03:00:00Z INFO request id=%08d path=/v1/items took 12 ms status 200 from 10.0.0.7\n"
 
 
-async def run(megabytes: int, folder: Path) -> None:
-    count = megabytes * 1_000_000 // (len(LINE % 0) + 1)
-    script = f"seq -f '{LINE.replace('%08d', '%08.0f')}' {count}"
-    async with open_console(Config(), only_backend="bubblewrap") as console:
-        [place] = console.places
-        spec = SandboxSpec("flood", "host", ("sh", "-c", script))
-        ref = (await console.perform(action.Create(spec, *place)).result()).ref
-        assert ref is not None
-        while (found := await console.inspect(ref)).status.live:
-            await asyncio.sleep(0.5)
-        file = folder / "flood.tar.zst"
-        print(f"memory before      {_memory():8.0f} MiB")
-        began = time.monotonic()
-        with file.open("wb") as out:
-            made = await make_bundle(console, [found], out.write, until=time.time())
-        took = time.monotonic() - began
-        logs = sum(part.bytes for part in made.manifest.parts if "/logs-" in part.name)
-        print(
-            f"written in         {took:8.1f} s   {logs / 1e6:.0f} MB of log lines, {file.stat().st_size / 1e6:.1f} MB"
-        )
-        print(f"highest memory     {_memory():8.0f} MiB")
-        began = time.monotonic()
-        with file.open("rb") as bundle:
-            checked = verify_bundle(bundle)
-        print(f"verified in        {time.monotonic() - began:8.1f} s   ok: {checked.ok}")
-        print(f"highest memory     {_memory():8.0f} MiB")
-        await console.perform(action.Remove(ref, force=True), consent=Consent(yes=True, confirm=ref.id)).result()
+def run(megabytes: int, file: Path) -> None:
+    block = [LogRecord(1795439976327593918 + at, Stream.STDOUT, LINE % at) for at in range(10_000)]
+    size, total = sum(len(one.data) for one in block), 0
+    print(f"before              {_memory():6.0f} MiB")
+    began = time.monotonic()
+    with file.open("wb") as out:
+        pack = Pack(out.write)
+        lines = Lines(pack, "001-web/logs")
+        while total < megabytes * 1_000_000:
+            lines.put(map(log_line, block))
+            total += size
+        lines.flush()
+        pack.end()
+    took = time.monotonic() - began
+    print(f"written    {took:6.0f} s  {_memory():6.0f} MiB  {total / 1e6:.0f} MB in {file.stat().st_size / 1e6:.1f} MB")
+    began = time.monotonic()
+    with file.open("rb") as bundle:
+        whole = check_whole(bundle)
+        count = sum(len(block) for member in members(bundle, whole) for block in member.blocks)
+    print(f"read       {time.monotonic() - began:6.0f} s  {_memory():6.0f} MiB  {count / 1e6:.0f} MB unpacked")
 
 
 def _memory() -> float:
@@ -55,5 +49,4 @@ def _memory() -> float:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        os.environ["SANDBOX_CONSOLE_HOME"] = f"{name}/home"
-        asyncio.run(run(int(sys.argv[1]) if sys.argv[1:] else 2000, Path(name)))
+        run(int(sys.argv[1]) if sys.argv[1:] else 2000, Path(name) / "bundle.tar.zst")

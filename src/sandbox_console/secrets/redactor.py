@@ -135,7 +135,8 @@ class Redactor:
             now = (visible_text.Line() if begin else line.past()).write(head[begin:], begin).view(to_cursor=True)
             if size := self.held_back(now.data):
                 hold.append(len(data) - max(begin, now.span(len(now.data) - size, len(now.data))[0]))
-        return max(hold)
+        size = max(hold)
+        return size + visible_text.begun(data, len(data) - size)  # no code is cut in two: its rest is no letter
 
     def _unseen(self, head: bytes) -> int:
         """How many of the last bytes begin a value, not counting unseen codes."""
@@ -153,6 +154,9 @@ class Redactor:
         hits = self._hits(data)
         if line is None and visible_text.plain(data):
             return hits
+        if visible_text.doubtful(data):
+            other = visible_text.seen(data, bel_ends=True)
+            hits = _apart([*hits, *(other.span(start, end) for start, end in self._hits(other.data))])
         if not ((line and line.moved) or visible_text.moves(data) or self._found(visible_text.bare(data))):
             return hits
         view = visible_text.seen(data)

@@ -15,44 +15,68 @@ from itertools import accumulate
 CODE_MOST = 4096
 """Bytes of the longest code that is followed across chunks; an OSC or DCS may hold a text."""
 
-# ECMA-48: CSI, then the strings OSC, DCS, SOS, PM and APC with their text, then two-byte and three-byte codes.
-_ESC = rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[ -/]*[0-Z\\-~])"
+# A terminal's parser (ECMA-48; DEC's as in vt100.net/emu/dec_ansi_parser): a control within a code is obeyed at once,
+# CAN and SUB end a code without effect, and ESC begins another one.
+_WITHIN = rb"\x00-\x09\x0b-\x17\x19\x1c-\x1f\x7f"
+_REST = rb"[" + _WITHIN + rb" -?]*"
+_CUT = rb"[\x18\x1a]|(?=\x1b)"
+# CSI, then the strings OSC, DCS, SOS, PM and APC with their text, then two-byte and three-byte codes, then ESC alone.
+_ESC = (
+    rb"\x1b[" + _WITHIN + rb"]*(?:\[" + _REST + rb"(?:[@-~]|" + _CUT + rb")"
+    rb"|\][^\x07\x18\x1a\x1b\n]{0,4096}(?:\x07|\x1b\\|" + _CUT + rb")"
+    rb"|[PX^_][^\x18\x1a\x1b\n]{0,4096}(?:\x1b\\|" + _CUT + rb")"
+    rb"|[ -/][" + _WITHIN + rb" -/]*(?:[0-~]|" + _CUT + rb")|[0-Z\\-~\x18\x1a])?"
+)  # fmt: skip
 # CSI as one character (in UTF-8), and what has no width: soft hyphen, joiners, direction marks, selectors, tags.
 _WIDTHLESS = (
-    rb"\xc2\x9b[0-?]*[ -/]*[@-~]|\xc2[\x80-\x9f\xad]|\xcd\x8f|\xd8\x9c|\xe1\xa0[\x8b-\x8f]|\xe1\x85[\x9f\xa0]"
+    rb"\xc2\x9b"
+    + _REST
+    + rb"(?:[@-~]|"
+    + _CUT
+    + rb")|\xc2[\x80-\x9f\xad]|\xcd\x8f|\xd8\x9c|\xe1\xa0[\x8b-\x8f]|\xe1\x85[\x9f\xa0]"
     rb"|\xe1\x9e[\xb4\xb5]|\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xe3\x85\xa4|\xef\xb8[\x80-\x8f]"
-    rb"|\xef\xbb\xbf|\xef\xbe\xa0|\xef\xbf[\xb0-\xbb]|\xf3\xa0[\x80-\x87][\x80-\xbf]"
+    rb"|\xef\xbb\xbf|\xef\xbe\xa0|\xef\xbf[\xb0-\xbb]|\xf0\x9b\xb2[\xa0-\xa3]"
+    rb"|\xf0\x9d\x85[\xb3-\xba]|\xf3\xa0[\x80-\x87][\x80-\xbf]"
 )
+# DCS, SOS, PM and APC end with ST for most terminals; some readers end them with BEL as well, as OSC.
+_BEL_ENDS = re.compile(rb"\x1b[PX^_][^\x07\x18\x1a\x1b\n]{0,4096}\x07")
 _CODE = re.compile(_ESC)
 _COLOURS = re.compile(rb"\x1b\[[0-9;:]*[mK]")  # and the rest of a line erased: nearly all codes of a log
 _LONE = rb"\r(?!\n)"
 _UNSEEN = re.compile(rb"(?:" + _ESC + rb"|[\x00-\x08\x0e-\x1f\x7f]|" + _LONE + rb"|" + _WIDTHLESS + rb")+")
+_UNSEEN_TO_BEL = re.compile(_BEL_ENDS.pattern + rb"|" + _UNSEEN.pattern)
 _CONTROLS = [bytes([one]) for one in (*range(8), 8, *range(14, 27), *range(28, 32), 127)]  # but ESC and CR
 _IDLE = b"".join(one for one in _CONTROLS if one != b"\b") + b"\x0b\x0c"
 _WIDE = re.compile(_WIDTHLESS)
-_LEADS = tuple(bytes([one]) for one in (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF3))
+_LEADS = tuple(bytes([one]) for one in (0xC2, 0xCD, 0xD8, 0xE1, 0xE2, 0xE3, 0xEF, 0xF0, 0xF3))
 # How a code may begin that has not all come.
 _BEGUN = re.compile(
-    rb"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n]{0,4096}\x1b?|[ -/]*)?|\xc2(?:\x9b[0-?]*[ -/]*)?"
-    rb"|\xcd|\xd8|\xe1[\x85\x9e\xa0]?|\xe2[\x80\x81]?|\xe3\x85?|\xef[\xb8\xbb\xbe\xbf]?|\xf3(?:\xa0[\x80-\x87]?)?)\Z"
+    rb"(?:\x1b[" + _WITHIN + rb"]*(?:\[" + _REST + rb"|\][^\x07\x18\x1a\x1b\n]{0,4096}\x1b?"
+    rb"|[PX^_][^\x18\x1a\x1b\n]{0,4096}\x1b?|[ -/][" + _WITHIN + rb" -/]*)?|\xc2(?:\x9b" + _REST + rb")?"
+    rb"|\xcd|\xd8|\xe1[\x85\x9e\xa0]?|\xe2[\x80\x81]?|\xe3\x85?|\xef[\xb8\xbb\xbe\xbf]?"
+    rb"|\xf0(?:\x9b\xb2?|\x9d\x85?)?|\xf3(?:\xa0[\x80-\x87]?)?)\Z"
 )
 _RETURN = re.compile(_LONE)
-_CSI = rb"(?:\x1b\[|\xc2\x9b)"
+_CSI = rb"(?:\x1b[" + _WITHIN + rb"]*\[|\xc2\x9b)"
+_PARAMETERS = rb"[" + _WITHIN + rb"0-9;]*"
 # ECMA-48's moves within a line, insertion, deletion, erasure and repetition there; the column kept and restored.
-_MOVE = re.compile(rb"\x1b(?:\[[0-9;]*[CDGIPXZ`abhlsu@]|[78])")  # apart from the next: one first byte is sought fast
-_WIDE_MOVE = re.compile(rb"\xc2\x9b[0-9;]*[CDGIPXZ`abhlsu@]")
+_MOVE = re.compile(
+    rb"\x1b[" + _WITHIN + rb"]*(?:\[" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]|[78])"
+)  # apart from the next: one first byte is sought fast
+_WIDE_MOVE = re.compile(rb"\xc2\x9b" + _PARAMETERS + rb"[CDGIPXZ`abhlsu@]")
 # One character, or what a decoder takes for one that is broken (Unicode 15, table 3-7 and D93b: the longest beginning).
 _LETTER = (
     rb"[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]?|[\xe1-\xec\xee\xef][\x80-\xbf]{1,2}|\xed[\x80-\x9f][\x80-\xbf]?"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{0,2}|[\xf1-\xf3][\x80-\xbf]{1,3}|\xf4[\x80-\x8f][\x80-\xbf]{0,2}"
 )
 _STEP = re.compile(
-    rb"([\x20-\x7e]+)|" + _CSI + rb"([0-9]*)[0-9;]*([CDGIPXZ`abhlsu@])|" + _ESC + rb"|" + _WIDTHLESS + rb"|"
+    rb"([\x20-\x7e]+)|" + _CSI + rb"(" + _PARAMETERS + rb")([CDGIPXZ`abhlsu@])|" + _ESC + rb"|" + _WIDTHLESS + rb"|"
     + _LETTER + rb"|.",
     re.DOTALL,
 )  # fmt: skip
 _TORN = re.compile(rb"(?:[\xc2-\xf4]|[\xe0-\xf4][\x80-\xbf]|[\xf0-\xf4][\x80-\xbf]{2})\Z")
 _RETURNS_ONLY = re.compile(rb"[\x20-\x7e\r]*\Z")
+_WITHIN_ONE = re.compile(rb"[" + _WITHIN + rb"]")
 _ONES = [bytes([one]) for one in range(256)]
 _COLUMNS_MOST = 4096  # a cursor that is sent further stays here: no terminal is wider
 _TAB = 8
@@ -127,10 +151,15 @@ def _unseen(data: bytes) -> re.Pattern[bytes]:
     return _UNSEEN if b"\x1b" in data else _RETURN
 
 
-def seen(data: bytes) -> View:
-    """The view without unseen codes."""
+def doubtful(data: bytes) -> bool:
+    """Whether readers disagree about where a code ends."""
+    return b"\x07" in data and b"\x1b" in data and _BEL_ENDS.search(data) is not None
+
+
+def seen(data: bytes, *, bel_ends: bool = False) -> View:
+    """The view without unseen codes; with ``bel_ends`` that of a reader who ends every string with BEL."""
     pieces, places, at = [], [], 0
-    for match in _unseen(data).finditer(data):
+    for match in (_UNSEEN_TO_BEL if bel_ends else _unseen(data)).finditer(data):
         start, end = match.span()
         if start > at:
             pieces.append(data[at:start])
@@ -166,7 +195,8 @@ class Line:
             if match[1]:
                 self._put([_ONES[one] for one in text], range(place, place + len(text)))
             elif match[3]:
-                self._obey(match[3], int(match[2][:5] or 0))
+                self._controls(match[0])
+                self._obey(match[3], _number(match[2]))
             elif text[0] > 0x7F:
                 self._letter(text, place)
             else:
@@ -190,6 +220,11 @@ class Line:
         if wide:
             self._put([text, b""][:wide], [place] * wide)
 
+    def _controls(self, code: bytes) -> None:
+        """Controls within a code are obeyed before it."""
+        for one in _WITHIN_ONE.findall(code):
+            self._control(one)
+
     def _control(self, text: bytes) -> None:
         match text:
             case b"\x08":
@@ -202,6 +237,10 @@ class Line:
                 self._kept = self.column
             case b"\x1b8":
                 self.column = self._kept
+            case _ if len(text) > 1 and text[:1] == b"\x1b":
+                self._controls(text)
+                if (plain_code := _WITHIN_ONE.sub(b"", text)) != text:
+                    self._control(plain_code)
 
     def _obey(self, how: bytes, number: int) -> None:
         """A code with its first number; 0 where there is none."""
@@ -264,11 +303,22 @@ def _width(text: bytes) -> int:
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def begun(data: bytes) -> int:
-    """How many of the last bytes may be the beginning of a code."""
-    at = data.find(b"\x1b", max(0, len(data) - CODE_MOST))
-    match = _BEGUN.search(data, at if at >= 0 else max(0, len(data) - 64))
-    return len(data) - match.start() if match else 0
+def _number(parameters: bytes) -> int:
+    """The first number of a code; 0 where there is none."""
+    return int(_WITHIN_ONE.sub(b"", parameters).partition(b";")[0][:5] or 0)
+
+
+def begun(data: bytes, last: int | None = None) -> int:
+    """How many of the bytes up to ``last`` may begin a code that is not complete, or codes that it cuts short."""
+    last = len(data) if last is None else last
+    end = first = last
+    while last - first < CODE_MOST:
+        at = data.find(b"\x1b", max(0, end - CODE_MOST), end)
+        match = _BEGUN.search(data, at if at >= 0 else max(0, end - 64), end)
+        if not match:
+            break
+        end = first = match.start()
+    return last - first
 
 
 def _moved(column: int, how: bytes, count: int) -> int:
