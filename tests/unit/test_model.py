@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from sandbox_console.errors import InvalidSpec
-from sandbox_console.model import check, hosts
+from sandbox_console.model import check, hosts, quantities
 from sandbox_console.model.spec import SandboxSpec
 
 GOOD = SandboxSpec("box", image="x")
@@ -54,23 +54,23 @@ def test_a_name_that_passes_is_plain_ascii(name):
     ("text", "mib"), [("512", 512), ("512M", 512), ("1.5g", 1536), ("2GiB", 2048), ("1024k", 1), ("1T", 1 << 20)]
 )
 def test_sizes(text, mib):
-    assert check.parse_size_mib(text) == mib
+    assert quantities.parse_size_mib(text) == mib
 
 
 @pytest.mark.parametrize("text", ["512 apples", "", "-1", "0", "1k", "nan", "5\u212a", "9" * 400])
 def test_what_is_no_size(text):
     with pytest.raises(ValueError, match=r"size|MiB|large"):
-        check.parse_size_mib(text)
+        quantities.parse_size_mib(text)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("1.5m", 90), ("2h", 7200), ("1d", 86400)])
 def test_durations(text, seconds):
-    assert check.parse_duration_s(text) == seconds
+    assert quantities.parse_duration_s(text) == seconds
 
 
 @given(st.text(max_size=12))
 def test_durations_and_sizes_refuse_with_words_only(text):
-    for read in (check.parse_duration_s, check.parse_size_mib):
+    for read in (quantities.parse_duration_s, quantities.parse_size_mib):
         try:
             read(text)
         except ValueError as error:
@@ -80,7 +80,7 @@ def test_durations_and_sizes_refuse_with_words_only(text):
 @pytest.mark.parametrize("text", ["5ſ", "x", "9" * 400 + "d", "-1s"])
 def test_what_is_no_duration(text):
     with pytest.raises(ValueError, match=r"duration|long"):
-        check.parse_duration_s(text)
+        quantities.parse_duration_s(text)
 
 
 label = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True)

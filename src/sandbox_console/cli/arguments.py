@@ -7,6 +7,7 @@ import functools
 from typing import Any
 
 from sandbox_console.cli import arguments_contents, arguments_program, arguments_records
+from sandbox_console.model.spec_fields import FIELDS, Kind
 
 EVERYWHERE_DEFAULTS: dict[str, Any] = {
     "json": False,
@@ -99,37 +100,17 @@ def _add_making(verbs: Verbs) -> None:
 def _add_spec(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("spec").add_argument
     add("-f", "--file", metavar="FILE", help="a spec in TOML or JSON; - is stdin; options override it")
-    add("--image", metavar="I", help="host or dir:PATH for bubblewrap, an image's name for docker")
-    add("--cpus", metavar="N", help="number of vCPUs, may be a fraction")
-    add("--memory", metavar="SIZE", help="512M, 2G")
-    add("--pids", metavar="N", help="maximum number of processes")
-    add("--egress", metavar="PATTERN", action="append", help="host, host:port or *.suffix; without it, no network")
-    add("-p", "--publish", metavar="PORT", action="append",
-        help="[ADDRESS:][HOST_PORT:]PORT (TCP): 8080:80, or 80 for a free port of 127.0.0.1")  # fmt: skip
-    add("--secret", metavar="NAME", action="append", help="a secret from the configuration")
-    add("--workspace", metavar="DIR", help="a folder of this host, mounted at /workspace")
-    add("-l", "--label", metavar="K=V", action="append", help="a label")
-    add("--env", metavar="K=V", action="append", help="an environment variable")
-    add("--user", metavar="U", help="the user that runs the command")
-    add("--workdir", metavar="D", help="the folder in which the command runs")
-    add("--max-duration", metavar="T", help="end it after this time: 90s, 15m, 2h")
-    add("--idle-timeout", metavar="T", help="end it after it has been idle for this time")
-    add("--runtime", metavar="R", help="a runtime of the engine")
-    add("--read-only-root", action="store_true", default=None, help="make the root file system read-only")
-    add(
-        "--limits",
-        metavar="HOW",
-        choices=("strict", "best-effort"),
-        help="best-effort accepts limits that cannot be enforced",
-    )
-    add(
-        "--seccomp",
-        metavar="HOW",
-        choices=("on", "off"),
-        help="off: do not filter system calls, if the policy allows it",
-    )
-    add("--ptrace", action="store_true", default=None, help="let debuggers work in it, if the policy allows it")
-    add("--nested-userns", action="store_true", default=None, help="let sandboxes work in it, if the policy allows it")
+    for field in FIELDS:
+        if not field.option:
+            continue
+        names = [*([f"-{field.letter}"] if field.letter else []), f"--{field.option}"]
+        match field.kind:
+            case Kind.FLAG:
+                add(*names, action="store_true", default=None, help=field.help)
+            case Kind.LIST | Kind.TABLE:
+                add(*names, metavar=field.metavar, action="append", help=field.help)
+            case _:
+                add(*names, metavar=field.metavar, choices=field.choices or None, help=field.help)
 
 
 def _add_lifecycle(verbs: Verbs) -> None:

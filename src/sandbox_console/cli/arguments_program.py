@@ -19,6 +19,7 @@ def add(verbs: Any, verb: _Add) -> None:
 
 def _add_machine(verbs: Any, verb: _Add) -> None:
     verb(verbs, "doctor", "say what works on this machine, what does not, and what to do about it")
+    verb(verbs, "schema", "print the JSON Schema of a spec file, for editors")
     verb(verbs, "backends", "list the backends; with --json, all that each one can do, or why it cannot")
     new = verb(verbs, "new-backend", "write a working backend, with its package and a test that runs the suite")
     new.add_argument("name", metavar="NAME", help="its name in the configuration, such as my_cloud")

@@ -19,7 +19,7 @@ from sandbox_console.cli.lookup import find_all
 from sandbox_console.errors import Conflict, ConsoleError, UsageError
 from sandbox_console.hostfs.files import NewFile, opened, read_small
 from sandbox_console.model.bundle import BundleCheck, Manifest
-from sandbox_console.model.check import parse_size_mib
+from sandbox_console.model.quantities import parse_size_mib
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Console, Made, WriteFailed, known_ground, make_bundle, open_bundle, verify_bundle
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 from sandbox_console.cli import json_output
@@ -13,6 +14,7 @@ from sandbox_console.errors import InvalidSpec
 from sandbox_console.model.action import Create
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec_schema import spec_schema
 from sandbox_console.service import ActionResult, Allow, Ask, Console, Deny, Operation
 
 
@@ -38,6 +40,16 @@ async def create(context: Context) -> int:
             context.record(json_output.sandbox(made) | {"audit_id": result.audit_id})
         else:
             context.text(spec.name)
+    return 0
+
+
+async def schema(context: Context) -> int:
+    """Print the JSON Schema of a spec file: indented, or with ``--json`` as one line."""
+    if context.json:
+        context.record(spec_schema())
+    else:
+        for line in json.dumps(spec_schema(), indent=2).splitlines():
+            context.text(line)
     return 0
 
 

@@ -13,7 +13,7 @@ from sandbox_console.cli.egress_explain import replay, test, time_left
 from sandbox_console.cli.formatting import duration, moment
 from sandbox_console.cli.lookup import find, warn_of_the_silent
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.model import check
+from sandbox_console.model import quantities
 from sandbox_console.model.action import ChangeEgress, DenyEgress, EgressAction
 from sandbox_console.model.egress import REASONS, Effect, EgressRecord, EgressRule, Outcome
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
@@ -123,7 +123,7 @@ def _since(context: Context) -> float | None:
     if not context.args.since:
         return None
     try:
-        return context.now() - check.parse_duration_s(context.args.since)
+        return context.now() - quantities.parse_duration_s(context.args.since)
     except ValueError as error:
         raise UsageError(f"--since: {error}") from None
 
@@ -225,7 +225,7 @@ def _action(context: Context, found: Sandbox, now: float) -> EgressAction:
 
 def _seconds(text: str) -> float:
     try:
-        seconds = check.parse_duration_s(text)
+        seconds = quantities.parse_duration_s(text)
     except ValueError as error:
         raise UsageError(f"--for: {error}") from None
     if seconds <= 0:

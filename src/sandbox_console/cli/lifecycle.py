@@ -13,7 +13,7 @@ from sandbox_console.cli.next_step import add_next_step
 from sandbox_console.cli.selection import chosen
 from sandbox_console.errors import ConsoleError, UsageError
 from sandbox_console.model.action import Action, Kill, Pause, Remove, Restart, Resume, Start, Stop
-from sandbox_console.model.check import parse_duration_s
+from sandbox_console.model.quantities import parse_duration_s
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.service import ActionResult, Console
 

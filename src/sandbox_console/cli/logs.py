@@ -15,8 +15,8 @@ from sandbox_console.cli.formatting import moment_ns, width
 from sandbox_console.cli.lookup import find_all
 from sandbox_console.cli.spec_options import whole
 from sandbox_console.errors import ConsoleError, UsageError
-from sandbox_console.model.check import parse_duration_s
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
+from sandbox_console.model.quantities import parse_duration_s
 from sandbox_console.model.sandbox import Sandbox, SandboxRef
 from sandbox_console.model.text import clean
 from sandbox_console.service import Console

@@ -74,6 +74,8 @@ def _of_the_list(verb: str) -> Verb | None:
             from sandbox_console.cli.wait import wait as found
         case "create":
             from sandbox_console.cli.create import create as found
+        case "schema":
+            from sandbox_console.cli.create import schema as found
         case "update":
             from sandbox_console.cli.update import update as found
         case "rename" | "commit" | "fork":

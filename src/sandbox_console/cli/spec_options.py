@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from sandbox_console.errors import InvalidSpec, UsageError
 from sandbox_console.hostfs.files import read_small
 from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.model import check
-from sandbox_console.model.check import parse_duration_s, parse_size_mib
+from sandbox_console.model.quantities import parse_duration_s, parse_size_mib
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec_fields import FIELDS, Kind, SpecField
 
 
 def _number(text: str) -> float:
@@ -36,27 +37,6 @@ def whole(text: str) -> int:
         raise ValueError(f"{text!r} is not a whole number") from None
 
 
-# option, field, how its text is read
-_READERS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
-    ("image", "image", str),
-    ("cpus", "cpus", _number),
-    ("memory", "memory_mib", parse_size_mib),
-    ("pids", "pids", whole),
-    ("egress", "egress", tuple),
-    ("publish", "ports", tuple),
-    ("secret", "secrets", tuple),
-    ("workspace", "workspace", lambda text: str(Path(os.path.abspath(Path(text).expanduser())))),  # noqa: PTH100 - .. goes too
-    ("user", "user", str),
-    ("workdir", "workdir", str),
-    ("max_duration", "max_duration_s", parse_duration_s),
-    ("idle_timeout", "idle_timeout_s", parse_duration_s),
-    ("runtime", "runtime", str),
-    ("read_only_root", "read_only_root", bool),
-    ("limits", "limits", str),
-    ("seccomp", "seccomp", lambda text: None if text == "on" else text),
-    ("ptrace", "ptrace", bool),
-    ("nested_userns", "nested_userns", bool),
-)
 _FIELDS = SandboxSpec.__struct_fields__
 _LONGEST = 1 << 20
 """Bytes of a spec or a draft: more is no text of a person's, such as /dev/zero."""
@@ -78,17 +58,14 @@ def from_args(
     if args.file:
         values |= read_file(args.file, ground)
     problems: dict[str, str] = {}
-    for option, field, read in _READERS:
-        text = getattr(args, option)
-        if text is None:
+    for field in FIELDS:
+        given = getattr(args, field.argument) if field.option else None
+        if given is None:
             continue
         try:
-            values[field] = read(text)
+            values[field.name] = _read(field, given, values.get(field.name))
         except ValueError as error:
-            problems[field] = str(error)
-    for option, field in (("label", "labels"), ("env", "env")):
-        if given := getattr(args, option):
-            values[field] = {**values.get(field, {}), **pairs(given, option)}
+            problems[field.name] = str(error)
     if args.command:
         values["command"] = args.command
     if name:
@@ -96,6 +73,27 @@ def from_args(
     if problems:
         raise InvalidSpec(_others(values) | problems)
     return SandboxSpec.from_dict(values)
+
+
+def _read(field: SpecField, given: Any, before: Any) -> Any:
+    """What an option gives its field; pairs are added to those before. Raises ValueError; UsageError for no pair."""
+    match field.kind:
+        case Kind.TABLE:
+            return {**(before or {}), **pairs(given, field.option)}
+        case Kind.LIST:
+            return tuple(given)
+        case Kind.NUMBER:
+            return _number(given)
+        case Kind.COUNT:
+            return whole(given)
+        case Kind.SIZE:
+            return parse_size_mib(given)
+        case Kind.DURATION:
+            return parse_duration_s(given)
+        case _ if field.name == "workspace":
+            return str(Path(os.path.abspath(Path(given).expanduser())))  # noqa: PTH100 - .. goes too
+        case _:
+            return field.read(given)
 
 
 def _others(values: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sandbox_console.cli.context import Context
 from sandbox_console.errors import UsageError
-from sandbox_console.model.check import parse_duration_s
+from sandbox_console.model.quantities import parse_duration_s
 from sandbox_console.service import find_paths
 from sandbox_console.service.tokens import Token, Tokens
 

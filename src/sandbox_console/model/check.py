@@ -9,15 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from sandbox_console.model import hosts, ports
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec_fields import NAME_MAX, NAME_PATTERN
 
-NAME_MAX = 63
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+_NAME = re.compile(NAME_PATTERN.replace("$", r"\Z"))
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,127}\Z")
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?b?)\s*\Z", re.IGNORECASE | re.ASCII)
-_UNIT_MIB = {"k": 1 / 1024, "": 1.0, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
-_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|)\s*\Z", re.IGNORECASE | re.ASCII)
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _RESERVED_LABELS = "sandbox-console."
 
 
@@ -62,28 +58,6 @@ def name_problem(name: str) -> str:
     if not _NAME.match(name):
         return "use letters, digits, '-', '_' and '.', beginning with a letter or digit"
     return ""
-
-
-def parse_size_mib(text: str) -> int:
-    """Read "512", "512M", "1.5g" or "2GiB" as MiB (a bare number is MiB). Raises ValueError."""
-    match = _SIZE.match(text)
-    if not match:
-        raise ValueError(f"{text!r} is not a size; write 512M or 2G")
-    mib = float(match[1]) * _UNIT_MIB[match[2].lower()]
-    if not 1 <= mib < math.inf:
-        raise ValueError(f"{text!r} is {'less than 1 MiB' if mib < 1 else 'too large'}")
-    return int(mib)
-
-
-def parse_duration_s(text: str) -> float:
-    """Read "90", "90s", "15m", "2h" or "1d" as seconds. Raises ValueError."""
-    match = _DURATION.match(text)
-    if not match:
-        raise ValueError(f"{text!r} is not a duration; write 90s, 15m, 2h or 1d")
-    seconds = float(match[1]) * _SECONDS[match[2].lower()]
-    if not math.isfinite(seconds):
-        raise ValueError(f"{text!r} is too long")
-    return seconds
 
 
 def _positive(value: float | None) -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from sandbox_console.errors import InvalidSpec
 from sandbox_console.model.did_you_mean import nearest
+from sandbox_console.model.spec_fields import BY_NAME
 
 Limits = Literal["strict", "best-effort"]
 
@@ -68,16 +69,20 @@ class SandboxSpec(Struct, frozen=True):
     def from_dict(cls, data: Mapping[str, Any]) -> SandboxSpec:
         """Read plain data back.
 
+        A size may be a text such as ``2G``, a duration one such as ``15m``; ``$schema``, which names a schema for
+        editors, is passed over.
+
         Raises InvalidSpec for an unknown field (naming the nearest), a missing name, or a
         value of the wrong type; what the values may be is :func:`sandbox_console.model.check.problems`.
         """
-        problems = {key: _unknown(key) for key in data if key not in _SHAPES}
+        data = {key: value for key, value in data.items() if key != "$schema"}
+        problems = {key: _unknown(key) for key in data if key not in BY_NAME}
         if "name" not in data:
             problems["name"] = "a name is needed"
         values: dict[str, Any] = {}
-        for key in data.keys() & _SHAPES.keys():
+        for key in data.keys() & BY_NAME.keys():
             try:
-                values[key] = _SHAPES[key](data[key])
+                values[key] = BY_NAME[key].read(data[key])
             except (TypeError, ValueError) as error:
                 problems[key] = str(error)
         if problems:
@@ -86,81 +91,5 @@ class SandboxSpec(Struct, frozen=True):
 
 
 def _unknown(key: str) -> str:
-    near = nearest(key, _SHAPES)
+    near = nearest(key, BY_NAME)
     return f"unknown field; did you mean {near!r}?" if near else "unknown field"
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"text is needed, not {type(value).__name__}")
-    return value
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, (list, tuple)):
-        raise TypeError("a list of texts is needed")
-    return tuple(_text(item) for item in value)
-
-
-def _table(value: object) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise TypeError("a table of texts is needed")
-    return {_text(key): _text(item) for key, item in value.items()}
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"a number is needed, not {value!r}")
-    return value
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"a whole number is needed, not {value!r}")
-    return value
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("true or false is needed")
-    return value
-
-
-def _limits(value: object) -> Limits:
-    if value == "strict":
-        return "strict"
-    if value == "best-effort":
-        return "best-effort"
-    raise ValueError('"strict" or "best-effort" is needed')
-
-
-def _filter(value: object) -> Literal["off"] | None:
-    if value in ("on", "off"):
-        return "off" if value == "off" else None
-    raise ValueError('"on" or "off" is needed')
-
-
-_SHAPES: dict[str, Any] = {
-    "name": _text,
-    "image": _text,
-    "command": _texts,
-    "env": _table,
-    "workdir": _text,
-    "user": _text,
-    "cpus": _number,
-    "memory_mib": _whole,
-    "pids": _whole,
-    "workspace": _text,
-    "secrets": _texts,
-    "egress": _texts,
-    "ports": _texts,
-    "labels": _table,
-    "max_duration_s": _number,
-    "idle_timeout_s": _number,
-    "runtime": _text,
-    "read_only_root": _flag,
-    "limits": _limits,
-    "seccomp": _filter,
-    "ptrace": _flag,
-    "nested_userns": _flag,
-}

@@ -40,26 +40,12 @@ from sandbox_console.model.action import (
 )
 from sandbox_console.model.capability import Capability
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec_fields import FIELDS
 
-LIMITS = {
-    "cpus": Capability.LIMIT_CPU,
-    "memory_mib": Capability.LIMIT_MEMORY,
-    "pids": Capability.LIMIT_PIDS,
-    "max_duration_s": Capability.MAX_DURATION,
-    "idle_timeout_s": Capability.IDLE_TIMEOUT,
-}
+LIMITS = {field.name: Capability(field.needs) for field in FIELDS if field.limit and field.needs}
 """Fields that ``limits = "best-effort"`` accepts without their capability."""
 
-_FIELDS = {
-    "workspace": Capability.WORKSPACE,
-    "user": Capability.USER,
-    "runtime": Capability.RUNTIME,
-    "read_only_root": Capability.READ_ONLY_ROOT,
-    "ports": Capability.PORTS,
-    "seccomp": Capability.SYSTEM_CALLS,
-    "ptrace": Capability.SYSTEM_CALLS,
-    "nested_userns": Capability.SYSTEM_CALLS,
-}
+_FIELDS = {field.name: Capability(field.needs) for field in FIELDS if field.needs and not field.limit}
 _INJECT = {
     "env": Capability.SECRET_ENV,
     "file": Capability.SECRET_FILE,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 from tests.tui.app.scene import screen_text, until
 from tests.tui.app.test_bursts import settled
 from tests.tui.app.test_flows import fill, on
 from textual.widgets import Button, Input
 
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec_fields import Section
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
+from sandbox_console.tui.form.form_preview import FormPreview
 from sandbox_console.tui.form.form_screen import FormScreen
+from sandbox_console.tui.form.form_section import FormSection
 
 
 def in_view(app, widget):
@@ -75,3 +82,53 @@ async def test_escape_on_a_changed_form_asks_and_on_another_closes(run_app, fake
         await pilot.press("y")
         await until(pilot, lambda: app.screen is app.main)
         assert fake.permits == []
+
+
+async def test_what_the_form_makes_stands_beside_it_and_can_be_copied_and_saved(run_app, tmp_path):
+    async with run_app(size=(140, 40)) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, name="web", image="python:3.12", memory_mib="2G", max_duration_s="15m")
+        await until(pilot, lambda: "--memory 2G" not in screen_text(app) and "memory_mib = 2048" in screen_text(app))
+        await pilot.press("ctrl+y")
+        command = (
+            "sandbox-console create web --backend fake/local --image python:3.12 --memory 2048M --max-duration 900"
+        )
+        assert app.clipboard == command
+        await pilot.press("f4")
+        await until(pilot, on(app, AskScreen))
+        app.screen.query_one(Input).value = str(tmp_path / "web.toml")
+        await pilot.press("enter")
+        await until(pilot, lambda: (tmp_path / "web.toml").exists() and isinstance(app.screen, FormScreen))
+        found = SandboxSpec.from_dict(tomllib.loads((tmp_path / "web.toml").read_text()))
+        assert found == SandboxSpec("web", image="python:3.12", memory_mib=2048, max_duration_s=900)
+
+
+async def test_a_small_screen_shows_it_in_place_of_the_fields(run_app):
+    async with run_app(size=(80, 24)) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        assert not app.screen.query_one(FormPreview).display
+        await pilot.press("f2")
+        await until(pilot, lambda: "sandbox-console create NAME" in screen_text(app))
+        await pilot.press("f2")
+        await until(pilot, lambda: "Image" in screen_text(app) and not app.screen.query_one(FormPreview).display)
+
+
+async def test_a_folded_section_says_what_is_in_it_and_opens_for_its_problem(run_app):
+    async with run_app(size=(120, 40)) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, on(app, FormScreen))
+        await fill(app, pilot, name="web", image="x", workspace="relative", cpus="two")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "field-cpus")
+        await pilot.press("f3")
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "field-workspace")
+        assert "is not an absolute path" in screen_text(app), "the section is open"
+        assert "to mend: CPUs, Workspace" in screen_text(app)
+        await pilot.press("f3")
+        await until(pilot, lambda: app.focused is not None and app.focused.id == "field-cpus")
+        app.screen.query_one("#field-workspace", Input).value = "/srv"
+        section = next(one for one in app.screen.query(FormSection) if one.section == Section.FILES)
+        section.collapsed = True
+        await until(pilot, lambda: "workspace /srv" in screen_text(app))

@@ -28,10 +28,10 @@ SPEC = SandboxSpec("loop", image="host", command=("sh", "-c", SCRIPT), env={"PEM
 def test_a_name_as_long_as_its_column_does_not_run_into_what_follows():
     spec = SandboxSpec("one", image="host", read_only_root=True, max_duration_s=3600)
     told = spec_words(sandbox("1", "one", spec=spec), None, 80).plain
-    assert re.search(r"^max_duration_s +3600", told, re.MULTILINE)
-    assert re.search(r"^read_only_root +True", told, re.MULTILINE)
+    assert re.search(r"^max_duration_s +1h", told, re.MULTILINE)
+    assert re.search(r"^read_only_root +yes", told, re.MULTILINE)
     change = Change("max_duration_s", 60, 3600, How.LIVE)
-    assert re.search(r"max_duration_s +60 → 3600", plan_words(Plan((change,)), 80).plain)
+    assert re.search(r"max_duration_s +1m → 1h", plan_words(Plan((change,)), 80).plain)
     change = Change("capabilities", "none", "CHOWN", How.LIVE)
     assert re.search(r"capabilities +none → CHOWN", plan_words(Plan((change,)), 80).plain)
 

@@ -7,7 +7,7 @@ from datetime import datetime, time, timedelta
 
 from msgspec import Struct
 
-from sandbox_console.model import check, hosts
+from sandbox_console.model import hosts, quantities
 from sandbox_console.model.action import ChangeEgress
 from sandbox_console.model.egress import Effect, EgressRule
 from sandbox_console.model.egress_rules import LIVE, key_of
@@ -88,7 +88,7 @@ def _until(words: Sequence[str], now: float) -> float | None:
         case []:
             return None
         case ["for", duration]:
-            seconds = check.parse_duration_s(duration)
+            seconds = quantities.parse_duration_s(duration)
             if seconds <= 0:
                 raise ValueError(f"for {duration} is not above 0")
             return now + seconds

@@ -26,6 +26,7 @@ from sandbox_console.model.action import (
     ref_of,
 )
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec_fields import FIELDS
 
 CLI_VERBS = {
     "remove": "rm",
@@ -39,28 +40,7 @@ CLI_VERBS = {
 }
 """What the command line calls a verb, where it has another name there."""
 
-_OPTIONS = {
-    "image": "--image",
-    "cpus": "--cpus",
-    "memory_mib": "--memory",
-    "pids": "--pids",
-    "egress": "--egress",
-    "ports": "--publish",
-    "secrets": "--secret",
-    "workspace": "--workspace",
-    "labels": "--label",
-    "env": "--env",
-    "user": "--user",
-    "workdir": "--workdir",
-    "max_duration_s": "--max-duration",
-    "idle_timeout_s": "--idle-timeout",
-    "runtime": "--runtime",
-    "read_only_root": "--read-only-root",
-    "limits": "--limits",
-    "seccomp": "--seccomp",
-    "ptrace": "--ptrace",
-    "nested_userns": "--nested-userns",
-}
+_OPTIONS = {field.name: f"--{field.option}" for field in FIELDS if field.option}
 _TABLES = {"labels", "env"}
 
 OPEN = {"rename": "NEW", "commit": "IMAGE", "fork": "NEW", "pull": "IMAGE", "snapshot": "SNAPSHOT", "restore": "NAME"}

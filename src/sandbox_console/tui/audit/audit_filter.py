@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from sandbox_console.model.audit import AuditQuery, Outcome
-from sandbox_console.model.check import parse_duration_s
+from sandbox_console.model.quantities import parse_duration_s
 
 FIELDS = ("actor", "action", "outcome", "backend", "target", "since")
 TROUBLE = "denied,failed,unknown,timed_out"

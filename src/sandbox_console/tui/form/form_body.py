@@ -1,29 +1,34 @@
-"""The fields of the form: their values, and what is wrong with them."""
+"""The fields of the form by section: their values, and what is wrong with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Container, Iterable, Mapping, Sequence
 
-from msgspec import structs
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.widgets import Checkbox, Input, Select, Static
+from textual.widgets import Input, Select, Static
 
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.spec_fields import FIELDS, Section, SpecField
 from sandbox_console.service import spec_of
 from sandbox_console.tui.base.safety import plain
-from sandbox_console.tui.form.form_rows import FormRow, TickBox
-from sandbox_console.tui.text.form_values import FIELDS, Field, parse, texts_of
+from sandbox_console.tui.form.form_rows import FormRow, TickRow
+from sandbox_console.tui.form.form_section import FormSection
+from sandbox_console.tui.text.form_values import parse, texts_of, two_valued
 from sandbox_console.tui.text.formatting import place
 
 Place = tuple[str, str]
 """A backend and one of its hosts."""
 
+_OPEN = (Section.RESOURCES, Section.NETWORK, Section.SECRETS)
+"""Sections that are unfolded at first, whatever is in them."""
+
 
 class FormBody(VerticalScroll):
-    """A row for each field of a spec.
+    """A row for each field of a spec, in sections that fold.
 
     ``places`` are where a new sandbox can be made, the usual one first; ``fixed`` says why some fields cannot be
     changed; ``secrets`` are the names of those that are known.
@@ -41,21 +46,31 @@ class FormBody(VerticalScroll):
 
     def compose(self) -> ComposeResult:
         texts = texts_of(self._base) if self._base else {}
-        for field in FIELDS:
-            yield FormRow(field, texts.get(field.name, ""), self._hint(field), self._fixed.get(field.name, ""))
-            if field.name == "name":
-                yield from self._backend_line()
+        for section, fields in itertools.groupby(FIELDS, key=lambda field: field.section):
+            rows = [self._row(field, texts.get(field.name, "")) for field in fields]
+            if section is Section.BASICS:
+                yield from self._basics(rows)
+            else:
+                folded = section not in _OPEN and not any(texts.get(row.field.name) for row in rows)
+                yield FormSection(section, rows, folded=folded)
         yield Static(self._fixed_words(), id="fixed", markup=False)
-        yield TickBox(
-            "accept limits that cannot be enforced here",
-            value=self._base is not None and self._base.limits == "best-effort", id="best-effort", compact=True,
-        )  # fmt: skip
         yield Static(id="secret-notes", markup=False)
         if self._sandbox is not None:
             yield Static(id="plan", markup=False)
 
+    def _row(self, field: SpecField, text: str) -> FormRow:
+        made = TickRow if two_valued(field) else FormRow
+        return made(field, text, self._hint(field), self._fixed.get(field.name, ""))
+
+    def _basics(self, rows: Iterable[FormRow]) -> ComposeResult:
+        """The name, where it is made, and the rest."""
+        for row in rows:
+            yield row
+            if row.field.name == "name":
+                yield from self._backend_line()
+
     def _backend_line(self) -> ComposeResult:
-        with Horizontal():
+        with Horizontal(id="backend-line"):
             yield Static("Backend", classes="label")
             if self._sandbox is not None:
                 yield Static(Content(place(self._sandbox)))
@@ -80,7 +95,7 @@ class FormBody(VerticalScroll):
                 labels.setdefault(why, []).append(field.label)
         return plain("\n".join(f"Not changeable: {', '.join(names)}: {why}." for why, names in labels.items()))
 
-    def _hint(self, field: Field) -> str:
+    def _hint(self, field: SpecField) -> str:
         if field.name != "secrets":
             return field.hint
         names = " ".join(self._secrets)
@@ -88,8 +103,12 @@ class FormBody(VerticalScroll):
 
     def on_mount(self) -> None:
         if self._fixed:
-            self.query_one("#best-effort").display = False
             self.query_one("#fixed").add_class("-on")
+
+    @property
+    def rows(self) -> Iterable[FormRow]:
+        """Every row, in order."""
+        return self.query(FormRow)
 
     @property
     def place(self) -> Place | None:
@@ -102,31 +121,37 @@ class FormBody(VerticalScroll):
     @property
     def changed(self) -> bool:
         """Whether something is written or ticked otherwise than when it opened."""
-        loose = self._base is not None and self._base.limits == "best-effort"
-        return self.query_one("#best-effort", Checkbox).value != loose or any(
-            row.changed for row in self.query(FormRow)
-        )
+        return any(row.changed for row in self.rows)
 
     def read(self) -> tuple[SandboxSpec, dict[str, str]]:
         """The spec that is written here, and what cannot be understood, by field."""
-        texts = {row.field.name: row.query_one(Input).value for row in self.query(FormRow)}
-        loose = self.query_one("#best-effort", Checkbox).value
-        spec, problems = parse(texts, self._base)
-        return structs.replace(spec, limits="best-effort" if loose else "strict"), problems
+        return parse({row.field.name: row.text for row in self.rows}, self._base)
 
     def tell(self, problems: Mapping[str, str]) -> dict[str, str]:
         """Say beside each field what is wrong with it. Returns what belongs to none."""
         rest = dict(problems)
-        for row in self.query(FormRow):
+        for row in self.rows:
             row.tell(rest.pop(row.field.name, ""))
+        for section in self.query(FormSection):
+            section.refresh_title()
         return rest
 
     def focus_first(self) -> None:
         """Go to the first field that can be changed."""
         self.query("FormRow Input:enabled").first(Input).focus()
 
-    def focus_problem(self) -> None:
-        """Go to the first field with something wrong."""
-        wrong = self.query("FormRow.-wrong Input")
-        if wrong:
-            wrong.first().focus()
+    def focus_problem(self, *, after: bool = False) -> None:
+        """Go to the first field with something wrong; with ``after`` to the next one behind that with the keys."""
+        wrong = [row for row in self.rows if row.has_class("-wrong")]
+        if not wrong:
+            return
+        for section in self.query(FormSection):
+            section.open_wrong()
+        held = next((index for index, row in enumerate(wrong) if row.has_focus_within), -1) if after else -1
+        row = wrong[(held + 1) % len(wrong)]
+        row.query_one(f"#field-{row.field.name}").focus()
+
+
+def labels_of(problems: Container[str]) -> str:
+    """The fields with problems, in order, as the form calls them."""
+    return ", ".join(field.label for field in FIELDS if field.name in problems)

@@ -3,38 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar
 
+from msgspec import structs
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.events import DescendantFocus
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Button, Checkbox, Input, Select, Static
 
 from sandbox_console.errors import ConsoleError
-from sandbox_console.model.action import Create
+from sandbox_console.model.action import Create, Update
+from sandbox_console.model.capability import Capabilities, Capability
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.spec import SandboxSpec
-from sandbox_console.service import Console, How, differing
+from sandbox_console.model.spec_fields import SpecField
+from sandbox_console.model.text import clean
+from sandbox_console.service import Console, How, differing, spec_of
 from sandbox_console.tui.actions.action_flow import AskConsent
+from sandbox_console.tui.actions.cli_command import command_line
 from sandbox_console.tui.app_base import BaseApp
 from sandbox_console.tui.base.safety import plain
 from sandbox_console.tui.base.static_text import put, put_note
 from sandbox_console.tui.dialogs.confirm_dialog import ConfirmScreen
+from sandbox_console.tui.dialogs.input_dialog import AskScreen
 from sandbox_console.tui.form.change_plan import plan_words
-from sandbox_console.tui.form.form_body import FormBody, Place
+from sandbox_console.tui.form.form_body import FormBody, Place, labels_of
+from sandbox_console.tui.form.form_preview import FormPreview, toml_of
+from sandbox_console.tui.form.form_rows import FormRow
 from sandbox_console.tui.form.submit import FormWork
 from sandbox_console.tui.keys.page_keys import PAGE_KEYS
 from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import shown_name
 from sandbox_console.tui.widgets.key_bar import KeyBar
+from sandbox_console.tui.widgets.log.log_save import save_new
 
 CHECK_S = 0.25
-_PLAN_WIDTH, _PLAN_MARGIN = 108, 7
-"""Cells of a row of the plan at most, and those of the screen beside it: padding and a scroll bar."""
+_WIDE = 116
+"""Cells of a screen that has room for what the form makes beside its fields."""
+_PLAN_WIDTH, _PLAN_MARGIN = 108, 3
+"""Cells of a row of the plan at most, and those of the body beside it: padding and a scroll bar."""
 
 
 class FormScreen(Screen[None]):
@@ -43,31 +56,30 @@ class FormScreen(Screen[None]):
     DEFAULT_CSS = """
     FormScreen { background: $background; }
     FormScreen > #form-title { height: 1; padding: 0 1; background: $panel; text-style: bold; color: $primary; }
-    FormScreen > VerticalScroll { height: 1fr; padding: 1 2 0 2; scrollbar-size-vertical: 1; }
-    FormScreen FormRow { height: auto; max-width: 110; }
-    FormScreen Horizontal { height: 1; max-width: 110; }
-    FormScreen .label { width: 12; color: $text-muted; }
-    FormScreen Input { width: 1fr; height: 1; border: none; padding: 0 1; background: $panel; }
-    FormScreen Input:focus { background: $primary 25%; }
-    FormScreen FormRow.-wrong Input { background: $error 25%; }
-    FormScreen .problem { height: auto; margin-left: 13; color: $text-error; display: none; }
-    FormScreen FormRow.-wrong .problem { display: block; }
-    FormScreen Select { width: 1fr; height: 1; }
-    FormScreen Checkbox {
-        width: auto;
-        height: 1;
-        border: none;
-        padding: 0;
-        background: $background;
-        margin-left: 12;
-    }
+    FormScreen > #form-main { height: 1fr; }
+    FormBody { width: 3fr; padding: 1 2 0 2; scrollbar-size-vertical: 1; }
+    FormBody FormRow { height: auto; max-width: 110; }
+    FormBody Horizontal { height: 1; max-width: 110; }
+    FormBody > FormRow, FormBody > #backend-line { padding-left: 2; }
+    FormBody .label { width: 14; color: $text-muted; }
+    FormBody Input { width: 1fr; height: 1; border: none; padding: 0 1; background: $panel; }
+    FormBody Input:focus { background: $primary 25%; }
+    FormBody FormRow.-wrong Input, FormBody FormRow.-wrong Checkbox { background: $error 25%; }
+    FormBody .problem { height: auto; margin-left: 15; color: $text-error; display: none; }
+    FormBody FormRow.-wrong .problem { display: block; }
+    FormBody Select { width: 1fr; height: 1; }
+    FormBody Checkbox { width: auto; height: 1; border: none; padding: 0; background: $background; }
     TickBox > .toggle--button, TickBox.-on > .toggle--button { color: $foreground; background: $panel; }
-    FormScreen #secret-notes { height: auto; margin: 1 0 0 13; color: $text-warning; max-width: 97; display: none; }
-    FormScreen #secret-notes.-on { display: block; }
-    FormScreen #fixed { height: auto; margin: 1 0 0 13; color: $text-muted; max-width: 97; display: none; }
-    FormScreen #fixed.-on { display: block; }
-    FormScreen Input:disabled { background: $background; color: $text-muted; }
-    FormScreen #plan { height: auto; margin-top: 1; padding: 0 1; background: $surface; max-width: 110; }
+    FormBody #secret-notes { height: auto; margin: 1 0 0 13; color: $text-warning; max-width: 97; display: none; }
+    FormBody #secret-notes.-on { display: block; }
+    FormBody #fixed { height: auto; margin: 1 0 0 13; color: $text-muted; max-width: 97; display: none; }
+    FormBody #fixed.-on { display: block; }
+    FormBody Input:disabled { background: $background; color: $text-muted; }
+    FormBody #plan { height: auto; margin-top: 1; padding: 0 1; background: $surface; max-width: 110; }
+    FormScreen.-wide FormPreview, FormScreen.-preview FormPreview { display: block; }
+    FormScreen.-preview FormBody { display: none; }
+    FormScreen.-wide FormBody { display: block; }
+    FormScreen > #field-help { height: 1; padding: 0 2; color: $text-muted; background: $surface; }
     FormScreen > #form-bar { height: auto; max-width: 100%; padding: 0 2; background: $surface; }
     FormScreen #status { width: 1fr; height: auto; max-height: 3; }
     FormScreen Button { min-width: 10; height: 1; border: none; margin-left: 2; line-pad: 1; }
@@ -84,6 +96,7 @@ class FormScreen(Screen[None]):
         self._doing = FormWork(self, console, work, consent)
         self._sandbox = sandbox
         self._fixed = fixed or {}
+        self._able: Capabilities | None = None
         self._touched: set[str] = set()
         self._timer: Timer | None = None
 
@@ -93,7 +106,10 @@ class FormScreen(Screen[None]):
         title = f"Edit {shown_name(self._sandbox)}" if self._sandbox else "New sandbox"
         yield Static(Content(title), id="form-title")
         self.body = FormBody(self._sandbox, self._fixed, self._places(), self._service.secrets.names)
-        yield self.body
+        with Horizontal(id="form-main"):
+            yield self.body
+            yield FormPreview()
+        yield Static(id="field-help", markup=False)
         with Horizontal(id="form-bar"):
             yield Static(id="status", markup=False)
             yield Button("Cancel", id="cancel", compact=True)
@@ -113,9 +129,21 @@ class FormScreen(Screen[None]):
             self._check_soon()
 
     def on_resize(self) -> None:
-        """The plan's lines are broken for the width."""
+        """The plan's lines are broken for the width, and what it makes is beside the fields where there is room."""
+        self.set_class(self.size.width >= _WIDE, "-wide")
         if self._sandbox is not None:
             self._check_soon()
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Say what the field under the cursor means, and whether the backend can do it."""
+        row = next((one for one in event.widget.ancestors if isinstance(one, FormRow)), None)
+        put(self, "#field-help", self._help(row.field) if row else Content(""))
+
+    def _help(self, field: SpecField) -> Content:
+        words: list[tuple[str, str]] = [(field.help[:1].upper() + field.help[1:], "$text-muted")]
+        if field.needs and self._able is not None and not self._able.has(need := Capability(field.needs)):
+            words.append((f"  ✕ not here: {clean(self._able.reason(need), cap=200)}", "$text-warning"))
+        return Content.assemble(*words)
 
     # --- checking as one types
 
@@ -124,8 +152,12 @@ class FormScreen(Screen[None]):
         self._touched.add((event.input.id or "").removeprefix("field-"))
         self._check_soon()
 
-    @on(Select.Changed)
     @on(Checkbox.Changed)
+    def _ticked(self, event: Checkbox.Changed) -> None:
+        self._touched.add((event.checkbox.id or "").removeprefix("field-"))
+        self._check_soon()
+
+    @on(Select.Changed)
     def _chosen(self) -> None:
         self._check_soon()
 
@@ -139,6 +171,7 @@ class FormScreen(Screen[None]):
         spec, problems = self.body.read()
         if (where := self.body.place) is not None:
             try:
+                self._able = await self._service.capabilities(*where)
                 found = await self._service.problems(spec, *where)
                 if self._sandbox is not None and self._sandbox.spec is None:  # what another tool chose is not judged
                     found = differing(self._sandbox, spec, found)
@@ -147,13 +180,17 @@ class FormScreen(Screen[None]):
                 problems = {**problems, "backend": error.message}
         problems |= await self._show_plan(spec)
         self._show_notes(spec)
+        self.query_one(FormPreview).show(self._command(spec), spec)
         self.tell(problems if all_fields else {key: text for key, text in problems.items() if key in self._touched})
         return spec, problems
 
     def tell(self, problems: Mapping[str, str]) -> None:
         """Say what is wrong: beside each field, and below what belongs to none."""
         rest = self.body.tell(problems)
-        self.say("; ".join(f"{key}: {text}" for key, text in rest.items()), error=True)
+        words = [f"{key}: {text}" for key, text in rest.items()]
+        if fields := labels_of(problems):
+            words.append(f"to mend: {fields} (F3 goes to the next)")
+        self.say("; ".join(words), error=True)
 
     async def _show_plan(self, spec: SandboxSpec) -> dict[str, str]:
         """Say how each change would be made; gives those that cannot be."""
@@ -163,7 +200,7 @@ class FormScreen(Screen[None]):
             plan = await self._service.plan(self._sandbox, spec)
         except ConsoleError as error:
             return {"backend": error.message}
-        put(self, "#plan", plan_words(plan, min(_PLAN_WIDTH, self.size.width - _PLAN_MARGIN)))
+        put(self, "#plan", plan_words(plan, min(_PLAN_WIDTH, self.body.size.width - _PLAN_MARGIN)))
         return {
             change.field: change.reason or "unsupported" for change in plan.changes if change.how is How.UNSUPPORTED
         }
@@ -173,6 +210,50 @@ class FormScreen(Screen[None]):
         where = self.body.place
         notes = self._service.secrets.notes(spec, *where) if self._sandbox is None and where else ()
         put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
+
+    def _command(self, spec: SandboxSpec) -> str:
+        """The command line that does the same, with what is typed so far."""
+        if self._sandbox is not None:
+            return command_line(Update(self._sandbox.ref, spec), spec_of(self._sandbox))
+        backend, host = self.body.place or ("BACKEND", "HOST")
+        named = structs.replace(spec, name=spec.name or "NAME", image=spec.image or "IMAGE")
+        return command_line(Create(named, backend, host))
+
+    # --- what is beside the fields
+
+    def action_preview(self) -> None:
+        """Show what the form makes, where it is not beside the fields; or the fields again."""
+        self.toggle_class("-preview")
+
+    def action_copy(self) -> None:
+        """Copy the command that does the same."""
+        self.app.copy_to_clipboard(self._command(self.body.read()[0]))
+        self.notify("Copied the command")
+
+    def action_save(self) -> None:
+        """Save the spec as TOML, in a file that is asked for."""
+        if self.app.screen is self:
+            self.run_worker(self._save(), group="save", exclusive=True)
+
+    async def _save(self) -> None:
+        spec, _ = self.body.read()
+        safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in spec.name)[:40] or "sandbox"
+        asked = AskScreen("Save the spec to", "a file that does not exist yet", str(Path.cwd() / f"{safe}.toml"))
+        if not (typed := await self.app.push_screen_wait(asked)):
+            return
+        path = Path(typed).expanduser().absolute()
+        try:
+            await save_new(path, lambda: [toml_of(spec).encode()], await self._service.ground())
+        except OSError as error:
+            self.notify(f"{path} cannot be written: {error.strerror}", title="save", severity="error")
+        except ConsoleError as error:
+            self.notify(f"{error.message}. {error.hint}", title="save", severity="error")
+        else:
+            self.notify(f"Saved to {path}")
+
+    def action_next_problem(self) -> None:
+        """Go to the next field with something wrong."""
+        self.body.focus_problem(after=True)
 
     def refuse(self, problems: Mapping[str, str]) -> None:
         """Say what is wrong, and go to the first field that is."""

@@ -103,6 +103,10 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("form-close", "escape", "close", "Close"),
         _key("form-next-field", "down", "app.focus_next", "Next field"),
         _key("form-previous-field", "up", "app.focus_previous", "Field before", show=False),
+        _key("form-preview", "f2", "preview", "Command and TOML"),
+        _key("form-next-problem", "f3", "next_problem", "Next problem", show=False),
+        _key("form-copy", "ctrl+y", "copy", "Copy the command", show=False, priority=True),
+        _key("form-save", "f4", "save", "Save as TOML", show=False),
     ],
     "pulse": [
         _key("pulse-backends", "b", "app.backends", "Backends"),

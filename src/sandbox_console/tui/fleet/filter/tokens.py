@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from sandbox_console.errors import UsageError
-from sandbox_console.model.check import parse_duration_s
+from sandbox_console.model.quantities import parse_duration_s
 
 Search = Callable[[str], object]
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

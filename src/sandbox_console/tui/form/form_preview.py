@@ -1,0 +1,44 @@
+"""What the form makes, beside it: the command that does the same, and the spec as TOML."""
+
+from __future__ import annotations
+
+import tomli_w
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from sandbox_console.model.spec import SandboxSpec
+from sandbox_console.model.text import clean
+from sandbox_console.tui.base.static_text import put
+
+
+class FormPreview(VerticalScroll):
+    """Read only; it follows what is typed."""
+
+    DEFAULT_CSS = """
+    FormPreview { width: 2fr; padding: 1 2 0 2; border-left: vkey $panel; display: none; scrollbar-size-vertical: 1; }
+    FormPreview Static { height: auto; }
+    FormPreview .heading { color: $primary; text-style: bold; }
+    FormPreview #preview-command { margin-bottom: 1; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(can_focus=False)
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content("The same command  (Ctrl+Y copies)"), classes="heading")
+        yield Static(id="preview-command", markup=False)
+        yield Static(Content("The spec as TOML  (F4 saves)"), classes="heading")
+        yield Static(id="preview-toml", markup=False)
+
+    def show(self, command: str, spec: SandboxSpec) -> None:
+        """Follow what is typed."""
+        put(self, "#preview-command", Content(clean(command, cap=8_000)))
+        lines = toml_of(spec).splitlines()
+        put(self, "#preview-toml", Content("\n".join(clean(line, cap=2_000) for line in lines)))
+
+
+def toml_of(spec: SandboxSpec) -> str:
+    """The spec as ``create -f`` reads it."""
+    return tomli_w.dumps({name: value for name, value in spec.to_dict().items() if value != ""})

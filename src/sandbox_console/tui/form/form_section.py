@@ -1,0 +1,63 @@
+"""A section of the form that folds: its title says what is set in it while it is folded, and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.content import Content
+from textual.widgets import Collapsible
+from textual.widgets._collapsible import CollapsibleTitle  # not exported, but the label takes no Content otherwise
+
+from sandbox_console.model.spec_fields import Section
+from sandbox_console.model.text import clean
+from sandbox_console.tui.form.form_rows import FormRow
+
+_SHOWN = 40
+"""Characters of a value in the title of a folded section."""
+
+
+class FormSection(Collapsible):
+    """The fields of one section, with their rows in order."""
+
+    DEFAULT_CSS = """
+    FormSection { height: auto; border: none; padding: 0; margin: 0; background: $background; max-width: 110; }
+    FormSection:focus-within { background-tint: $foreground 0%; }
+    FormSection CollapsibleTitle { padding: 0 1 0 0; width: 1fr; text-style: none; color: $primary; height: 1; }
+    FormSection CollapsibleTitle:focus { background: $primary 25%; color: $foreground; text-style: bold; }
+    FormSection Contents { padding: 0 0 0 2; height: auto; }
+    """
+
+    def __init__(self, section: Section, rows: Iterable[FormRow], *, folded: bool) -> None:
+        self.rows = list(rows)
+        super().__init__(*self.rows, title="", collapsed=folded, collapsed_symbol="▸", expanded_symbol="▾")
+        self.section = section
+
+    def on_mount(self) -> None:
+        self.refresh_title()
+
+    def on_collapsible_toggled(self) -> None:
+        """What the title says depends on whether the rows are seen."""
+        self.refresh_title()
+
+    def refresh_title(self) -> None:
+        """Write the title by what the rows hold now."""
+        wrong = sum(row.has_class("-wrong") for row in self.rows)
+        words: list[tuple[str, str]] = [(str(self.section), "bold")]
+        if wrong:
+            words.append((f"  ✕ {wrong} to mend", "$text-error"))
+        elif self.collapsed:
+            words.append((f"  {self._summary()}", "$text-muted"))
+        self.query_one(CollapsibleTitle).label = Content.assemble(*words)
+
+    def _summary(self) -> str:
+        held = [f"{row.field.label.lower()} {_short(row.text)}" for row in self.rows if row.text]
+        return " · ".join(held) or "nothing set"
+
+    def open_wrong(self) -> None:
+        """Unfold it where something is wrong in it."""
+        if any(row.has_class("-wrong") for row in self.rows):
+            self.collapsed = False
+
+
+def _short(text: str) -> str:
+    return clean(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…")
