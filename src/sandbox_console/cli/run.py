@@ -63,7 +63,7 @@ def find(verb: str) -> Verb:
     return _of_the_list(verb) or _inside(verb) or _of_the_console(verb) or _lifecycle()
 
 
-def _of_the_list(verb: str) -> Verb | None:
+def _of_the_list(verb: str) -> Verb | None:  # noqa: C901 - a case a verb
     """Of the verbs that list, create or change sandboxes, snapshots and images."""
     match verb:
         case "ls":
