@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from time import time_ns
@@ -13,7 +12,6 @@ from textual import events
 from textual.binding import BindingType
 from textual.message import Message
 
-from sandbox_console.hostfs.files import NewFile
 from sandbox_console.hostfs.guest_writable import NOBODYS, GuestFolders
 from sandbox_console.logs.store import Line
 from sandbox_console.model.text import strip_colours
@@ -21,6 +19,7 @@ from sandbox_console.tui.keys.keymap import hint, key_of
 from sandbox_console.tui.keys.page_keys import AGO, PAGE_KEYS
 from sandbox_console.tui.widgets.log.log_canvas import LogCanvas
 from sandbox_console.tui.widgets.log.log_line import is_json
+from sandbox_console.tui.widgets.log.log_save import save_new
 
 _SIDE_STEP = 8
 _WHEEL = 3
@@ -109,7 +108,7 @@ class LogView(LogCanvas, can_focus=True):
         ``ground`` is what guests can change. Raises OSError, FileExistsError among them, Conflict. Lost output is
         written as its ``[... lost: ...]`` line.
         """
-        return await _save_new(path, self.lines.raw(), ground)
+        return await save_new(path, self.lines.raw(), ground)
 
     # --- moving
 
@@ -319,22 +318,3 @@ class LogView(LogCanvas, can_focus=True):
 
 def _text(line: Line) -> str:
     return strip_colours(line.data.rstrip(b"\r\n").decode("utf-8", "replace"))
-
-
-async def _save_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: GuestFolders) -> int:
-    """Write bytes to a file that must not exist, for its owner alone, off the loop. Gives how many.
-
-    ``ground`` is what guests can change: there no link is followed. Raises OSError, Conflict.
-    """
-    return await asyncio.to_thread(_write_new, path, parts, ground)
-
-
-def _write_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: GuestFolders) -> int:
-    made = NewFile(path, ground)
-    try:
-        written = sum(made.file.write(part) for part in parts())
-        made.keep()
-    except BaseException:
-        made.drop()
-        raise
-    return written

@@ -1,0 +1,29 @@
+"""Saves lines to a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from sandbox_console.hostfs.files import NewFile
+from sandbox_console.hostfs.guest_writable import GuestFolders
+
+
+async def save_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: GuestFolders) -> int:
+    """Write bytes to a file that must not exist, for its owner alone, off the loop. Gives how many.
+
+    ``ground`` is what guests can change: there no link is followed. Raises OSError, Conflict.
+    """
+    return await asyncio.to_thread(_write_new, path, parts, ground)
+
+
+def _write_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: GuestFolders) -> int:
+    made = NewFile(path, ground)
+    try:
+        written = sum(made.file.write(part) for part in parts())
+        made.keep()
+    except BaseException:
+        made.drop()
+        raise
+    return written
