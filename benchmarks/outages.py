@@ -25,7 +25,8 @@ VERBS: tuple[tuple[str, ...], ...] = (
     ("show", "{}"), ("logs", "{}"), ("top", "{}"),
     ("port", "{}"), ("diff", "{}"), ("inspect", "{}"), ("events", "{}"), ("why", "{}"), ("timeline", "{}"),
     ("egress", "show", "{}"), ("egress", "test", "{}", "example.com"), ("wait", "{}", "--timeout", "1"),
-    ("exec", "{}", "--", "true"), ("attach", "{}"), ("forward", "{}", "80"), ("cp", "{}:/etc/passwd", "-"),
+    ("exec", "{}", "--", "true"), ("shell", "{}", "--shell", "/bin/true"),
+    ("attach", "{}"), ("forward", "{}", "80"), ("cp", "{}:/etc/passwd", "-"),
     ("start", "{}"), ("stop", "{}", "--grace", "0s"), ("restart", "{}", "--grace", "0s"),
     ("pause", "{}"), ("resume", "{}"), ("kill", "{}"), ("rename", "{}", "other"), ("update", "{}", "--pids", "99"),
     ("commit", "{}", "copy:1"), ("fork", "{}", "other"), ("snapshot", "create", "{}", "s1"),
@@ -36,9 +37,10 @@ VERBS: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 NAMES = ("only-near", "only-far", "cx")
 UNDER: tuple[tuple[str, ...], ...] = (
-    ("exec", "only-far", "--", "sleep", "30"), ("attach", "only-far"), ("logs", "only-far", "-f"),
+    ("exec", "only-far", "--", "sleep", "30"), ("shell", "only-far"), ("attach", "only-far"),
+    ("logs", "only-far", "-f"),
     ("stats", "only-far", "--watch"), ("events", "only-far", "-f"),
-    ("ls", "--watch"), ("wait", "only-far"),
+    ("ls", "--watch"), ("wait", "only-far"), ("serve", "--port", "0"),
 )  # fmt: skip
 MOST_S = 40.0
 
@@ -79,7 +81,7 @@ class Bench:
     def run(self, *words: str) -> tuple[subprocess.CompletedProcess[str], float]:
         """One command, and how long it took in seconds."""
         began = time.monotonic()
-        argv = [sys.executable, "-m", "sandbox_console", *words]
+        argv = [*_on_terminal(words[0]), sys.executable, "-m", "sandbox_console", *words]
         try:
             done = subprocess.run(
                 argv, env=self.env, capture_output=True, text=True, errors="replace", timeout=MOST_S,
@@ -106,10 +108,10 @@ class Bench:
 
     def during(self, how: str, *words: str) -> tuple[int, str, float]:
         """A command that goes on, and what becomes of it after the engine is killed and started, or frozen."""
-        argv = [sys.executable, "-m", "sandbox_console", *words]
+        argv = [*_on_terminal(words[0]), sys.executable, "-m", "sandbox_console", *words]
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
         process = subprocess.Popen(argv, env=self.env, text=True, errors="replace", **pipes)  # type: ignore[call-overload]
-        time.sleep(3)
+        time.sleep(25 if words[0] == "shell" else 8)  # busy, a shell takes as long to open
         began = time.monotonic()
         with self.away(how), suppress(subprocess.TimeoutExpired):
             process.wait(15 if how == "frozen" else 1)
@@ -123,6 +125,17 @@ class Bench:
         return (process.returncode if took >= 0 else -1), err, took
 
 
+def _on_terminal(verb: str) -> tuple[str, ...]:
+    """What gives a shell the terminal that it needs, and leaves its standard error where it is."""
+    return (sys.executable, "-c", _PTY) if verb == "shell" else ()
+
+
+# Keeps the terminal's other end open until the command has ended: closing it would hang up.
+_PTY = """
+import os, pty, subprocess, sys
+ours, theirs = pty.openpty()
+sys.exit(subprocess.call(sys.argv[1:], stdin=theirs, stdout=theirs))
+"""
 LOOP = "while :; do echo tick; sleep 1; done"
 
 

@@ -11,9 +11,11 @@ TYPE_CHECKING = False  # importing typing for it costs 8 ms of each command
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
     from sandbox_console.errors import ConsoleError
     from sandbox_console.tui.run import Opener
+    from sandbox_console.web import ServeOptions
 
 if sys.version_info < (3, 11):  # noqa: UP036 - a clear word where pip was told to ignore it
     sys.exit("sandbox-console needs Python 3.11 or newer")
@@ -169,6 +171,7 @@ def _serve(args: argparse.Namespace) -> int:
     from sandbox_console.errors import UsageError
     from sandbox_console.web import ServeOptions, serve
 
+    config = Path(args.config) if args.config else None
     for option in ("port", "api_port", "mcp_port"):
         if not (text := getattr(args, option)).isdecimal():
             name = option.replace("_", "-")
@@ -178,7 +181,7 @@ def _serve(args: argparse.Namespace) -> int:
         port=int(args.port),
         read_only=args.read_only,
         backend=args.backend or None,
-        config=Path(args.config) if args.config else None,
+        config=config,
         token_file=Path(args.token_file) if args.token_file else None,
         cert=Path(args.cert) if args.cert else None,
         key=Path(args.key) if args.key else None,
@@ -186,6 +189,7 @@ def _serve(args: argparse.Namespace) -> int:
         names=tuple(args.hostname),
         pass_env=tuple(args.pass_env),
     )
+    options = _with_table(options, args, config)
     release()
     if args.api or args.mcp:
         from sandbox_console.servers.run import Programs
@@ -196,6 +200,34 @@ def _serve(args: argparse.Namespace) -> int:
     if args.no_page:
         raise UsageError("--no-page leaves nothing to serve", hint="add --api or --mcp")
     return serve(options)
+
+
+def _with_table(options: ServeOptions, args: argparse.Namespace, config: Path | None) -> ServeOptions:
+    """The options that the ``[serve]`` table of the configuration has too; what the command says goes first."""
+    from pathlib import Path
+
+    from msgspec.structs import replace
+
+    from sandbox_console.cli.lifecycle import seconds
+    from sandbox_console.errors import UsageError
+    from sandbox_console.service.config import find_paths, load
+
+    table = load(find_paths(config), required=config is not None).serve
+    sessions = args.max_sessions or str(table.max_sessions)
+    if not sessions.isdecimal():
+        raise UsageError(f"--max-sessions: {sessions!r} is not a number", hint="leave it out for 8")
+    socket = args.socket or table.socket
+    return replace(
+        options,
+        open=table.open if args.open is None else args.open,
+        names=options.names or table.hostname,
+        prefix=(args.prefix if args.prefix is not None else table.prefix).rstrip("/"),
+        trust_proxy=tuple(args.trust_proxy) or table.trust_proxy,
+        socket=Path(socket).expanduser().absolute() if socket else None,
+        max_sessions=int(sessions),
+        resume_s=seconds(args.keep or table.keep, "keep"),
+        idle_s=seconds(args.idle_timeout or table.idle_timeout, "idle-timeout"),
+    )
 
 
 def _mcp(args: argparse.Namespace) -> int:

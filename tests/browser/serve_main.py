@@ -8,7 +8,7 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.web import ServeOptions, serve
 
 options = json.loads(sys.argv[1])
-for name in ("token_file", "cert", "key"):
+for name in ("token_file", "cert", "key", "socket"):
     if name in options:
         options[name] = Path(options[name])
 try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 
 from tests.cli.conftest import Cli
@@ -52,6 +54,20 @@ def test_ctrl_c_goes_to_the_guest(cli: Cli, box: str) -> None:
         terminal.until(b"code=130.")
         terminal.type(b"exit\r")
         terminal.read_to_end()
+
+
+def test_a_terminal_that_is_closed_ends_the_shell_as_a_hangup_does(cli: Cli, box: str) -> None:
+    ours, theirs = pty.openpty()
+    process = cli.start("shell", box, stdin=theirs, stdout=theirs)
+    os.close(theirs)
+    os.write(ours, b"echo u$((1))p; exec sleep 4321\r")
+    while b"u1p" not in os.read(ours, 65536):
+        pass
+    os.close(ours)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (128 + signal.SIGHUP, b"")
+    cli.until(lambda: b"sleep 4321" not in cli.ok("top", box), "the shell goes on")
+    assert [row["outcome"] for row in cli.json("audit", "ls") if row["action"] == "shell"] == ["ok"]
 
 
 def test_a_signal_restores_the_terminal_and_ends_the_shell(cli: Cli, box: str) -> None:

@@ -110,6 +110,10 @@ def _sshd() -> str:
     return f"not installed: {', '.join(missing)}" if missing else ""
 
 
+def _nginx() -> str:
+    return "" if shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") else "no nginx"
+
+
 _PROBES: dict[str, Callable[[], str]] = {
     "docker": _docker,
     "docker-registry": _docker_registry,
@@ -121,6 +125,7 @@ _PROBES: dict[str, Callable[[], str]] = {
     "shell-tools": _shell_tools,
     "sshd": _sshd,
     "strace": _strace,
+    "nginx": _nginx,
     "machine": _machine,
     "mcp-inspector": _mcp_inspector,
     "microsandbox": _microsandbox,

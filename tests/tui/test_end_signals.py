@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import signal
+import threading
 import time
 
 import pytest
@@ -10,6 +13,9 @@ from tests.cli.conftest import Cli, cli
 from tests.cli.terminal import Terminal
 from tests.support.engine import IMAGE, docker_engine
 from tests.support.require import missing
+from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
+
+from sandbox_console.tui.base.textual_fixes import mend
 
 __all__ = ["cli", "docker_engine"]
 
@@ -75,3 +81,21 @@ def test_a_second_signal_ends_at_once_and_gives_the_terminal_back(cli: Cli, box:
         assert terminal.process.returncode in (128 + signal.SIGTERM, 128 + signal.SIGHUP)
         assert BACK in said
         assert terminal.attributes() == terminal.before
+
+
+class _Gone(io.StringIO):
+    """A terminal whose window was closed."""
+
+    def write(self, _: str, /) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_what_is_written_to_a_terminal_that_is_gone_holds_nothing_up():
+    mend()
+    writer = WriterThread(_Gone())
+    writer.start()
+    app = threading.Thread(target=lambda: [writer.write("a line") for _ in range(10 * MAX_QUEUED_WRITES)], daemon=True)
+    app.start()
+    app.join(20)
+    assert not app.is_alive(), "it waits for room in the queue, and never hears of SIGHUP"
+    writer.stop()

@@ -304,6 +304,17 @@ def _add_console(verbs: Verbs) -> None:
     serve.add_argument(
         "--pass-env", metavar="NAME", action="append", default=[], help="pass a variable to browser sessions"
     )
+    serve.add_argument("--open", action="store_true", default=None, help="open the link in this machine's browser")
+    serve.add_argument("--prefix", metavar="PATH", help="the path under which a proxy has it, as /console")
+    serve.add_argument(
+        "--trust-proxy", metavar="ADDRESS", action="append", default=[], help="a proxy's address; needs --hostname"
+    )
+    serve.add_argument("--socket", metavar="PATH", help="listen on a socket file for a proxy; needs --hostname")
+    serve.add_argument("--max-sessions", metavar="N", help="how many sessions may run; by default 8")
+    serve.add_argument("--keep", metavar="T", help="how long a session without a page lives; by default 8h")
+    serve.add_argument(
+        "--idle-timeout", metavar="T", help="end a shown session without a key for so long; by default 1h"
+    )
     serve.add_argument("--api", action="store_true", help="also serve the HTTP API for agents, on its own port")
     serve.add_argument("--api-port", metavar="P", default="0", help="0 chooses a free port")
     serve.add_argument("--mcp", action="store_true", help="also serve MCP over HTTP, on its own port")

@@ -14,7 +14,7 @@ from sandbox_console.cli.context import Context
 from sandbox_console.cli.exec import say_without
 from sandbox_console.cli.lookup import find
 from sandbox_console.cli.terminal_filter import ScreenFilter
-from sandbox_console.errors import BackendError, UsageError
+from sandbox_console.errors import BackendError, ConsoleError, UsageError
 from sandbox_console.model.action import OpenShell
 from sandbox_console.service import ShellSession
 
@@ -41,7 +41,13 @@ async def shell(context: Context) -> int:
         say_without(context, session.without)
         try:
             await _attached(context, session, fd)
+            if _hung_up(fd):
+                return 128 + signal.SIGHUP
             ended = await session.wait()
+        except (ConsoleError, OSError):
+            if not _hung_up(fd):
+                raise
+            return 128 + signal.SIGHUP
         finally:
             await session.close()
     if ended.code is None:
@@ -56,7 +62,7 @@ async def _attached(context: Context, session: ShellSession, fd: int) -> None:
     sizes = asyncio.Event()
     screen = ScreenFilter()
     with _raw(fd):
-        loop.add_reader(fd, lambda: keys.put_nowait(os.read(fd, _CHUNK)))
+        loop.add_reader(fd, lambda: keys.put_nowait(_read(fd)))
         loop.add_signal_handler(signal.SIGWINCH, sizes.set)
         tasks = [asyncio.ensure_future(_type(session, keys)), asyncio.ensure_future(_resize(session, sizes, fd))]
         try:
@@ -84,6 +90,23 @@ async def _resize(session: ShellSession, sizes: asyncio.Event, fd: int) -> None:
         await session.resize(*_size(fd))
 
 
+def _read(fd: int) -> bytes:
+    """What was typed; nothing where the terminal is gone, as at the end of a file."""
+    try:
+        return os.read(fd, _CHUNK)
+    except OSError:
+        return b""
+
+
+def _hung_up(fd: int) -> bool:
+    """Whether the terminal is gone, as when its window was closed."""
+    try:
+        termios.tcgetattr(fd)
+    except termios.error:
+        return True
+    return False
+
+
 def _size(fd: int) -> tuple[int, int]:
     with contextlib.suppress(OSError):
         cols, rows = os.get_terminal_size(fd)
@@ -99,4 +122,5 @@ def _raw(fd: int) -> Iterator[None]:
         tty.setraw(fd, termios.TCSADRAIN)  # the default would throw away what was typed ahead
         yield
     finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # it hung up
+            termios.tcsetattr(fd, termios.TCSADRAIN, before)

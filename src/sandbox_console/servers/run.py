@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sandbox_console.errors import UsageError
 from sandbox_console.servers.mcp.stdio import need_package
@@ -62,6 +63,7 @@ async def _programs(
 ) -> None:
     if programs.mcp:
         need_package()
+    options = replace(options, socket=None)  # that is the page's
     paths = find_paths(options.config)
     console = await stack.enter_async_context(
         open_console(config_file=options.config, read_only=options.read_only, only_backend=options.backend or "")

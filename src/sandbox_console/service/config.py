@@ -23,7 +23,7 @@ from sandbox_console.model import hosts
 from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.policy.rules import Rules
 from sandbox_console.secrets.sources import SecretSource, problem
-from sandbox_console.service.server_options import ApiOptions, McpOptions, template_problem
+from sandbox_console.service.server_options import ApiOptions, McpOptions, ServeTable, template_problem
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -123,6 +123,7 @@ class Config(Struct, frozen=True, kw_only=True):
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     api: ApiOptions = field(default_factory=ApiOptions)
     mcp: McpOptions = field(default_factory=McpOptions)
+    serve: ServeTable = field(default_factory=ServeTable)
 
 
 class Paths(Struct, frozen=True):

@@ -47,6 +47,19 @@ class ApiOptions(Struct, frozen=True, kw_only=True):
     max_timeout_s: Positive = 1200.0
 
 
+class ServeTable(Struct, frozen=True, kw_only=True):
+    """The ``[serve]`` table: what ``serve`` takes where its options do not say otherwise. Times are as in 8h or 90s."""
+
+    open: bool = False
+    hostname: tuple[str, ...] = ()
+    prefix: str = ""
+    trust_proxy: tuple[str, ...] = ()
+    socket: str = ""
+    max_sessions: AtLeastOne = 8
+    keep: str = "8h"
+    idle_timeout: str = "1h"
+
+
 class McpOptions(Struct, frozen=True, kw_only=True):
     """The ``[mcp]`` table: the tools there are, the templates to create from, and which sandboxes are seen.
 

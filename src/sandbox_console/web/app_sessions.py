@@ -8,7 +8,6 @@ import json
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
 
 from aiohttp import web
 from textual_serve.download_manager import DownloadManager
@@ -22,6 +21,7 @@ from sandbox_console.web.tickets import Order
 ENDED = 4000
 TAKEN_OVER = 4001
 IDLE = 4002
+_MOST_GONE = 256
 
 
 class Full(Exception):
@@ -36,6 +36,7 @@ class AppSession:
         self.login = login
         self.used = time.monotonic()
         self.ended: str | None = None
+        self.left_at: float | None = None
         self._socket: web.WebSocketResponse | None = None
         self.app = AppProcess(
             options.app_command(),
@@ -55,7 +56,7 @@ class AppSession:
     async def attach(self, socket: web.WebSocketResponse, order: Order) -> None:
         """Show the app on a socket: a new app starts, a running one repaints; an older socket is closed."""
         old, self._socket = self._socket, socket
-        self.used = time.monotonic()
+        self.used, self.left_at = time.monotonic(), None
         if old is not None:
             await old.close(code=TAKEN_OVER)
         await self._send_str(json.dumps(["ready", self.id]))
@@ -68,7 +69,7 @@ class AppSession:
     def detach(self, socket: web.WebSocketResponse) -> bool:
         """Forget a socket; whether the app is now without one."""
         if self._socket is socket:
-            self._socket = None
+            self._socket, self.left_at = None, time.monotonic()
         return self._socket is None
 
     async def handle(self, message: websocket_messages.Message) -> None:
@@ -113,17 +114,27 @@ class AppSessions:
         self._options = options
         self._say = say
         self._views: dict[str, AppSession] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._gone: dict[str, str] = {}
         self.downloads = DownloadManager()
 
     def is_full(self, login: Login, order: Order) -> bool:
         """Whether this order would need a session more than is allowed."""
-        return self._find(login, order) is None and self._room() <= 0
+        return self._find(login, order) is None and self._room() <= 0 and self._oldest_unseen(login) is None
+
+    def why_gone(self, login: Login, order: Order) -> str:
+        """Why the session that a page had is no more; empty where it had none, or has it still."""
+        if not order.view or self._find(login, order) is not None:
+            return ""
+        if order.view in self._views:
+            return "it belongs to another login"
+        return self._gone.get(order.view, "the server was started again since")
 
     async def open(self, socket: web.WebSocketResponse, login: Login, order: Order) -> AppSession:
         """The view that was ordered, attached to the socket: the one from before, or a new one. Raises Full."""
         view = self._find(login, order)
         if view is None:
+            if self._room() <= 0 and (oldest := self._oldest_unseen(login)) is not None:
+                await self._end(oldest, "a newer session took its place")
             if self._room() <= 0:
                 raise Full
             view = AppSession(login, self._options, self.downloads)
@@ -138,53 +149,53 @@ class AppSessions:
 
     async def release(self, view: AppSession, socket: web.WebSocketResponse) -> None:
         """Let go of a socket; its app ends unless it is shown again in time."""
-        if view.detach(socket) and view.id in self._views:
-            self._later(self._end_unless_shown(view))
+        if view.detach(socket) and view.ended is not None:
+            await self._end(view, view.ended)
 
     async def watch(self) -> None:
         """End what has been idle too long or whose login has run out, for ever."""
         while True:
-            await asyncio.sleep(min(5.0, self._options.idle_s / 4))
+            await asyncio.sleep(min(5.0, self._options.idle_s / 4, max(self._options.resume_s / 2, 0.05)))
             now = time.monotonic()
             for view in list(self._views.values()):
-                if now - view.used > self._options.idle_s:
-                    await self._end(view, f"nothing was typed for {self._options.idle_s:.0f} s")
-                elif now > view.login.expires:
-                    await self._end(view, "the login has expired")
+                if reason := self._over(view, now):
+                    await self._end(view, reason)
 
     async def close(self) -> None:
         """End every app and wait for it."""
         await asyncio.gather(*(self._end(view, "the server was stopped") for view in list(self._views.values())))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _find(self, login: Login, order: Order) -> AppSession | None:
         view = self._views.get(order.view or "")
         return view if view and view.login is login and view.ended is None else None
 
+    def _over(self, view: AppSession, now: float) -> str:
+        """Why a session has to end now; empty where it has not."""
+        if view.ended is not None:
+            return view.ended
+        if now > view.login.expires:
+            return "the login has expired"
+        if view.left_at is not None:
+            return "nobody came back" if now - view.left_at > self._options.resume_s else ""
+        return f"nothing was typed for {self._options.idle_s:.0f} s" if now - view.used > self._options.idle_s else ""
+
+    def _oldest_unseen(self, login: Login) -> AppSession | None:
+        """The session of a login that no page has shown for longest."""
+        unseen = [(view.left_at, view) for view in self._views.values() if view.login is login and view.left_at]
+        return min(unseen, key=lambda pair: pair[0], default=(0.0, None))[1]
+
     def _room(self) -> int:
         return self._options.max_sessions - len(self._views)
-
-    async def _end_unless_shown(self, view: AppSession) -> None:
-        until = time.monotonic() + self._options.resume_s
-        while view.ended is None and time.monotonic() < until:
-            await asyncio.sleep(0.2)
-            if view.is_shown:
-                return
-        await self._end(view, "nobody came back")
 
     async def _end(self, view: AppSession, reason: str) -> None:
         if self._views.pop(view.id, None) is None:
             return
         reason = view.ended or reason
+        self._gone[view.id] = reason
+        while len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
         await view.close(IDLE, reason)
         await view.app.stop()
         self._say(f"session of {view.login.actor} ended: {reason}")
         for line in view.app.stderr_lines():
             self._say(f"  {line}")
-
-    def _later(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from collections.abc import Collection
 
 from aiohttp import web
@@ -22,6 +24,9 @@ HEADERS = {
 }
 """`style-src` allows inline styles because xterm's renderer writes its colours and cell sizes so; scripts never."""
 
+SCHEME, PEER, FOREIGN = "scheme", "peer", "foreign"
+"""Of a request: how and from where a browser has reached us, and whether another site's link has led here."""
+
 OWN_PAGES = frozenset({"same-origin", "none"})
 """`Sec-Fetch-Site` of our own pages and of an address typed in; another port of this host is `same-site`."""
 
@@ -29,9 +34,24 @@ OWN_PAGES = frozenset({"same-origin", "none"})
 class Checks:
     """Exact ``Host`` and ``Origin``, for the addresses that this server answers to."""
 
-    def __init__(self, scheme: str, authorities: Collection[str]) -> None:
+    def __init__(
+        self,
+        scheme: str,
+        authorities: Collection[str],
+        *,
+        proxies: Collection[str] = (),
+        proxied: Collection[str] = (),
+        pages: Collection[str] = (),
+    ) -> None:
+        """Answer to ``authorities``, and to ``proxied`` where a request comes through one of ``proxies``.
+
+        ``pages`` are the paths of the login: a link of another site may open them, and shows the login alone.
+        """
         self._scheme = scheme
         self._authorities = frozenset(authorities)
+        self._proxies = frozenset(proxies)
+        self._proxied = frozenset(proxied)
+        self._pages = frozenset(pages)
 
     @property
     def middleware(self) -> Middleware:
@@ -46,23 +66,56 @@ class Checks:
 
     def check(self, request: web.Request) -> None:
         """Raise 421 for another host name, 403 for another origin's request."""
+        scheme, authorities = self._reached_by(request)
         hosts = request.headers.getall("Host", [])
-        if len(hosts) != 1 or hosts[0].lower() not in self._authorities:
+        if len(hosts) != 1 or hosts[0].lower() not in authorities:
             raise web.HTTPMisdirectedRequest(text="This server does not answer to that host name.\n")
-        if not self._is_ours(request.raw_path):
+        if not _is_ours(request.raw_path, scheme, authorities):
             raise web.HTTPMisdirectedRequest(text="This server answers for no other host.\n")
         origins = request.headers.getall("Origin", [])
-        if any(origin != f"{self._scheme}://{hosts[0].lower()}" for origin in origins):
+        if any(origin != f"{scheme}://{hosts[0].lower()}" for origin in origins):
             raise web.HTTPForbidden(text="Another origin's page may not ask this.\n")
-        if not OWN_PAGES.issuperset(request.headers.getall("Sec-Fetch-Site", [])):
+        request[FOREIGN] = not OWN_PAGES.issuperset(request.headers.getall("Sec-Fetch-Site", []))
+        if request[FOREIGN] and not self._opens_the_login(request):
             raise web.HTTPForbidden(text="Another site's page may not ask this. Type the address in instead.\n")
 
-    def _is_ours(self, target: str) -> bool:
-        """Whether what is asked for is a path, or an address of ours in full, as a proxy's client writes it."""
-        if target.startswith("/"):
-            return True
-        scheme, _, rest = target.partition("://")
-        return scheme.lower() == self._scheme and rest.split("/", 1)[0].lower() in self._authorities
+    def _reached_by(self, request: web.Request) -> tuple[str, Collection[str]]:
+        """The scheme and the names by which a browser has reached us, kept with its address for the handlers."""
+        request[SCHEME], request[PEER] = self._scheme, request.remote or "socket"
+        told = request.headers.getall("X-Forwarded-Proto", [])
+        if not told or not self._is_proxy(request):
+            return self._scheme, self._authorities
+        if len(told) != 1 or told[0].lower() not in ("http", "https"):
+            raise web.HTTPBadRequest(text="X-Forwarded-Proto must be http or https, once.\n")
+        request[SCHEME] = told[0].lower()
+        request[PEER] = _client(",".join(request.headers.getall("X-Forwarded-For", []))) or request[PEER]
+        return request[SCHEME], self._proxied
+
+    def _is_proxy(self, request: web.Request) -> bool:
+        link = request.get_extra_info("socket")
+        return (link is not None and link.family == socket.AF_UNIX) or request.remote in self._proxies
+
+    def _opens_the_login(self, request: web.Request) -> bool:
+        headers = request.headers
+        whole_page = headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")
+        return request.method == "GET" and request.path in self._pages and whole_page == ("navigate", "document")
+
+
+def _is_ours(target: str, scheme: str, authorities: Collection[str]) -> bool:
+    """Whether what is asked for is a path, or an address of ours in full, as a proxy's client writes it."""
+    if target.startswith("/"):
+        return True
+    own, _, rest = target.partition("://")
+    return own.lower() == scheme and rest.split("/", 1)[0].lower() in authorities
+
+
+def _client(forwarded: str) -> str:
+    """The address that the nearest proxy has seen, which is the last one; empty where it is none."""
+    last = forwarded.rpartition(",")[2].strip()
+    try:
+        return ipaddress.ip_address(last).compressed
+    except ValueError:
+        return ""
 
 
 def need_origin(request: web.Request) -> None:

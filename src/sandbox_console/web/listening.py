@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -26,8 +28,9 @@ class Listening(Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        """The port, the same on each address."""
-        return int(self.sockets[0].getsockname()[1])
+        """The port, the same on each address; 0 of a socket file."""
+        first = self.sockets[0]
+        return 0 if first.family == socket.AF_UNIX else int(first.getsockname()[1])
 
 
 @contextmanager
@@ -38,6 +41,9 @@ def listening(options: ServeOptions, port: int) -> Iterator[Listening]:
     are answered only where both are held.
     """
     with ExitStack() as stack:
+        if options.socket:
+            yield Listening([stack.enter_context(_file(options.socket))], ())
+            return
         sockets, lacks = _held(options, port)
         for one in sockets:
             stack.enter_context(one)
@@ -65,6 +71,43 @@ def _held(options: ServeOptions, port: int) -> tuple[list[socket.socket], str]:
             return [first], other
         first.close()
     raise Conflict(f"no port is free at {options.bind} and at {LOOPBACKS[options.bind]}", hint="name one: --port")
+
+
+@contextmanager
+def _file(path: Path) -> Iterator[socket.socket]:
+    """A socket file for our user and group, as which a proxy connects. Raises Conflict, UsageError."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with made:
+        try:
+            _remove_abandoned(path)
+            old = os.umask(0o117)
+            try:
+                made.bind(str(path))
+            finally:
+                os.umask(old)
+            made.listen(_BACKLOG)
+        except OSError as error:
+            hint = "it must be a free name of up to 100 bytes in a folder of yours"
+            raise Conflict(f"cannot listen on {path}: {error.strerror or error}", hint=hint) from error
+        try:
+            yield made
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove a socket file on which nobody listens. Raises OSError for anything else."""
+    if not path.exists():
+        return
+    if not path.is_socket():
+        raise FileExistsError(errno.EEXIST, "it is there, and is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise FileExistsError(errno.EADDRINUSE, "another program listens there")
 
 
 def _listening_at(address: str, port: int, shown: str) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec import Struct
 from sandbox_console.errors import UsageError
 from sandbox_console.web.environment import check_pass_env
 
+HOUR_S = 3600.0
 MEBIBYTE = 1024 * 1024
 
 LOOPBACKS = {"127.0.0.1": "::1", "::1": "127.0.0.1"}
@@ -41,19 +43,29 @@ class ServeOptions(Struct, frozen=True):
     pass_env: tuple[str, ...] = ()
     """Further environment variables that the app is given."""
     max_sessions: int = 8
-    idle_s: float = 3600.0
-    """A session without a key, click or resize for this long ends."""
-    resume_s: float = 30.0
-    """An app without a socket lives this long, so that a dropped connection finds it again."""
+    idle_s: float = HOUR_S
+    """A session that is shown ends without a key, click or resize for this long."""
+    resume_s: float = 8 * HOUR_S
+    """An app that no page shows lives this long, so that a reload or another network finds it again."""
+    prefix: str = ""
+    """The path under which a proxy has it, as ``/console``."""
+    trust_proxy: tuple[str, ...] = ()
+    """Addresses of proxies whose ``X-Forwarded-Proto`` and ``X-Forwarded-For`` are believed."""
+    socket: Path | None = None
+    """A socket file to listen on for a proxy, in place of an address."""
+    open: bool = False
+    """Open the printed link in the browser of this machine."""
 
     def check(self) -> None:
         """Raise UsageError where the options do not hold together or would expose the console."""
         check_pass_env(self.pass_env)
         if not 0 <= self.port <= 65535:
             raise UsageError(f"port {self.port} is not between 0 and 65535", hint="leave --port out for a free one")
+        self._check_limits()
+        self._check_names()
         if self.key and not self.cert:
             raise UsageError("a key was given without its certificate", hint="add --cert FILE")
-        if is_loopback(self.host):
+        if self.socket or is_loopback(self.host):
             return
         if not self.cert and not self.insecure_no_tls:
             raise UsageError(
@@ -66,6 +78,38 @@ class ServeOptions(Struct, frozen=True):
                 f"{self.host} is every address of this machine, so the name that browsers use is not known",
                 hint="listen on one address, or add --hostname NAME",
             )
+
+    def _check_limits(self) -> None:
+        if self.max_sessions < 1:
+            raise UsageError("--max-sessions: at least 1 is needed", hint="leave it out for 8")
+        if self.idle_s <= 0:
+            raise UsageError("--idle-timeout: it must be above 0", hint="as in 90s, 15m, 2h")
+        if self.prefix and not _PREFIX.fullmatch(self.prefix):
+            raise UsageError(f"--prefix: {self.prefix!r} is not a path", hint="as in /console")
+
+    def _check_names(self) -> None:
+        """Raise UsageError for a name that is no host, and for a proxy without one."""
+        for name in self.names:
+            if not _is_host(name):
+                raise UsageError(f"--hostname: {name!r} is no host name", hint="as in console.example or host:8443")
+        for address in self.trust_proxy:
+            try:
+                ipaddress.ip_address(address)
+            except ValueError:
+                hint = "the address from which the proxy connects, as 127.0.0.1"
+                raise UsageError(f"--trust-proxy: {address!r} is not an address", hint=hint) from None
+        if not (self.trust_proxy or self.socket):
+            return
+        if not self.names:
+            hint = "add --hostname NAME, the name in the browser's address bar"
+            raise UsageError("behind a proxy the name that browsers use is not known", hint=hint)
+        if self.socket and (self.cert or self.port):
+            raise UsageError("--socket has no port and no TLS", hint="the proxy has them: leave --port and --cert out")
+
+    @property
+    def public_url(self) -> str:
+        """Where browsers find it behind a proxy; empty without one."""
+        return f"https://{self.names[0].lower()}{self.prefix}" if self.trust_proxy or self.socket else ""
 
     @property
     def scheme(self) -> str:
@@ -94,13 +138,36 @@ class ServeOptions(Struct, frozen=True):
         ``both`` says that no other program can be at the other family's address of this machine.
         """
         names = [] if is_wildcard(self.host) else [self.host]
-        names += self.names
+        names += [name for name in self.names if not _NAMED_PORT.search(name)]
         if self.bind in LOOPBACKS and both:
             names += ["127.0.0.1", "localhost", "console.localhost", "::1"]
         shown = [f"[{name}]" if ":" in name else name.lower() for name in names]
         default = {"http": 80, "https": 443}[self.scheme]
         plain = shown if port == default else []
         return tuple(dict.fromkeys([*plain, *(f"{name}:{port}" for name in shown)]))
+
+    @property
+    def proxied_authorities(self) -> tuple[str, ...]:
+        """The values of ``Host`` that are answered when a trusted proxy passes them on."""
+        return tuple(name.lower() for name in self.names) if self.trust_proxy or self.socket else ()
+
+
+_PREFIX = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+_NAMED_PORT = re.compile(r"(?:\]|^[^:]*):(\d{1,5})$")
+
+
+def _is_host(name: str) -> bool:
+    """Whether a name, with a port or without, can stand in a browser's address."""
+    port = _NAMED_PORT.search(name)
+    if port and not 0 < int(port[1]) < 65536:
+        return False
+    host = name[: port.start(1) - 1] if port else name
+    try:
+        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return len(host) <= 253 and all(_LABEL.fullmatch(part) for part in host.split("."))
+    return True
 
 
 def console_command(*, config: Path | None, backend: str | None, read_only: bool) -> list[str]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
+import os
 import signal
 import ssl
 import sys
+import tempfile
+import webbrowser
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import cast
 
 from aiohttp import web
@@ -50,11 +55,15 @@ async def page(options: ServeOptions, say: Callable[[str], None]) -> AsyncIterat
     ground = known_ground(options.config)
     tls = server_tls(options, ground)
     logins = Logins(given_token(options.token_file, ground=ground), tokens=Tokens(find_paths().tokens))
-    with listening(options, options.port) as held:
+    with contextlib.ExitStack() as stack:
+        held = stack.enter_context(listening(options, options.port))
         server = BrowserServer(options, logins, held.authorities, say)
         app = await server._make_app()  # noqa: SLF001 - textual-serve's own name for it
         async with accepting(app, held, tls, Seats(CONNECTIONS)):
             _announce(options, server.public_url, logins, say)
+            if options.open:
+                opened_page = await asyncio.to_thread(_open_page, f"{server.public_url}/", logins, say)
+                stack.callback(opened_page.unlink, missing_ok=True)
             if held.lacks:
                 say(f"warning: {held.lacks} port {held.port} is another program's: do not open localhost:{held.port}")
             yield
@@ -86,13 +95,26 @@ def say_on_stderr(line: str) -> None:
 
 
 def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[str], None]) -> None:
-    if not is_loopback(options.host) and options.scheme == "http":
+    if not options.socket and not is_loopback(options.host) and options.scheme == "http":
         say("warning: no TLS: anyone on the network can read the login and everything shown")
     if logins.reusable:
         say(f"{url}/  (log in with the token you gave)")
     else:
         say(f"{url}/#token={logins.token}")
     say("the link works once; stop with Ctrl+C" if not logins.reusable else "stop with Ctrl+C")
+
+
+def _open_page(url: str, logins: Logins, say: Callable[[str], None]) -> Path:
+    """Open the browser of this machine on a file that leads to the page: a token must not be in an argument list."""
+    link = html.escape(url if logins.reusable else f"{url}#token={logins.token}")
+    folder = find_paths().state
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(suffix=".html", prefix="open-", dir=folder)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={link}">\n')
+    if not webbrowser.open(Path(name).as_uri()):
+        say("no browser was found on this machine: open the link yourself")
+    return Path(name)
 
 
 def server_tls(options: ServeOptions, ground: GuestFolders) -> ssl.SSLContext | None:

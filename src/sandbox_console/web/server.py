@@ -14,7 +14,7 @@ from textual_serve.server import Server
 from sandbox_console.errors import ConfigError
 from sandbox_console.web import websocket_messages
 from sandbox_console.web.app_sessions import AppSession, AppSessions, Full
-from sandbox_console.web.checks import Checks, add_headers, need_origin
+from sandbox_console.web.checks import FOREIGN, PEER, SCHEME, Checks, add_headers, need_origin
 from sandbox_console.web.http_handler import Handler
 from sandbox_console.web.logins import Login, Logins, TooManyFailures, WrongToken
 from sandbox_console.web.options import ServeOptions
@@ -37,7 +37,7 @@ class BrowserServer(Server):
     def __init__(
         self, options: ServeOptions, logins: Logins, authorities: tuple[str, ...], say: Callable[[str], None]
     ) -> None:
-        super().__init__("sandbox-console", public_url=f"{options.scheme}://{authorities[0]}")
+        super().__init__("sandbox-console", public_url=_public_url(options, authorities))
         self._options = options
         self._logins = logins
         self._authorities = authorities
@@ -48,20 +48,29 @@ class BrowserServer(Server):
         self.download_manager = self._views.downloads
 
     async def _make_app(self) -> web.Application:
-        checks = Checks(self._options.scheme, self._authorities)
+        prefix = self._options.prefix
+        checks = Checks(
+            self._options.scheme,
+            self._authorities,
+            proxies=self._options.trust_proxy,
+            proxied=self._options.proxied_authorities,
+            pages=(f"{prefix}/", f"{prefix}/login"),
+        )
         app = web.Application(middlewares=[checks.middleware], client_max_size=_BODY_BYTES)
         app.add_routes(
             [
-                web.get("/", self.handle_index),
-                web.get("/login", self.handle_login_page),
-                web.post("/login", self.handle_login),
-                web.post("/ticket", self.handle_ticket),
-                web.get("/ws", self.handle_websocket),
-                web.get("/download/{key}", self.handle_download),
-                web.get("/favicon.ico", self.handle_icon),
-                web.get("/static/{name:.+}", self.handle_static),
+                web.get(f"{prefix}/", self.handle_index),
+                web.get(f"{prefix}/login", self.handle_login_page),
+                web.post(f"{prefix}/login", self.handle_login),
+                web.post(f"{prefix}/ticket", self.handle_ticket),
+                web.get(f"{prefix}/ws", self.handle_websocket),
+                web.get(f"{prefix}/download/{{key}}", self.handle_download),
+                web.get(f"{prefix}/favicon.ico", self.handle_icon),
+                web.get(f"{prefix}/static/{{name:.+}}", self.handle_static),
             ]
         )
+        if prefix:
+            app.router.add_get(prefix, self.handle_bare_prefix)
         app.on_response_prepare.append(add_headers)
         app.cleanup_ctx.append(self._lifetime)
         app.on_shutdown.append(self.on_shutdown)
@@ -80,8 +89,12 @@ class BrowserServer(Server):
 
     async def handle_index(self, request: web.Request) -> web.Response:
         """The terminal for a browser that is logged in, else the login page."""
-        page = "console.html" if self._login_of(request) else "login.html"
+        page = "console.html" if not request[FOREIGN] and self._login_of(request) else "login.html"
         return self._pages[page].response()
+
+    async def handle_bare_prefix(self, _request: web.Request) -> web.Response:
+        """Lead to the page, whose addresses are relative to its own."""
+        raise web.HTTPPermanentRedirect(f"{self._options.prefix}/")
 
     async def handle_login_page(self, _request: web.Request) -> web.Response:
         """The login page."""
@@ -104,15 +117,15 @@ class BrowserServer(Server):
         if request.headers.get(HEADER) != "login":
             raise web.HTTPForbidden(text=f"The header {HEADER} is needed.\n")
         body = await _json_body(request)
-        login = self._exchange(str(body.get("token", "")), request.remote or "unknown")
+        login = self._exchange(str(body.get("token", "")), request[PEER])
         response = web.json_response({"key": login.key})
         response.set_cookie(
             self._logins.cookie_name,
             login.cookie,
             httponly=True,
             samesite="Strict",
-            secure=self._options.scheme == "https",
-            path="/",
+            secure=request[SCHEME] == "https",
+            path=f"{self._options.prefix}/",
         )
         return response
 
@@ -123,6 +136,8 @@ class BrowserServer(Server):
         if not login.holds(request.headers.get(HEADER, "")):
             raise web.HTTPUnauthorized(text="Log in again.\n")
         order = _order(await _json_body(request))
+        if gone := self._views.why_gone(login, order):
+            return web.json_response({"gone": gone})
         if self._views.is_full(login, order):
             raise web.HTTPServiceUnavailable(
                 text=f"{self._options.max_sessions} sessions are open, the most allowed.\n"
@@ -212,6 +227,10 @@ class BrowserServer(Server):
         if login is None:
             raise web.HTTPUnauthorized(text="Log in first.\n")
         return login
+
+
+def _public_url(options: ServeOptions, authorities: tuple[str, ...]) -> str:
+    return options.public_url or f"{options.scheme}://{authorities[0]}{options.prefix}"
 
 
 async def _pump(socket: web.WebSocketResponse, view: AppSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 
 import pytest
 from rich.style import Style
@@ -159,6 +160,18 @@ async def test_keys_that_wait_for_a_backend_that_does_not_answer_are_told(run_ap
         burst(app, *["down"] * 3)
         await until(pilot, lambda: app.told)
         assert "3 keys were dropped" in app.told[-1][2]
+
+
+async def test_a_busy_app_does_not_count_its_own_delay(run_app, monkeypatch):
+    monkeypatch.setattr(type_ahead, "WAIT_S", 2.0)
+    async with run_app() as (app, pilot):
+        wait = app._wait()
+        time.sleep(2.2)  # as if it drew something large
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert wait in app._waits
+        app._go_on(wait)
+        await settled(app, pilot)
 
 
 async def test_enter_on_a_line_that_is_no_json_says_so(run_app, fake):

@@ -1,16 +1,18 @@
 """What Textual 8.2.8, which is pinned, gets wrong when events come faster than the screen: mended in its own classes.
 
-Its lists and its palette are made by its own widgets, so no subclass of ours is there to mend them. Each mend is held
-by a test of tests/tui/app/test_bursts.py, and found by tests/tui/test_key_fuzz.py.
+Its lists, its palette and its writer are made by itself, so no subclass of ours is there to mend them. Each mend is
+held by a test of tests/tui/app/test_bursts.py or test_end_signals.py, and found by tests/tui/test_key_fuzz.py.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 from textual import events, work
 from textual.command import CommandPalette
 from textual.css.query import NoMatches
+from textual.drivers._writer_thread import WriterThread
 from textual.widgets import OptionList
 
 _click = OptionList._on_click  # noqa: SLF001
@@ -41,8 +43,25 @@ async def _gather_commands(self: CommandPalette, search_value: str) -> None:
             raise
 
 
+def _write_until_closed(self: WriterThread) -> None:
+    """Write what is queued. Without a terminal it is dropped: the app would wait for room in the queue for ever."""
+    gone = False
+    while (text := self._queue.get()) is not None:
+        if gone:
+            continue
+        try:
+            self._file.write(text)
+            if self._queue.empty():
+                self._file.flush()
+        except OSError:
+            gone = True
+    with suppress(OSError):
+        self._file.flush()
+
+
 def mend() -> None:
     """Put the mends in place; more than once changes nothing."""
     OptionList._on_click = _on_click  # type: ignore[method-assign]  # noqa: SLF001
+    WriterThread.run = _write_until_closed  # type: ignore[method-assign]
     OptionList._move_page = _move_page  # type: ignore[method-assign]  # noqa: SLF001
     CommandPalette._gather_commands = _gather_commands  # type: ignore[method-assign]  # noqa: SLF001

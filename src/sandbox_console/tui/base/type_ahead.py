@@ -31,6 +31,7 @@ Result = TypeVar("Result")
 
 WAIT_S = 3.0
 """Seconds that keys wait for a question of a backend that does not answer; then they are dropped."""
+WAIT_PARTS = 10
 KEYS_MOST = 2048
 """Keys that wait; those behind them are dropped, with a word."""
 DROPPED_TOLD_S = 1.0
@@ -109,8 +110,16 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
 
     def _wait(self) -> object:
         wait = object()
-        self._waits[wait] = asyncio.get_running_loop().call_later(WAIT_S, self._give_up, wait)
+        self._count_down(wait, WAIT_PARTS)
         return wait
+
+    def _count_down(self, wait: object, left: int) -> None:
+        """Give up after so many parts of the time. Each begins when the app gets to it: its own delays do not count."""
+        if left == 0:
+            self._give_up(wait)
+            return
+        later = asyncio.get_running_loop().call_later
+        self._waits[wait] = later(WAIT_S / WAIT_PARTS, self._count_down, wait, left - 1)
 
     def _held(self, event: events.Key | events.Paste) -> bool:
         """Whether it must wait; what comes up through the widgets does not wait for itself to have come up."""

@@ -11,6 +11,7 @@ const COLUMNS = 60; // the least that the app draws on: a phone held upright get
 const ADVANCE = 0.602; // of Roboto Mono, in parts of its size, and a little more
 const PIECE = 8192; // characters: as JSON well under the server's 64 KiB a message
 const RETRY_FOR_MS = 30000;
+const RETRY_SLOWLY_MS = 5000;
 const ANSWER_MS = 10000; // a sleeping laptop or a dead tunnel closes no socket: only silence tells
 const HABIT_MS = 3000; // a tab that is closed so soon after a key was perhaps closed by one: Ctrl+W in a shell
 const ENDED = { 1008: "The server refused a message.", 1013: "As many sessions are open as are allowed.", 1011: "The app could not be started." };
@@ -66,15 +67,18 @@ function sendTyped(text) {
 }
 
 async function fetchTicket() {
-  const answer = await fetch("/ticket", {
+  const answer = await fetch("ticket", {
     method: "POST",
     signal: AbortSignal.timeout(ANSWER_MS),
     headers: { "Content-Type": "application/json", "X-Sandbox-Console": localStorage.getItem("sandbox-console.key") ?? "" },
     body: JSON.stringify({ columns: terminal.cols, rows: terminal.rows, view: sessionStorage.getItem("sandbox-console.view") }),
   });
-  if (answer.status === 401) location.replace("/login");
+  if (answer.status === 401) location.replace("login");
   if (!answer.ok) throw Object.assign(new Error((await answer.text()).trim()), { final: true });
-  return (await answer.json()).ticket;
+  const { ticket, gone } = await answer.json();
+  if (!gone) return ticket;
+  sessionStorage.removeItem("sandbox-console.view");
+  throw Object.assign(new Error(`The session that was here is gone: ${gone}. "Open again" begins a new one.`), { final: true });
 }
 
 async function connect() {
@@ -89,7 +93,8 @@ async function connect() {
     return;
   }
   if (mine !== attempt) return;
-  const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
+  const address = new URL("ws", location.href);
+  address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   const opened = new WebSocket(address, ["sandbox-console.v1", `ticket.${ticket}`]);
   opened.binaryType = "arraybuffer";
   opened.onmessage = (event) => opened === socket && onMessage(event);
@@ -123,6 +128,7 @@ function onMessage({ data }) {
 function onReady(view) {
   lostAt = 0;
   sessionStorage.setItem("sandbox-console.view", view);
+  sessionStorage.removeItem("sandbox-console.passed");
   terminal.reset();
   send("resize", { width: terminal.cols, height: terminal.rows });
   if (document.hasFocus()) send("focus");
@@ -140,9 +146,9 @@ function onClose({ code, reason }) {
 
 function retry() {
   lostAt ||= performance.now();
-  if (performance.now() - lostAt > RETRY_FOR_MS) return tell("The server does not answer. Does sandbox-console serve still run?");
-  tell("Connection lost. Trying again…");
-  again = setTimeout(connect, 500);
+  const long = performance.now() - lostAt > RETRY_FOR_MS;
+  tell(long ? "The server does not answer. Does sandbox-console serve still run? Trying again…" : "Connection lost. Trying again…");
+  again = setTimeout(connect, long ? RETRY_SLOWLY_MS : 500);
 }
 
 function tell(text) {
@@ -157,7 +163,7 @@ function openAddress(address) {
 
 function download(key) {
   const link = document.createElement("a");
-  link.href = `/download/${encodeURIComponent(key)}`;
+  link.href = `download/${encodeURIComponent(key)}`;
   link.download = "";
   link.click();
 }
@@ -199,10 +205,11 @@ document.getElementById("again").addEventListener("click", () => {
 window.addEventListener("beforeunload", (event) => {
   if (socket && performance.now() - typedAt < HABIT_MS) event.preventDefault();
 });
+window.addEventListener("online", () => socket === null && !notice.hidden && lostAt && connect());
 window.addEventListener("focus", () => send("focus"));
 window.addEventListener("blur", () => send("blur"));
 
-if (location.hash) history.replaceState(null, "", "/"); // a link's token, not needed where one is logged in
+if (location.hash) history.replaceState(null, "", "./"); // a link's token, not needed where one is logged in
 await document.fonts.load(`${FONT_SIZE}px "Roboto Mono"`);
 terminal.loadAddon(fit);
 terminal.loadAddon(new Unicode11Addon());

@@ -4,7 +4,7 @@ const field = document.getElementById("token");
 const problem = document.getElementById("problem");
 
 async function logIn(token) {
-  const answer = await fetch("/login", {
+  const answer = await fetch("login", {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-Sandbox-Console": "login" },
     body: JSON.stringify({ token }),
@@ -12,8 +12,7 @@ async function logIn(token) {
   if (!answer.ok) throw new Error(await answer.text());
   const { key } = await answer.json();
   localStorage.setItem("sandbox-console.key", key);
-  sessionStorage.removeItem("sandbox-console.view");
-  location.replace("/");
+  location.replace("./");
 }
 
 async function attempt(token) {
@@ -33,10 +32,18 @@ form.addEventListener("submit", (event) => {
   attempt(field.value.trim());
 });
 
+// A link of another page leads here without the cookie; from this page the browser sends it.
+function passOn() {
+  if (location.pathname.endsWith("/login") || !localStorage.getItem("sandbox-console.key")) return;
+  if (sessionStorage.getItem("sandbox-console.passed")) return sessionStorage.removeItem("sandbox-console.passed");
+  sessionStorage.setItem("sandbox-console.passed", "yes");
+  location.replace("./");
+}
+
 function useFragment() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (!token) return;
-  history.replaceState(null, "", "/login");
+  if (!token) return passOn();
+  history.replaceState(null, "", "login");
   attempt(token);
 }
 
