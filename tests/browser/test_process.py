@@ -100,7 +100,9 @@ async def test_a_dropped_socket_finds_its_app_again(tmp_path) -> None:
                 assert json.loads((await again.receive()).data) == ["ready", view]
                 await read_until(again, b"count 1")
             await other.log_in()
-            async with other.socket(await other.ticket(view)) as stranger:
+            answer = await other.post("/ticket", {"columns": 80, "rows": 24, "view": view})
+            assert await answer.json() == {"gone": "it belongs to another login"}
+            async with other.socket(await other.ticket()) as stranger:
                 assert json.loads((await stranger.receive()).data)[1] != view
                 await read_until(stranger, b"count 0")
 

@@ -1,15 +1,25 @@
-"""What every backend says in one way: the memory in use, who can reach a port."""
+"""What every backend says in one way: the memory in use, who can reach a port, refusals."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import sandbox_console
 from sandbox_console.backends.bubblewrap import stats as bubblewrap_stats
 from sandbox_console.backends.common.messages import reach
 from sandbox_console.backends.docker.container_facts import port_fact
 from sandbox_console.backends.docker.stats import measure
 
 MIB = 1 << 20
+BACKENDS = Path(sandbox_console.__file__).parent / "backends"
+ALL = {"bubblewrap", "docker", "microsandbox"}
+
+
+def sources():
+    return [path for path in BACKENDS.rglob("*.py") if "__pycache__" not in path.parts]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -31,3 +41,27 @@ def test_a_port_that_others_can_reach_is_noted():
     assert port_fact("80/tcp", [{"HostIp": "192.168.1.5", "HostPort": "80"}]).note == "other machines can reach it"
     assert port_fact("80/tcp", [{"HostIp": "", "HostPort": "80"}]).note == "other machines can reach it"
     assert port_fact("80/tcp", [{"HostIp": "127.0.0.1", "HostPort": "80"}], "why").note == "why"
+
+
+def test_each_refusal_is_worded_in_one_place():
+    """Another backend would say it in other words: the words are in ``common/messages.py``, and all three use them."""
+    wordings = (
+        (r'Conflict\(\s*f"\{[^}]*\} does not run', "not_running"),
+        (r"the name \{[^}]*\} is taken", "name_taken"),
+        (r" is taken by \{", "place_taken"),
+    )
+    for words, function in wordings:
+        said = {str(path.relative_to(BACKENDS)) for path in sources() if re.search(words, path.read_text())}
+        assert said == {"common/messages.py"}, words
+        users = {path.relative_to(BACKENDS).parts[0] for path in sources() if f"{function}(" in path.read_text()}
+        assert users >= ALL, function
+
+
+def test_one_concept_has_one_file_name_in_every_backend_that_has_it():
+    page = (BACKENDS.parents[2] / "docs" / "architecture.md").read_text()
+    [line] = [one for one in page.splitlines() if one.startswith("The same concept has the same file name")]
+    names = re.findall(r"`(\w+)`", line)
+    assert len(names) > 10
+    for name in names:
+        having = {path.parent.name for path in BACKENDS.glob(f"*/{name}.py")}
+        assert having >= {"bubblewrap", "docker"} if name in ("events", "attach") else having == ALL, name

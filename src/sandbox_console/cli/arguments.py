@@ -6,7 +6,7 @@ import argparse
 import functools
 from typing import Any
 
-from sandbox_console.cli import arguments_inside
+from sandbox_console.cli import arguments_contents, arguments_program, arguments_records
 from sandbox_console.model.spec_fields import FIELDS, Kind
 
 EVERYWHERE_DEFAULTS: dict[str, Any] = {
@@ -53,11 +53,10 @@ def add_verbs(verbs: Verbs) -> None:
     _add_making(verbs)
     _add_lifecycle(verbs)
     _add_entering(verbs)
-    arguments_inside.add(verbs, _verb)
+    arguments_contents.add(verbs, _verb)
     _add_output(verbs)
-    _add_records(verbs)
-    _add_egress(verbs)
-    _add_console(verbs)
+    arguments_records.add(verbs, _verb)
+    arguments_program.add(verbs, _verb)
 
 
 def _verb(verbs: Verbs, name: str, help: str) -> argparse.ArgumentParser:
@@ -189,140 +188,3 @@ def _add_output(verbs: Verbs) -> None:
     stats = _verb(verbs, "stats", "print the resource use of running sandboxes")
     stats.add_argument("names", metavar="NAME", nargs="*", help="by default all that are running")
     stats.add_argument("--watch", action="store_true", help="print a sample every second until Ctrl+C")
-
-
-def _add_span(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--since", metavar="T", help="from this time on: 10m (ago), or an ISO time")
-    verb.add_argument("--until", metavar="T", help="before this time")
-
-
-def _add_records(verbs: Verbs) -> None:
-    audit = _verb(verbs, "audit", "the audit log: what was done, by whom, and how it ended")
-    audits = audit.add_subparsers(dest="what", metavar="VERB", required=True)
-    ls = _verb(audits, "ls", "list actions, newest first")
-    ls.add_argument("--limit", metavar="N", default="50", help="how many actions")
-    for word in ("action", "outcome", "actor", "target"):
-        ls.add_argument(f"--{word}", metavar=word[0].upper(), default="", help=f"only this {word}")
-    ls.add_argument(
-        "--text", metavar="TEXT", default="", help="only with this text in the target, the action or the details"
-    )
-    _add_span(ls)
-    ls.add_argument("--before", metavar="ID", help="the previous page: only actions older than this one")
-    show = _verb(audits, "show", "show everything that is recorded about one action")
-    show.add_argument("id", metavar="ID", help="a number from audit ls or from an error")
-    verify = _verb(audits, "verify", "check the hash chain; if it is broken, name the first bad row and exit with 1")
-    verify.add_argument("--folder", metavar="DIR", help="check another log: a copy of a console's audit folder")
-    verify.add_argument("--archive", metavar="DIR", help="also check the segments that retention moved there")
-    verify.add_argument(
-        "--public-key", metavar="FILE", help="check without the log's secret, with the output of audit public-key"
-    )
-    _verb(audits, "public-key", "print the key with which another machine can verify this log")
-    export = _verb(audits, "export", "export every row, oldest first, to stdout or a file")
-    export.add_argument("--format", metavar="F", default="jsonl", help="jsonl (to verify), ocsf (for a SIEM) or csv")
-    export.add_argument("-o", "--output", metavar="FILE", help="write to a new file (mode 0600) instead of stdout")
-    _add_span(export)
-    export.add_argument("--after", metavar="ID", default="0", help="only rows after this one")
-    _verb(audits, "stats", "print how many rows there are, their size, who did what, and how it ended")
-    ship = _verb(audits, "ship", "send new rows to the PostgreSQL server of [audit.ship]")
-    ship.add_argument("--follow", action="store_true", help="keep sending until Ctrl+C")
-    ship.add_argument("--init", action="store_true", help="create the table first")
-    secrets = _verb(verbs, "secrets", "the secrets of the configuration, never their values")
-    secret = secrets.add_subparsers(dest="what", metavar="VERB", required=True)
-    _verb(secret, "ls", "list names, sources, hosts, and the sandboxes that use them")
-    check = _verb(secret, "check", "read each secret and say whether that works, or search for leaked values")
-    check.add_argument("--leaks", action="store_true", help="search for values in logs, specs, environments and files")
-    check.add_argument("paths", metavar="PATH", nargs="*", help="with --leaks: files and folders to search as well")
-
-
-def _add_egress(verbs: Verbs) -> None:
-    words = _verb(verbs, "egress", "show what sandboxes may reach and tried to reach, and change it while they run")
-    egress = words.add_subparsers(dest="what", metavar="VERB", required=True)
-    show = _verb(egress, "show", "show the rules with the time left, and the hosts that were requested")
-    show.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
-    show.add_argument("-f", "--follow", action="store_true", help="print each decision until Ctrl+C")
-    for name, about in (
-        ("allow", "allow hosts, then check with the gateway that it took effect"),
-        ("deny", "deny hosts, cut open tunnels to them, then check with the gateway"),
-        ("remove", "remove rules by their patterns"),
-    ):
-        verb = _verb(egress, name, about)
-        verb.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
-        verb.add_argument("hosts", metavar="HOST", nargs="+", help="host, host:port or *.suffix")
-        if name != "remove":
-            verb.add_argument("--for", metavar="T", dest="period", help="90s, 15m, 2h; by default for ever")
-    test = _verb(egress, "test", "say which rule decides about a host, without connecting; exit 1 if it is denied")
-    test.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
-    test.add_argument("host", metavar="HOST[:PORT]", help="by default port 443")
-    replay = _verb(egress, "replay", "try a draft on recorded traffic; exit 1 if it would newly deny something")
-    replay.add_argument("name", metavar="NAME", help="a name, backend:name, or backend/host/id")
-    replay.add_argument("--egress", metavar="PATTERN", action="append", default=[], help="a pattern of the draft")
-    replay.add_argument("--policy", metavar="FILE", help="a file with egress = [...]: a spec, or a configuration")
-    replay.add_argument("--draft", metavar="FILE", help="a file with one rule per line, as in the app")
-    replay.add_argument("--all", action="store_true", help="also list what does not change")
-    for name, about in (
-        ("ls", "list what was denied in all sandboxes, by host"),
-        ("feed", "print each denial on a line of its own"),
-    ):
-        verb = _verb(egress, name, about)
-        verb.add_argument("--all", action="store_true", help="include what was allowed")
-        verb.add_argument("--since", metavar="T", help="only the last 10m, 2h, 1d")
-        if name == "feed":
-            verb.add_argument("-f", "--follow", action="store_true", help="follow new decisions until Ctrl+C")
-
-
-def _add_console(verbs: Verbs) -> None:
-    _verb(verbs, "doctor", "say what works on this machine, what does not, and what to do about it")
-    _verb(verbs, "schema", "print the JSON Schema of a spec file, for editors")
-    _verb(verbs, "backends", "list the backends; with --json, all that each one can do, or why it cannot")
-    new = _verb(verbs, "new-backend", "write a working backend, with its package and a test that runs the suite")
-    new.add_argument("name", metavar="NAME", help="its name in the configuration, such as my_cloud")
-    new.add_argument("folder", metavar="FOLDER", nargs="?", default="", help="where to write it; by default NAME")
-    completion = _verb(verbs, "completion", "print a script for a shell to complete verbs, options, names and labels")
-    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
-    _verb(verbs, "man", "print the manual page: sandbox-console man | man -l -")
-    demo = _verb(verbs, "demo", "start real sandboxes and open the app on them; without a terminal, print a tour")
-    demo.add_argument("--keep", action="store_true", help="keep the sandboxes at the end")
-    tokens = _verb(verbs, "tokens", "manage who may use the page, the HTTP API and MCP")
-    token = tokens.add_subparsers(dest="what", metavar="VERB", required=True)
-    add = _verb(token, "add", "create a token and print it; it is not shown again")
-    add.add_argument("name", metavar="NAME", help="whose token it is, for the audit log")
-    add.add_argument("--scope", metavar="S", action="append", default=[], help="page, api or mcp; may be repeated")
-    add.add_argument("--expires", metavar="T", help="when it expires: 90s, 15m, 2h, 30d")
-    _verb(token, "ls", "list names, scopes and times; the tokens are stored only as hashes")
-    rm = _verb(token, "rm", "revoke tokens, even while a server runs")
-    rm.add_argument("names", metavar="NAME", nargs="+", help="a name or an id")
-    serve = _verb(verbs, "serve", "serve the app to browsers, behind a login")
-    serve.add_argument("--host", metavar="H", default="127.0.0.1", help="the address to listen on")
-    serve.add_argument("--port", metavar="P", default="0", help="0 chooses a free port")
-    serve.add_argument("--token-file", metavar="FILE", help="a file of mode 0600 with the login token")
-    serve.add_argument("--cert", metavar="FILE", help="a PEM certificate, for https")
-    serve.add_argument("--key", metavar="FILE", help="its key, if the certificate's file does not contain it")
-    serve.add_argument(
-        "--hostname", metavar="NAME", action="append", default=[], help="another host name that browsers may use"
-    )
-    serve.add_argument("--insecure-no-tls", action="store_true", help="let other machines connect without TLS")
-    serve.add_argument(
-        "--pass-env", metavar="NAME", action="append", default=[], help="pass a variable to browser sessions"
-    )
-    serve.add_argument("--open", action="store_true", default=None, help="open the link in this machine's browser")
-    serve.add_argument("--prefix", metavar="PATH", help="the path under which a proxy has it, as /console")
-    serve.add_argument(
-        "--trust-proxy", metavar="ADDRESS", action="append", default=[], help="a proxy's address; needs --hostname"
-    )
-    serve.add_argument("--socket", metavar="PATH", help="listen on a socket file for a proxy; needs --hostname")
-    serve.add_argument("--max-sessions", metavar="N", help="how many sessions may run; by default 8")
-    serve.add_argument("--keep", metavar="T", help="how long a session without a page lives; by default 8h")
-    serve.add_argument(
-        "--idle-timeout", metavar="T", help="end a shown session without a key for so long; by default 1h"
-    )
-    serve.add_argument("--api", action="store_true", help="also serve the HTTP API for agents, on its own port")
-    serve.add_argument("--api-port", metavar="P", default="0", help="0 chooses a free port")
-    serve.add_argument("--mcp", action="store_true", help="also serve MCP over HTTP, on its own port")
-    serve.add_argument("--mcp-port", metavar="P", default="0", help="0 chooses a free port")
-    serve.add_argument("--no-page", action="store_true", help="with --api or --mcp: do not serve the page")
-    _verb(verbs, "mcp", "serve MCP on stdin and stdout, for an assistant that starts this command")
-    share = _verb(verbs, "share", "share the app through a public relay, without a login; needs --yes")
-    share.add_argument("--read-write", action="store_true", help="let viewers do what the policy allows, not only look")
-    share.add_argument(
-        "--environment", metavar="E", default="prod", help="the relay: prod, or local for one on this machine"
-    )

@@ -31,7 +31,7 @@ async def create(context: Context) -> int:
             await console.refuse_held(spec.name)
         if args.dry_run:
             return await _dry_run(context, console, action)
-        for note in console.secrets.notes(spec, backend, host):
+        for note in console.notes(spec, backend, host):
             context.say(f"note: {note}")
         operation = console.perform(action, consent=context.consent())
         result = await follow(context, operation)
@@ -94,7 +94,7 @@ async def _dry_run(context: Context, console: Console, action: Create) -> int:
         "host": action.host,
         "problems": problems,
         "decision": json_output.decision(decision),
-        "notes": list(console.secrets.notes(action.spec, action.backend, action.host)),
+        "notes": list(console.notes(action.spec, action.backend, action.host)),
         "missing": {str(one): capabilities.reason(one) for one in Capability if not capabilities.has(one)},
     }
     if context.json:

@@ -58,8 +58,13 @@ def run(
         return exit_code(args.verb, problem)
 
 
-def find(verb: str) -> Verb:  # noqa: C901, PLR0912, PLR0915 - a case a verb group
+def find(verb: str) -> Verb:
     """The function that carries a verb out, imported now."""
+    return _of_the_list(verb) or _inside(verb) or _of_the_console(verb) or _lifecycle()
+
+
+def _of_the_list(verb: str) -> Verb | None:  # noqa: C901 - a case a verb
+    """Of the verbs that list, create or change sandboxes, snapshots and images."""
     match verb:
         case "ls":
             from sandbox_console.cli.ls import ls as found
@@ -73,6 +78,22 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912, PLR0915 - a case a verb gro
             from sandbox_console.cli.create import schema as found
         case "update":
             from sandbox_console.cli.update import update as found
+        case "rename" | "commit" | "fork":
+            from sandbox_console.cli.snapshots import derive as found
+        case "snapshot":
+            from sandbox_console.cli.snapshots import snapshot as found
+        case "quarantine":
+            from sandbox_console.cli.quarantine import run as found
+        case "images":
+            from sandbox_console.cli.images import images as found
+        case _:
+            return None
+    return found
+
+
+def _inside(verb: str) -> Verb | None:
+    """Of the verbs about what is inside a sandbox."""
+    match verb:
         case "exec":
             from sandbox_console.cli.exec import exec_ as found
         case "shell":
@@ -81,14 +102,6 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912, PLR0915 - a case a verb gro
             from sandbox_console.cli.logs import logs as found
         case "stats":
             from sandbox_console.cli.stats import stats as found
-        case "audit":
-            from sandbox_console.cli.audit import audit as found
-        case "secrets":
-            from sandbox_console.cli.secrets import secrets as found
-        case "tokens":
-            from sandbox_console.cli.tokens import tokens as found
-        case "recordings":
-            from sandbox_console.cli.recordings import recordings as found
         case "cp":
             from sandbox_console.cli.files import cp as found
         case "attach":
@@ -97,18 +110,26 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912, PLR0915 - a case a verb gro
             from sandbox_console.cli.forward import forward as found
         case "top" | "diff" | "inspect" | "events" | "port":
             from sandbox_console.cli.inspect import inside as found
+        case _:
+            return None
+    return found
+
+
+def _of_the_console(verb: str) -> Verb | None:
+    """Of the verbs about what is on record, and about what the backends have."""
+    match verb:
+        case "audit":
+            from sandbox_console.cli.audit import audit as found
+        case "secrets":
+            from sandbox_console.cli.secrets import secrets as found
+        case "tokens":
+            from sandbox_console.cli.tokens import tokens as found
+        case "recordings":
+            from sandbox_console.cli.recordings import recordings as found
         case "why" | "timeline":
             from sandbox_console.cli.incident import incident as found
-        case "quarantine":
-            from sandbox_console.cli.quarantine import run as found
         case "bundle":
             from sandbox_console.cli.bundle import bundle as found
-        case "rename" | "commit" | "fork":
-            from sandbox_console.cli.snapshots import derive as found
-        case "snapshot":
-            from sandbox_console.cli.snapshots import snapshot as found
-        case "images":
-            from sandbox_console.cli.images import images as found
         case "egress":
             from sandbox_console.cli.egress import egress as found
         case "backends":
@@ -116,8 +137,14 @@ def find(verb: str) -> Verb:  # noqa: C901, PLR0912, PLR0915 - a case a verb gro
         case "doctor":
             from sandbox_console.cli.doctor import doctor as found
         case _:
-            from sandbox_console.cli.lifecycle import lifecycle as found
+            return None
     return found
+
+
+def _lifecycle() -> Verb:
+    from sandbox_console.cli.lifecycle import lifecycle
+
+    return lifecycle
 
 
 def import_verbs(verbs: Iterable[str]) -> None:

@@ -169,7 +169,7 @@ FIELDS: tuple[SpecField, ...] = (
               option="limits", metavar="HOW", default="strict", choices=("strict", "best-effort")),
     SpecField("egress", "Egress", _S.NETWORK, _K.LIST, "host, host:port or *.suffix; without it, no network",
               hint="hosts, such as acme.org *.github.com; empty: no network", option="egress", metavar="PATTERN",
-              example=["api.example.com", "*.pythonhosted.org"]),
+              example=["api.example.com", "*.example.org"]),
     SpecField("ports", "Ports", _S.NETWORK, _K.LIST,
               "[ADDRESS:][HOST_PORT:]PORT (TCP): 8080:80, or 80 for a free port of 127.0.0.1",
               hint="8080:80, or 80 for a free one of this host", option="publish", letter="p", metavar="PORT",

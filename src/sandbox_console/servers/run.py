@@ -70,7 +70,7 @@ async def _programs(
     )
     tokens = Tokens(paths.tokens)
     if programs.api:
-        from sandbox_console.servers.api.listener import api
+        from sandbox_console.servers.api.server import api
 
         await stack.enter_async_context(api(options, programs.api_port, console, tokens, say))
     if programs.mcp:

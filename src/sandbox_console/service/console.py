@@ -14,6 +14,7 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 from sandbox_console.model.action import Action, Exec, OpenShell, Quarantine, Release
 from sandbox_console.model.audit import AuditEntry, AuditQuery, Verification
 from sandbox_console.model.capability import Capabilities
+from sandbox_console.model.egress_advice import advice
 from sandbox_console.model.event import Changed
 from sandbox_console.model.log import LogItem, LogQuery
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, Sandbox, SandboxRef, Stats
@@ -226,8 +227,11 @@ class Console:
         plan = plan_for(sandbox, spec, capabilities, self._vault.injects(capabilities))
         asked = await self.fleet.use(sandbox.ref.backend, sandbox.ref.host)
         plan = await within_bounds(plan, asked, sandbox, spec)
-        notes = self.secrets.notes(spec, sandbox.ref.backend, sandbox.ref.host)
-        return structs.replace(plan, notes=tuple(notes))
+        return structs.replace(plan, notes=tuple(self.notes(spec, sandbox.ref.backend, sandbox.ref.host)))
+
+    def notes(self, spec: SandboxSpec, backend: str, host: str) -> Sequence[str]:
+        """What may not be meant by a spec: secrets that nothing keeps to their hosts, and egress that is too wide."""
+        return [*self.secrets.notes(spec, backend, host), *advice(spec.egress)]
 
     async def decide(self, action: Action, target: Sandbox | None = None) -> Decision:
         """What the policy says to an action, without doing it."""

@@ -19,6 +19,7 @@ from sandbox_console.backends.base import Process, Progress, Secrets, Terminal
 from sandbox_console.backends.bubblewrap import (
     binary,
     egress,
+    executor,
     jail,
     launch,
     logs,
@@ -34,7 +35,6 @@ from sandbox_console.backends.bubblewrap.capabilities import capabilities, probl
 from sandbox_console.backends.bubblewrap.client import Connection
 from sandbox_console.backends.bubblewrap.limits import Limiter
 from sandbox_console.backends.bubblewrap.options import Options
-from sandbox_console.backends.bubblewrap.process import Command, Shell
 from sandbox_console.backends.bubblewrap.state import Damaged, Record, Store, held
 from sandbox_console.backends.bubblewrap.supervise.cgroup import Group
 from sandbox_console.backends.bubblewrap.supervise.events import note
@@ -51,7 +51,6 @@ from sandbox_console.model.spec import SandboxSpec
 
 _LAST_S = 2.0
 Listing = list[Sandbox]  # inside the class `list` is the method
-_SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/ash", "/bin/sh", "/usr/bin/sh")
 
 
 class BubblewrapBackend(Abilities):
@@ -364,36 +363,12 @@ class BubblewrapBackend(Abilities):
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
         record = await self._running(request.ref)
         self._check_image(record)
-        env = jail.environment(record.spec, secrets) | dict(request.env)
-        asked = self._request(record, [list(request.argv)], env, request.user, request.workdir, secrets)
-        connection = await Connection.open(record.folder, record.spec.name)
-        return await Command.start(connection, asked, record.spec.name)
+        return await executor.start_command(record, request, secrets)
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
         record = await self._running(request.ref)
         self._check_image(record)
-        shells = [[request.shell]] if request.shell else [[path] for path in _SHELLS]
-        env = jail.environment(record.spec, secrets) | {"TERM": request.term}
-        asked = self._request(record, shells, env, request.user, None, secrets)
-        asked["tty"] = [request.cols, request.rows]
-        connection = await Connection.open(record.folder, record.spec.name)
-        return await Shell.start(connection, asked, record.spec.name)
-
-    @staticmethod
-    def _request(
-        record: Record, candidates: Sequence[Sequence[str]], env: dict[str, str], user: str | None,
-        workdir: str | None, secrets: Secrets,
-    ) -> dict[str, Any]:  # fmt: skip
-        root = translate.jail_root(record)
-        mine = jail.identity(record.spec.user, root)
-        if user and user not in (mine[0], str(mine[1]), f"{mine[1]}:{mine[2]}"):
-            raise Unsupported(
-                f"exec.user: {record.spec.name} has one user, {mine[0]} ({mine[1]})",
-                hint="bubblewrap maps a single user; create a sandbox with user set",
-            )
-        files = {one.name: one.value for one in secrets if one.inject == "file"}
-        workdir = workdir or jail.workdir_of(record.spec)
-        return {"candidates": candidates, "env": env, "workdir": workdir, "secrets": files}
+        return await executor.open_shell(record, request, secrets)
 
 
 def _signal(name: str) -> int:

@@ -85,27 +85,23 @@ def from_inspect(
     why: str = "",
     ours: str = "",
 ) -> Sandbox:
-    """A container as inspected, with the facts that hold for it.
+    """A container as inspected, with the facts about it.
 
-    ``image`` is its image as inspected, ``oom_at`` when an event told of an OOM kill in it, ``published`` what holds
-    for the ports that its gateway answers for, ``lives`` for its limits of time, ``why`` is why its keeper ended it,
-    ``ours`` is the id of this installation.
+    ``image`` is its image as inspected, ``oom_at`` the time of an OOM kill according to an event, ``published`` and
+    ``lives`` are facts about ports and time limits, ``why`` is why its keeper ended it, ``ours`` this installation.
     """
     state, config = data["State"], data["Config"]
-    labels = config.get("Labels") or {}
-    name = str(data["Name"]).lstrip("/")
+    labels, name = config.get("Labels") or {}, str(data["Name"]).lstrip("/")
     spec = None if is_anothers(labels, ours) else spec_of(data)
-    status = _inspected_status(state)
+    status, oom = _inspected_status(state), _out_of_memory(state, oom_at)
     ended = status in (Status.EXITED, Status.FAILED, Status.LOST)
-    started = seconds(state.get("StartedAt"))
-    oom = bool(state.get("OOMKilled")) or (oom_at is not None and started is not None and oom_at >= started)
     return Sandbox(
         ref=SandboxRef("docker", context, data["Id"]),
         name=name,
         status=status,
         image=str(config.get("Image", "")),
         created_at=seconds(data.get("Created")),
-        started_at=started,
+        started_at=seconds(state.get("StartedAt")),
         finished_at=seconds(state.get("FinishedAt")) if ended else None,
         exit=_exit(state.get("ExitCode"), oom, state.get("Error", "") or why) if ended else None,
         labels=_shown(labels, spec),
@@ -117,6 +113,12 @@ def from_inspect(
         restarts=data.get("RestartCount"),
         detail=_detail(state, oom=oom),
     )
+
+
+def _out_of_memory(state: Mapping[str, Any], oom_at: float | None) -> bool:
+    """Whether the engine, or an event since its last start, says that the kernel killed a process of it."""
+    started = seconds(state.get("StartedAt"))
+    return bool(state.get("OOMKilled")) or (oom_at is not None and started is not None and oom_at >= started)
 
 
 def spec_of(data: Mapping[str, Any]) -> SandboxSpec | None:

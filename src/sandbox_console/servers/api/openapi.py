@@ -31,47 +31,17 @@ _REFUSALS = {
 }
 
 
+_ONE = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
 def document() -> dict[str, Any]:
     """The whole document."""
     found, components = msgspec.json.schema_components(_KINDS, ref_template="#/components/schemas/{name}")
     schema = {kind.__name__: ref for kind, ref in zip(_KINDS, found, strict=True)}
-    ended, created = schema["Ended"], schema["Created"]
-    names = {"type": "array", "items": {"type": "string"}}
-    one = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    acting: list[dict[str, list[str]]] = [{"bearer": [], "grant": []}, {"bearer": []}]
-    refused = {code: _response(text, schema["Problem"]) for code, text in _REFUSALS.items()}
-
-    def call(about: str, answer: dict[str, Any], body: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-        content = {"requestBody": {"required": True, "content": {"application/json": {"schema": body}}}} if body else {}
-        return {"summary": about, "security": acting, "responses": answer | refused, **content, **more}
-
     return {
         "openapi": "3.1.0",
         "info": {"title": "sandbox-console", "version": __version__, "license": {"name": "Apache-2.0"}},
-        "paths": {
-            "/healthz": {"get": {"summary": "whether the server answers", "security": [], "responses": {
-                "200": _response("it does", {"type": "object"}), "403": refused["403"], "421": refused["421"]}}},
-            "/v1/sandboxes": {
-                "get": call("names of the caller's sandboxes", {"200": _response("names", names)},
-                            operationId="list") | {"security": [{"bearer": []}]},
-                "post": call("make a sandbox", {"200": _response("it runs", created)}, schema["CreateBody"],
-                             operationId="create"),
-            },
-            "/v1/sandboxes/{name}": {
-                "delete": call("remove a sandbox", {"204": {"description": "it is gone"}}, parameters=[one],
-                               operationId="remove"),
-            },
-            "/v1/sandboxes/{name}/exec": {
-                "post": call("run a command", {"200": _response("how it ended", ended)}, schema["ExecBody"],
-                             parameters=[one], operationId="exec"),
-            },
-            "/v1/run_shell": {"post": call("run a script in a sandbox of its own",
-                                           {"200": _response("how it ended", ended)}, schema["ShellBody"],
-                                           operationId="run_shell")},
-            "/v1/run_python": {"post": call("run Python code in a sandbox of its own",
-                                            {"200": _response("how it ended", ended)}, schema["PythonBody"],
-                                            operationId="run_python")},
-        },
+        "paths": _paths(schema),
         "components": {
             "schemas": dict(components),
             "securitySchemes": {
@@ -79,7 +49,40 @@ def document() -> dict[str, Any]:
                 "grant": {"type": "apiKey", "in": "header", "name": GRANT_HEADER},
             },
         },
-    }  # fmt: skip
+    }
+
+
+def _paths(schema: dict[str, Any]) -> dict[str, Any]:
+    names = {"type": "array", "items": {"type": "string"}}
+    refused = {code: _response(text, schema["Problem"]) for code, text in _REFUSALS.items()}
+    created, ended = _response("it runs", schema["Created"]), _response("how it ended", schema["Ended"])
+
+    def call(
+        id: str, about: str, code: str, answer: dict[str, Any], body: str = "", parameters: tuple[Any, ...] = ()
+    ) -> dict[str, Any]:
+        said: dict[str, Any] = {"summary": about, "security": [{"bearer": [], "grant": []}, {"bearer": []}]}
+        said["responses"] = {code: answer} | refused
+        if body:
+            said["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema[body]}}}
+        return said | ({"parameters": [*parameters]} if parameters else {}) | {"operationId": id}
+
+    lists = call("list", "names of the caller's sandboxes", "200", _response("names", names))
+    alive = {"200": _response("it does", {"type": "object"}), "403": refused["403"], "421": refused["421"]}
+    return {
+        "/healthz": {"get": {"summary": "whether the server answers", "security": [], "responses": alive}},
+        "/v1/sandboxes": {
+            "get": lists | {"security": [{"bearer": []}]},
+            "post": call("create", "make a sandbox", "200", created, "CreateBody"),
+        },
+        "/v1/sandboxes/{name}": {
+            "delete": call("remove", "remove a sandbox", "204", {"description": "it is gone"}, "", (_ONE,)),
+        },
+        "/v1/sandboxes/{name}/exec": {"post": call("exec", "run a command", "200", ended, "ExecBody", (_ONE,))},
+        "/v1/run_shell": {"post": call("run_shell", "run a script in a sandbox of its own", "200", ended, "ShellBody")},
+        "/v1/run_python": {
+            "post": call("run_python", "run Python code in a sandbox of its own", "200", ended, "PythonBody"),
+        },
+    }
 
 
 def _response(text: str, schema: Any) -> dict[str, Any]:

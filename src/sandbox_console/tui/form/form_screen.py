@@ -206,9 +206,9 @@ class FormScreen(Screen[None]):
         }
 
     def _show_notes(self, spec: SandboxSpec) -> None:
-        """Say which secrets nothing keeps to their hosts; of an edit the plan says it."""
+        """Say what may not be meant; of an edit the plan says it."""
         where = self.body.place
-        notes = self._service.secrets.notes(spec, *where) if self._sandbox is None and where else ()
+        notes = self._service.notes(spec, *where) if self._sandbox is None and where else ()
         put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
 
     def _command(self, spec: SandboxSpec) -> str:

@@ -214,6 +214,15 @@ class Jail:
         return kernel.exit_status(self._main_fd) if self._main_fd >= 0 else None
 
 
+def leave_keys() -> None:
+    """Leave the keys of the user who started the sandbox. Raises StartFailed where the user may have no more."""
+    try:
+        kernel.new_session_keyring()
+    except OSError as error:
+        hint = "its user has too many keys: raise kernel.keys.maxkeys by sysctl, or look with `keyctl show`"
+        raise StartFailed(f"no session keyring of its own: {os.strerror(error.errno or 0)}", hint=hint) from error
+
+
 def exit_of(status: int, exact: int | None, asked: int | None, killed: bool | None, reason: str) -> dict[str, object]:
     """How the main command ended, from bwrap's wait status and, where the kernel tells it, the command's own.
 

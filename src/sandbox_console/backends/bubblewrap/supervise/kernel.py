@@ -1,10 +1,11 @@
-"""The few system calls that Python 3.11 lacks."""
+"""The few system calls that Python 3.11 lacks, and how a supervisor leaves the process that started it."""
 
 import ctypes
 import errno
 import fcntl
 import os
 import resource
+import signal
 import struct
 
 PR_SET_PDEATHSIG = 1
@@ -43,6 +44,22 @@ def own_user_namespace() -> None:
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
+
+
+def detach() -> int:
+    """Leave the console's process and session. Gives a copy of stdout; stdin, stdout and stderr are then closed."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.umask(0o077)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stdout = os.dup(1)
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)
+    return stdout
 
 
 def prctl(option: int, value: int) -> None:

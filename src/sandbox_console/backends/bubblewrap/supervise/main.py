@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import select
 import signal
 import socket
 import sys
@@ -15,12 +14,13 @@ from .commands import Guest
 from .freezer import Freezer
 from .gateway import Gateway
 from .helper import Helper, Network
-from .jail import Jail, StartFailed, exit_of
+from .jail import Jail, StartFailed, exit_of, leave_keys
 from .loop import Loop
 from .ports import Ports
 from .requests import Requests
 from .spare import Spare
 from .state_files import take_lock, write_status
+from .time_limits import TimeLimits
 
 _READ = 65536
 _END_S = 10.0
@@ -33,18 +33,7 @@ def main() -> None:
     """Read the order, leave the console's session and its keys, run the sandbox to its end."""
     kernel.keep_to_itself()
     order = json.loads(sys.stdin.buffer.read())
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    os.umask(0o077)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    answer = os.dup(1)
-    null = os.open("/dev/null", os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
-    os.close(null)
-    Supervisor(order, answer).run()
+    Supervisor(order, kernel.detach()).run()
 
 
 class Supervisor:
@@ -59,12 +48,12 @@ class Supervisor:
         self._waiting: list[socket.socket] = []  # connections to tell when the sandbox has ended
         self._reason = ""
         self._asked: int | None = None  # the signal with which the console ended it
-        self._busy_until = 0.0
         self._main_status: int | None = None
         self._use(cgroup.Group(1, {}))
         self._began = False
         self._gateway: Gateway | None = None
         self._ports: Ports | None = None
+        self._limits = TimeLimits(self.loop, order, self._is_busy, self._end)
         self.spare = Spare(self.loop, self._enter_ahead)
         os.chdir(order["dir"])
 
@@ -123,7 +112,7 @@ class Supervisor:
             self.loop.after("home", _HOME_S, self._check_home)
 
     def _start(self) -> None:
-        self._leave_keys()
+        leave_keys()
         self._use(cgroup.Group.make(cgroup.find(), self.order["id"]))
         limits = self.order["limits"]
         self.group.limit(memory=limits["memory"], pids=limits["pids"], cpus=limits["cpus"])
@@ -132,12 +121,12 @@ class Supervisor:
         self._write_status(status="starting", supervisor=os.getpid(), supervisor_start=tree.started(os.getpid()))
         self.requests = Requests(self)
         if asked := self.order["ports"]:
-            self._ports = Ports(self.loop, asked)
+            self._ports = self._limits.ports = Ports(self.loop, asked)
         self._jail = Jail(self.order, self._joiners)
         self._began = True
         self._open_network()
         self._jail.release()
-        self._init_fd = self._pidfd(self._jail.init)
+        self._init_fd = tree.pidfd(self._jail.init)
         if not self._jail.main and (failure := self._jail.failed()):
             os.waitpid(self._jail.pid, 0)
             raise failure
@@ -157,17 +146,7 @@ class Supervisor:
             ports=self._ports.bound if self._ports else [],
         )
         events.note(".", "start")
-        self.touch()
-        if self.order["max_duration_s"]:
-            self.loop.after("duration", self.order["max_duration_s"], lambda: self._end("max_duration_s ran out"))
-
-    @staticmethod
-    def _leave_keys() -> None:
-        try:
-            kernel.new_session_keyring()
-        except OSError as error:
-            hint = "its user has too many keys: raise kernel.keys.maxkeys by sysctl, or look with `keyctl show`"
-            raise StartFailed(f"no session keyring of its own: {os.strerror(error.errno or 0)}", hint=hint) from error
+        self._limits.begin()
 
     def _open_network(self) -> None:
         """The one way out of it, and the ways in, before the command runs."""
@@ -183,13 +162,6 @@ class Supervisor:
     @property
     def _kept(self) -> list[Helper]:
         return [one for one in (self._gateway, self._ports) if one is not None]
-
-    @staticmethod
-    def _pidfd(pid: int) -> int:
-        try:
-            return os.pidfd_open(pid)
-        except ProcessLookupError:
-            return -1
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, StartFailed):
@@ -220,21 +192,10 @@ class Supervisor:
 
     def touch(self) -> None:
         """Something happened: the idle time starts again."""
-        self._active_at = time.monotonic()
-        if self.order["idle_timeout_s"] and not self.loop.awaits("idle"):
-            self.loop.after("idle", self.order["idle_timeout_s"], self._check_idle)
+        self._limits.touch()
 
-    def _check_idle(self) -> None:
-        limit = self.order["idle_timeout_s"]
-        if self._ports:
-            self._active_at = max(self._active_at, self._ports.used_at)
-        if any(not guest.ended for guest in self._guests) or self.pausing.paused:
-            self._active_at = time.monotonic()
-        left = self._active_at + limit - time.monotonic()
-        if left > 0:
-            self.loop.after("idle", left, self._check_idle)
-        else:
-            self._end("idle_timeout_s ran out")
+    def _is_busy(self) -> bool:
+        return any(not guest.ended for guest in self._guests) or self.pausing.paused
 
     def _output(self, fd: int, kind: int) -> bool:
         try:
@@ -378,7 +339,7 @@ class Supervisor:
 
     def _finish(self) -> None:
         self._kill(self._jail.init, signal.SIGKILL)
-        self._await_init()
+        tree.wait_gone(self._init_fd, _END_S, self._wait_children)  # the helpers among them are ours to reap
         if self._ports:  # which may have an answer of seconds on its way
             self._write_status(status="stopping", ports=[])
         for one in self._kept:
@@ -399,16 +360,6 @@ class Supervisor:
         self._write_status(status="exited", finished_at=time.time(), exit=result, pid=None, cgroups={})
         for conn in self._waiting:
             wire.send(conn, {"ended": result})
-
-    def _await_init(self) -> None:
-        """Wait until every process is gone. The helpers among them are ours to reap: until then the namespace stays."""
-        if self._init_fd < 0:
-            return
-        poll = select.poll()
-        poll.register(self._init_fd, select.POLLIN)
-        until = time.monotonic() + _END_S
-        while not poll.poll(5) and time.monotonic() < until:
-            self._wait_children()
 
     def _result(self) -> dict[str, object]:
         kills = self.group.oom_kills()

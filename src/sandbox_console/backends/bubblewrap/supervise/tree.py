@@ -1,6 +1,9 @@
 """Trees of processes, read from /proc."""
 
 import os
+import select
+import time
+from collections.abc import Callable
 
 
 def children(pid: int) -> list[int]:
@@ -51,3 +54,22 @@ def signal_all(pids: list[int], number: int) -> None:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
             pass
+
+
+def pidfd(pid: int) -> int:
+    """A descriptor of a process; -1 if it is gone."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def wait_gone(fd: int, seconds: float, reap: Callable[[], None]) -> None:
+    """Wait until the process of a :func:`pidfd` is gone, at most for a time; ``reap`` waits for our own children."""
+    if fd < 0:
+        return
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    until = time.monotonic() + seconds
+    while not poll.poll(5) and time.monotonic() < until:
+        reap()

@@ -17,51 +17,23 @@ from sandbox_console.logs.store import DEFAULT_CAP, LineStore
 from sandbox_console.model.log import LogItem
 from sandbox_console.model.text import clean
 from sandbox_console.tui.widgets.line_scroll import LineScroll
+from sandbox_console.tui.widgets.log.log_colours import LOG_CSS, LOG_PARTS
 from sandbox_console.tui.widgets.log.log_line import Rule
 from sandbox_console.tui.widgets.log.log_lines import Patterns, ShownLines
-from sandbox_console.tui.widgets.log.log_page import COLOURS, LogPage, Look
+from sandbox_console.tui.widgets.log.log_page import LogPage, Look
 from sandbox_console.tui.widgets.log.log_status import status_segments
 
 TICK_S = 0.05
 SCAN_S = 0.01
 STATUS_ROWS = 1
 _NO_PATTERNS = Patterns()
-_PARTS = (
-    *("status", "following", "paused", "over", "prefix", "gap", "mark", "key"),
-    *("error", "fatal", "warn", "quiet", "info", "ok", "accent"),
-)
 
 
 class LogCanvas(LineScroll):
     """Draws lines of a store. Scrolling up pauses; `LogView` adds the keys."""
 
-    DEFAULT_CSS = """
-    LogCanvas { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
-    LogCanvas > .log--status { background: $panel; color: $text-muted; }
-    LogCanvas > .log--following { color: $text-success; text-style: bold; }
-    LogCanvas > .log--paused { color: $text-warning; text-style: bold; }
-    LogCanvas > .log--over { color: $text; text-style: bold; }
-    LogCanvas > .log--error { color: $text-error; }
-    LogCanvas > .log--fatal { color: $text-error; text-style: bold reverse; }
-    LogCanvas > .log--warn { color: $text-warning; }
-    LogCanvas > .log--quiet { color: $text-muted; }
-    LogCanvas > .log--info { color: $text-success; }
-    LogCanvas > .log--ok { color: $text-success; }
-    LogCanvas > .log--accent { color: $text-accent; text-style: bold; }
-    LogCanvas > .log--key { color: $text-accent; }
-    LogCanvas > .log--gap { color: $text-warning; text-style: italic; }
-    LogCanvas > .log--mark { color: $text-primary; text-style: bold; }
-    LogCanvas > .log--prefix { color: $text-muted; }
-    LogCanvas > .log--name-0 { color: $text-primary; }
-    LogCanvas > .log--name-1 { color: $text-success; }
-    LogCanvas > .log--name-2 { color: $text-warning; }
-    LogCanvas > .log--name-3 { color: $text-accent; }
-    LogCanvas > .log--name-4 { color: $text-error; }
-    LogCanvas > .log--name-5 { color: $text-secondary; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"log--{name}" for name in (*_PARTS, *(f"name-{at}" for at in range(COLOURS)))
-    }
+    DEFAULT_CSS = LOG_CSS
+    COMPONENT_CLASSES: ClassVar[set[str]] = LOG_PARTS
 
     def __init__(
         self,

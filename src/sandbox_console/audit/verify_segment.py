@@ -1,0 +1,243 @@
+"""Verifies one segment of the log: its rows, the tables that hold them, its manifest, and what it follows."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct, field
+
+from sandbox_console.audit import chain, schema, segments
+from sandbox_console.audit.anchors import Check
+from sandbox_console.audit.chain import Walk
+from sandbox_console.audit.db_thread import unit
+from sandbox_console.audit.end_proof import CHANGED, FOREIGN, UNANCHORED
+from sandbox_console.audit.keys import Keys, PublicKey
+from sandbox_console.audit.layout import Layout
+from sandbox_console.audit.reader import reading
+from sandbox_console.audit.reserve import Reserve
+from sandbox_console.errors import AuditUnavailable
+
+_COLUMNS = ", ".join(schema.COLUMNS)
+
+
+class Found(Struct):
+    """What the walk has found so far."""
+
+    rows: int = 0
+    last: int = 0
+    waiting: int = 0  # the last row in the reserve
+    head: bytes = b""
+    first_bad: int | None = None
+    problem: str = ""
+    attempts: int = 0
+    ends: int = 0
+    unknown: int = 0
+    segments: int = 0
+    warnings: list[str] = field(default_factory=list)
+    retired: set[int] = field(default_factory=set)
+    console: str = ""
+    signs: bool = False  # written by a console that anchors
+    form: int = 1  # of the newest segment that was walked
+    forged: int | None = None  # the first row that the key did not authenticate
+    altered: list[str] = field(default_factory=list)  # what is wrong beside the rows
+
+    def fail(self, problem: str, bad: int | None = None) -> None:
+        """Keep the first problem."""
+        if not self.problem:
+            self.problem, self.first_bad = problem, bad
+
+
+class Log(Struct, frozen=True):
+    """What is verified: where the log is, and the key or public key with which its signatures are checked."""
+
+    layout: Layout
+    by: Check
+    signed: Mapping[int, str]  # hashes that something outside the database vouches for, by seq
+
+    @property
+    def mac(self) -> Callable[[bytes], bytes] | None:
+        """The function that authenticates a row; None without the key."""
+        return self.by.of_row if isinstance(self.by, Keys) and self.layout.key.exists() else None
+
+    @property
+    def known(self) -> int:
+        """The last row that can explain what is missing; a public key proves no row after the last anchor."""
+        return max(self.signed, default=0) if isinstance(self.by, PublicKey) else 2**63 - 1
+
+
+async def walk_segment(log: Log, index: int, found: Found, *, newest: bool) -> None:
+    """Check one segment: its rows, its table as made, its manifest, and how it follows the one before."""
+    layout = log.layout
+    try:
+        async with reading(layout.stored(index)) as db:
+            if db is None:
+                return
+            told, walked = await unit(db, lambda: _walk(db._conn, log, index, found, newest=newest))  # noqa: SLF001
+    except AuditUnavailable as error:
+        if newest:
+            raise
+        if not _left(log, index, found):
+            found.fail(f"segment {index}: {error.message}")
+        return
+    found.segments += 1
+    found.rows += told["rows"]
+    found.attempts += told["attempts"]
+    found.ends += told["ends"]
+    found.unknown += told["unknown"]
+    found.last, found.head = walked.last, walked.head
+    found.forged = found.forged or walked.forged
+    if walked.went_back is not None:
+        found.warnings.append(f"the clock went back before row {walked.went_back}; the order is that of the ids")
+    if _left(log, index, found, newest=newest):
+        return  # the next segment's beginning tells of it
+    if walked.problem:
+        found.fail(walked.problem, walked.bad)
+    if told["damage"]:
+        found.fail(f"segment {index} is damaged: {told['damage']}")
+    _note_altered(log, index, told, found)
+    if not newest:  # as it was before the walk: another console may seal a segment while it is walked
+        found.altered += _against_manifest(log, index, found.form, told["rows"], walked)
+
+
+def _left(log: Log, index: int, found: Found, *, newest: bool = False) -> bool:
+    """Whether a console left the segment as damaged; a note of that which none signed is a problem itself."""
+    left, problem = segments.read_signed(log.layout.quarantine(index), log.by)
+    if problem:
+        found.fail(problem)
+    if left is not None and newest:
+        found.fail(f"segment {index} was damaged and left, and none follows it")
+    return left is not None
+
+
+def _note_altered(log: Log, index: int, told: Mapping[str, Any], found: Found) -> None:
+    opened = f"segment {index} was opened to be changed: "
+    if told["altered"]:
+        found.altered.append(opened + told["altered"])
+    # No console that signs none made a later form.
+    before, _ = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=found.form == 1)
+    if told["carried"] != (before or {}).get("carried", told["carried"] if before else segments.fingerprint([])):
+        found.altered.append(opened + "its table carried is not as made")
+
+
+def _against_manifest(log: Log, index: int, form: int, count: int, walked: Walk) -> list[str]:
+    told, problem = segments.read_signed(log.layout.manifest(index), log.by, unsigned=form == 1)
+    if told is None:
+        return [problem or f"the manifest of segment {index} is missing"]
+    same = (told["rows"], told["last_seq"], told["last_hash"]) == (count, walked.last, walked.head.hex())
+    return [] if same else [f"segment {index} does not match its manifest"]
+
+
+def _walk(db: sqlite3.Connection, log: Log, index: int, found: Found, *, newest: bool) -> tuple[dict[str, Any], Walk]:
+    db.execute("BEGIN")
+    try:
+        head = schema.head_of(db)
+        if problem := _link(log, index, head, found) or _older(db, log, index, found):
+            found.fail(problem, head.first_seq)
+        told: dict[str, Any] = {
+            "damage": segments.damage(db, indexes=True) or segments.garbage(db, log.layout.stored(index)),
+            "rows": 0,
+            "attempts": 0,
+            "ends": 0,
+            "unknown": 0,
+        }
+        told["altered"] = schema.altered(db, closed=not newest)
+        told["carried"] = segments.fingerprint(schema.carried(db))
+        found.signs = found.signs or schema.signs(db)
+        columns = f"{_COLUMNS}, mac" if found.form > 1 else _COLUMNS
+        rows = db.execute(f"SELECT {columns} FROM record ORDER BY seq")  # noqa: S608
+        try:
+            walked = chain.walk(head.genesis, head.first_seq - 1, rows, log.signed, found.form, log.mac)
+            told |= _counts(db)
+            found.retired |= _retired(db, log.known)
+            found.altered += _told_by_consoles(db)
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            walked = Walk(head.first_seq - 1, head.genesis, None, f"segment {index} cannot be read: {error}")
+        return told, walked
+    finally:
+        db.execute("ROLLBACK")
+
+
+def _older(db: sqlite3.Connection, log: Log, index: int, found: Found) -> str:
+    """Note the segment's form; it is a problem if it is older than an earlier one, which no console writes."""
+    before, found.form = found.form, schema.form(db)
+    if found.form < max(before, log.by.form if isinstance(log.by, Keys) else 1):
+        return f"segment {index} is of an older form than this log has"
+    return ""
+
+
+def _counts(db: sqlite3.Connection) -> dict[str, int]:
+    kinds = dict(db.execute("SELECT kind, count(*) FROM record GROUP BY kind").fetchall())
+    unknown = kinds.get("unknown", 0)
+    return {"rows": sum(kinds.values()), "attempts": kinds.get("attempt", 0),
+            "ends": kinds.get("outcome", 0) + unknown, "unknown": unknown}  # fmt: skip
+
+
+def _retired(db: sqlite3.Connection, known: int) -> set[int]:
+    """The segments that retention removed, according to rows up to ``known``."""
+    sql = "SELECT body FROM record WHERE action = 'retention' AND kind = 'checkpoint' AND seq <= ?"
+    rows = db.execute(sql, (known,)).fetchall()
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
+        return {told["segment"] for [body] in rows for told in json.loads(body)["removed"]}
+    return set()
+
+
+def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
+    """The problems that consoles saw and recorded."""
+    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
+    words = {CHANGED: "rows that a console had written before it were missing or different",
+             UNANCHORED: "the anchors or their key were missing, and new ones were started",
+             FOREIGN: "bytes that are no part of an anchor followed the last anchor"}  # fmt: skip
+    return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, tuple(words)).fetchall()]
+
+
+def _link(log: Log, index: int, head: schema.Head, found: Found) -> str:
+    """What is wrong with how a segment follows the one before it; empty if nothing is."""
+    if head.index != index:
+        return f"the file of segment {index} is that of segment {head.index}"
+    before, found.console = found.console, head.console
+    if index == 1:
+        return "" if head.genesis == chain.genesis(head.console) else "the log's beginning was changed"
+    left, problem = segments.read_signed(log.layout.quarantine(index - 1), log.by)
+    if problem:
+        return problem
+    if left is not None:
+        return _after_damage(log.layout, index, head, left)
+    if log.layout.stored(index - 1).exists():
+        if before and before != head.console and not found.problem:
+            return f"segment {index} says that it is of another log than segment {index - 1}"
+        follows = (found.last + 1, found.head) == (head.first_seq, head.genesis)
+        return "" if follows or found.problem else f"segment {index} does not follow segment {index - 1}"
+    told, problem = segments.read_signed(log.layout.manifest(index - 1), log.by, unsigned=True)
+    if found.segments:
+        return f"segment {index - 1} is missing"
+    if told is None:
+        return problem or f"segment {index - 1} is missing, and there is no manifest for it"
+    if (told["last_seq"] + 1, told["last_hash"]) != (head.first_seq, head.genesis.hex()):
+        return f"segment {index} does not follow segment {index - 1} as its manifest says"
+    found.warnings.append(f"rows up to {told['last_seq']} were removed by retention; their manifests remain")
+    return ""
+
+
+def _after_damage(layout: Layout, index: int, head: schema.Head, left: Mapping[str, Any]) -> str:
+    if (left["last_seq"] + 1, left["link"]) != (head.first_seq, head.genesis.hex()):
+        return f"segment {index} does not follow the damaged segment {index - 1} as was recorded"
+    if layout.stored(index - 1).exists():
+        return f"segment {index - 1} was damaged and left: {left['problem']}"
+    return f"segment {index - 1} was damaged and left ({left['problem']}), and is not here any more"
+
+
+def walk_reserve(log: Log, found: Found) -> None:
+    """Check the rows that wait in the reserve. They follow the last row of the newest segment."""
+    waiting = [row for row in Reserve(log.layout.reserve).rows() if row[0] > found.last]
+    if waiting and not found.problem:
+        walked = chain.walk(found.head, found.last, waiting, log.signed, found.form, log.mac)
+        found.warnings.append(f"{len(waiting)} rows wait in the reserve until the database takes them")
+        if walked.problem:
+            found.fail(f"in the reserve: {walked.problem}", walked.bad)
+        found.forged = found.forged or walked.forged
+        found.rows += len(waiting)
+        found.waiting, found.head = walked.last, walked.head

@@ -1,0 +1,84 @@
+"""The arguments of the verbs about this program: what works here, its tokens, and its servers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+_Add = Callable[[Any, str, str], argparse.ArgumentParser]
+
+
+def add(verbs: Any, verb: _Add) -> None:
+    """All of them; ``verb`` adds one with the common options."""
+    _add_machine(verbs, verb)
+    _add_tokens(verbs, verb)
+    _add_serve(verbs, verb)
+    _add_others(verbs, verb)
+
+
+def _add_machine(verbs: Any, verb: _Add) -> None:
+    verb(verbs, "doctor", "say what works on this machine, what does not, and what to do about it")
+    verb(verbs, "schema", "print the JSON Schema of a spec file, for editors")
+    verb(verbs, "backends", "list the backends; with --json, all that each one can do, or why it cannot")
+    new = verb(verbs, "new-backend", "write a working backend, with its package and a test that runs the suite")
+    new.add_argument("name", metavar="NAME", help="its name in the configuration, such as my_cloud")
+    new.add_argument("folder", metavar="FOLDER", nargs="?", default="", help="where to write it; by default NAME")
+    completion = verb(verbs, "completion", "print a script for a shell to complete verbs, options, names and labels")
+    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+    verb(verbs, "man", "print the manual page: sandbox-console man | man -l -")
+    demo = verb(verbs, "demo", "start real sandboxes and open the app on them; without a terminal, print a tour")
+    demo.add_argument("--keep", action="store_true", help="keep the sandboxes at the end")
+
+
+def _add_tokens(verbs: Any, verb: _Add) -> None:
+    tokens = verb(verbs, "tokens", "manage who may use the page, the HTTP API and MCP")
+    token = tokens.add_subparsers(dest="what", metavar="VERB", required=True)
+    add = verb(token, "add", "create a token and print it; it is not shown again")
+    add.add_argument("name", metavar="NAME", help="whose token it is, for the audit log")
+    add.add_argument("--scope", metavar="S", action="append", default=[], help="page, api or mcp; may be repeated")
+    add.add_argument("--expires", metavar="T", help="when it expires: 90s, 15m, 2h, 30d")
+    verb(token, "ls", "list names, scopes and times; the tokens are stored only as hashes")
+    rm = verb(token, "rm", "revoke tokens, even while a server runs")
+    rm.add_argument("names", metavar="NAME", nargs="+", help="a name or an id")
+
+
+def _add_serve(verbs: Any, verb: _Add) -> None:
+    serve = verb(verbs, "serve", "serve the app to browsers, behind a login")
+    serve.add_argument("--host", metavar="H", default="127.0.0.1", help="the address to listen on")
+    serve.add_argument("--port", metavar="P", default="0", help="0 chooses a free port")
+    serve.add_argument("--token-file", metavar="FILE", help="a file of mode 0600 with the login token")
+    serve.add_argument("--cert", metavar="FILE", help="a PEM certificate, for https")
+    serve.add_argument("--key", metavar="FILE", help="its key, if the certificate's file does not contain it")
+    serve.add_argument(
+        "--hostname", metavar="NAME", action="append", default=[], help="another host name that browsers may use"
+    )
+    serve.add_argument("--open", action="store_true", default=None, help="open the link in this machine's browser")
+    serve.add_argument("--prefix", metavar="PATH", help="the path under which a proxy has it, as /console")
+    serve.add_argument(
+        "--trust-proxy", metavar="ADDRESS", action="append", default=[], help="a proxy's address; needs --hostname"
+    )
+    serve.add_argument("--socket", metavar="PATH", help="listen on a socket file for a proxy; needs --hostname")
+    serve.add_argument("--max-sessions", metavar="N", help="how many sessions may run; by default 8")
+    serve.add_argument("--keep", metavar="T", help="how long a session without a page lives; by default 8h")
+    serve.add_argument(
+        "--idle-timeout", metavar="T", help="end a shown session without a key for so long; by default 1h"
+    )
+    serve.add_argument("--insecure-no-tls", action="store_true", help="let other machines connect without TLS")
+    serve.add_argument(
+        "--pass-env", metavar="NAME", action="append", default=[], help="pass a variable to browser sessions"
+    )
+    serve.add_argument("--api", action="store_true", help="also serve the HTTP API for agents, on its own port")
+    serve.add_argument("--api-port", metavar="P", default="0", help="0 chooses a free port")
+    serve.add_argument("--mcp", action="store_true", help="also serve MCP over HTTP, on its own port")
+    serve.add_argument("--mcp-port", metavar="P", default="0", help="0 chooses a free port")
+    serve.add_argument("--no-page", action="store_true", help="with --api or --mcp: do not serve the page")
+
+
+def _add_others(verbs: Any, verb: _Add) -> None:
+    verb(verbs, "mcp", "serve MCP on stdin and stdout, for an assistant that starts this command")
+    share = verb(verbs, "share", "share the app through a public relay, without a login; needs --yes")
+    share.add_argument("--read-write", action="store_true", help="let viewers do what the policy allows, not only look")
+    share.add_argument(
+        "--environment", metavar="E", default="prod", help="the relay: prod, or local for one on this machine"
+    )

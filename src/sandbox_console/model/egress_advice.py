@@ -1,0 +1,50 @@
+"""Says what a person may not have meant by a list of egress patterns: too wide, twice, or covered by another."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sandbox_console.model import hosts
+from sandbox_console.model.hosts import HostPattern
+
+
+def advice(patterns: Sequence[str]) -> tuple[str, ...]:
+    """One sentence for each pattern that may be a mistake; patterns that mean nothing are passed over.
+
+    A wildcard under a public suffix, such as ``*.com`` or ``*.github.io``, lets hosts of strangers through. The
+    suffixes are those of publicsuffix.org, as the ``publicsuffixlist`` package holds them; nothing is looked up.
+    """
+    return tuple(_advice(list(_parsed(patterns))))
+
+
+def _advice(parsed: Sequence[tuple[str, HostPattern]]) -> Iterator[str]:
+    for index, (text, pattern) in enumerate(parsed):
+        if pattern.wildcard and _public(pattern.host):
+            yield f"{text} lets through every host under the public suffix {pattern.host}, whoever owns it"
+        if any(pattern == before for _, before in parsed[:index]):
+            yield f"{text} is in the list twice"
+            continue
+        wider = next((one for one, other in parsed if other != pattern and hosts.covers(other, pattern)), "")
+        if wider:
+            yield f"{text} is not needed: {wider} covers it"
+
+
+def _parsed(patterns: Sequence[str]) -> Iterator[tuple[str, HostPattern]]:
+    for text in patterns:
+        try:
+            yield text, hosts.parse(text, allow_ip=True)
+        except ValueError:
+            continue
+
+
+def _public(suffix: str) -> bool:
+    return bool(_suffixes().is_public(suffix))
+
+
+@functools.cache
+def _suffixes() -> Any:
+    from publicsuffixlist import PublicSuffixList  # reads 300 KB in 50 ms, for a wildcard only
+
+    return PublicSuffixList()
