@@ -209,7 +209,10 @@ async def test_a_whole_anchor_without_its_line_feed_counts_only_if_it_is_the_nex
     log.head.unlink()
     found = await verify.verify(log.first)
     told = "no part of an anchor" in found.problem
-    assert (told, any("last anchor is incomplete" in limit for limit in found.limits)) == (end != "whole", end == "whole")
+    assert (told, any("last anchor is incomplete" in limit for limit in found.limits)) == (
+        end != "whole",
+        end == "whole",
+    )
 
 
 async def test_every_beginning_of_the_next_line_is_what_a_crash_leaves(log):
