@@ -220,8 +220,9 @@ def _begins_line(text: bytes, last: Anchor | None) -> bool:
     """Whether ``text`` is the beginning of a line that follows ``last``."""
     console = json.dumps(last.console).encode() if last else b'"'
     mac = last.mac.encode() if last else b""
-    parts: list[bytes | re.Pattern[bytes]] = [
-        b'{"at_ns":', _DIGITS, b',"console":' + console, *([] if last else [_HEX, b'"']), b',"segment":', _DIGITS,
+    identity: list[bytes | re.Pattern[bytes]] = [] if last else [_HEX, b'"']
+    parts = [
+        b'{"at_ns":', _DIGITS, b',"console":' + console, *identity, b',"segment":', _DIGITS,
         b',"seq":', _DIGITS, b',"hash":"', _HEX, b'","why":"', _WORD, b'","before":"' + mac + b'","mac":"', _HEX,
         b'","sig":"', _HEX, b'"',
     ]  # fmt: skip
