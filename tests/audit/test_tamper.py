@@ -61,6 +61,17 @@ def alter(path, *statements):
         db.commit()
 
 
+def word_without_key(layout):
+    """As a flipped bit in the header of a row of ``meta`` can leave it."""
+    with closing(sqlite3.connect(newest(layout), isolation_level=None)) as db:
+        [made] = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'meta'").fetchone()
+    for sql, more in ((made.replace(" STRICT", ""), "INSERT INTO meta VALUES (NULL, 'b')"), (made, "SELECT 1")):
+        with closing(sqlite3.connect(newest(layout), isolation_level=None)) as db:
+            db.execute("PRAGMA writable_schema = ON")
+            db.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'meta'", (sql,))
+        alter(newest(layout), more)
+
+
 def unseen_edit(layout):
     """Rows that no anchor has, edited, beside a note that says the segment is damaged."""
     layout.quarantine(layout.newest()).write_text("{}")
@@ -111,6 +122,7 @@ HANDS = {
     "an index dropped": (lambda it: alter(newest(it), "DROP INDEX one_end"), "its index one_end is not as made"),
     "a trigger put in": (lambda it: alter(newest(it), DEAF), "the trigger deaf was put in"),
     "a word put in": (lambda it: alter(newest(it), "INSERT INTO meta VALUES ('a', 'b')"), "its table meta has a"),
+    "a word whose key is none": (word_without_key, "NULL value in meta.key"),
     "an attempt carried over": (
         lambda it: alter(newest(it), "INSERT INTO carried VALUES (5, 's', 'exec', 'fake', 'box', 'r')"),
         "its table carried is not as made",

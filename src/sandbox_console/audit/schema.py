@@ -186,7 +186,8 @@ def altered(connection: sqlite3.Connection, *, closed: bool) -> str:
     if not old and version(connection) != (VERSION if chained > 1 else _SEALED):
         return "its user_version is not as made"
     keys = {key for [key] in connection.execute("SELECT key FROM meta").fetchall()}
-    return f"its table meta has {', '.join(sorted(keys - _META))}" if keys - _META else ""
+    more = sorted(map(str, keys - _META))  # a flipped bit can make a key of any type
+    return f"its table meta has {', '.join(more)}" if more else ""
 
 
 @cache
