@@ -14,6 +14,7 @@ def add(verbs: Any, verb: _Add) -> None:
     """All of them; ``verb`` adds one with the common options."""
     _add_files(verbs, verb)
     _add_looks(verbs, verb)
+    _add_incident(verbs, verb)
     _add_derived(verbs, verb)
     _add_images(verbs, verb)
     _add_snapshots(verbs, verb)
@@ -40,6 +41,18 @@ def _add_looks(verbs: Any, verb: _Add) -> None:
     events.add_argument("name", metavar="NAME", help=_NAME)
     events.add_argument("-f", "--follow", action="store_true", help="follow new events")
     events.add_argument("--since", metavar="T", help="10m (ago), or an ISO time")
+    attach = verb(verbs, "attach", "attach to the main process's input and output; Ctrl+C detaches")
+    attach.add_argument("name", metavar="NAME", help=_NAME)
+    attach.add_argument("--no-stdin", action="store_true", help="only watch")
+    attach.set_defaults(follow=True)
+    forward = verb(verbs, "forward", "make ports of a running sandbox reachable on this machine, until Ctrl+C")
+    forward.add_argument("name", metavar="NAME", help=_NAME)
+    forward.add_argument(
+        "ports", metavar="PORT", nargs="+", help="[ADDRESS:][HOST_PORT:]PORT (TCP): 8080:80, or 80 for a free port"
+    )
+
+
+def _add_incident(verbs: Any, verb: _Add) -> None:
     why = verb(verbs, "why", "say why a sandbox ended: the verdict, the evidence, and what happened around it")
     why.add_argument("name", metavar="NAME", help=_NAME)
     line = verb(verbs, "timeline", "print what happened, oldest first: events, actions, egress, errors in logs")
@@ -76,15 +89,6 @@ def _add_looks(verbs: Any, verb: _Add) -> None:
     )
     bundle.add_argument(
         "--public-key", metavar="FILE", help="with verify: only by this key, the output of audit public-key"
-    )
-    attach = verb(verbs, "attach", "attach to the main process's input and output; Ctrl+C detaches")
-    attach.add_argument("name", metavar="NAME", help=_NAME)
-    attach.add_argument("--no-stdin", action="store_true", help="only watch")
-    attach.set_defaults(follow=True)
-    forward = verb(verbs, "forward", "make ports of a running sandbox reachable on this machine, until Ctrl+C")
-    forward.add_argument("name", metavar="NAME", help=_NAME)
-    forward.add_argument(
-        "ports", metavar="PORT", nargs="+", help="[ADDRESS:][HOST_PORT:]PORT (TCP): 8080:80, or 80 for a free port"
     )
 
 

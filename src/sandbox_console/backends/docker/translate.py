@@ -87,9 +87,8 @@ def from_inspect(
 ) -> Sandbox:
     """A container as inspected, with the facts about it.
 
-    ``image`` is its image as inspected; ``oom_at`` the time of an OOM kill in it according to an event; ``published``
-    and ``lives`` are the facts about its ports and time limits; ``why`` is why its keeper ended it; ``ours`` is the id
-    of this installation.
+    ``image`` is its image as inspected, ``oom_at`` the time of an OOM kill according to an event, ``published`` and
+    ``lives`` are facts about ports and time limits, ``why`` is why its keeper ended it, ``ours`` this installation.
     """
     state, config = data["State"], data["Config"]
     labels, name = config.get("Labels") or {}, str(data["Name"]).lstrip("/")
