@@ -203,10 +203,10 @@ class ConsoleApp(PageActions):
         if not flying and not shells and not forwards:
             self.exit()
             return
-        lines = [f"{_counted(flying, 'action')} in flight: cancelled, and recorded so."] if flying else []
+        lines = [f"{_counted(flying, 'action')} in flight: cancelled, and recorded as cancelled."] if flying else []
         lines += [f"{_counted(shells, 'open shell')}: ended."] if shells else []
         lines += [f"{_counted(forwards, 'forwarded port')}: ended."] if forwards else []
-        body = Content("\n".join([*lines, *self.bulk.leaving(), "Sandboxes live on."]))
+        body = Content("\n".join([*lines, *self.bulk.leaving(), "Sandboxes keep running."]))
         leave = lambda yes: self.exit(message=self.bulk.leave() or None) if yes else None  # noqa: E731
         self.push_screen(ConfirmScreen("Quit?", body, "Quit"), leave)
 

@@ -34,7 +34,7 @@ Told = tuple[float, str, str]
 
 
 class AppParts(BaseApp):
-    """The main screen, the actions in flight, the fleet's history, what was told, and the flows."""
+    """The main screen, the actions in flight, the fleet's history, the messages, and the flows."""
 
     main: MainScreen
     work: Work

@@ -76,13 +76,13 @@ _WITH_OTHERS = ("super+", "alt+")
 _EDITING = {
     "cursor_left_word": "Word back", "cursor_right_word": "Word on", "home": "Begin", "end": "End",
     "cursor_left(True)": "Select back", "cursor_right(True)": "Select on", "select_all": "Select all",
-    "delete_left_word": "Delete word before", "delete_right_word": "Delete word behind",
-    "delete_left_all": "Delete all before", "delete_right_all": "Delete all behind",
+    "delete_left_word": "Delete word before", "delete_right_word": "Delete word after",
+    "delete_left_all": "Delete all before", "delete_right_all": "Delete all after",
     "cut": "Cut", "copy": "Copy", "paste": "Paste", "submit": "Done",
-    "cursor_word_left": "Word back", "cursor_word_right": "Word on", "cursor_line_start": "Begin of line",
+    "cursor_word_left": "Word back", "cursor_word_right": "Word on", "cursor_line_start": "Start of line",
     "cursor_line_end": "End of line", "cursor_page_up": "Page up", "cursor_page_down": "Page down",
     "cursor_up(True)": "Select up", "cursor_down(True)": "Select down", "delete_word_left": "Delete word before",
-    "delete_to_start_of_line": "Delete all before", "delete_to_end_of_line_or_delete_line": "Delete all behind",
+    "delete_to_start_of_line": "Delete all before", "delete_to_end_of_line_or_delete_line": "Delete all after",
     "undo": "Undo", "redo": "Redo",
 }  # fmt: skip
 """What is told of Textual's own keys of editing, by action: what everybody knows is left out, as arrows are."""

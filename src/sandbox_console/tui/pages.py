@@ -48,7 +48,7 @@ class PageActions(AppParts):
             self.push_screen(FormScreen(self.service, self.work, self.flows.consent, sandbox, fixed))
 
     def action_messages(self) -> None:
-        """Everything that was told, newest first."""
+        """All messages, newest first."""
         self.push_screen(TextScreen("Messages", messages_words(reversed(self.told))))
 
     def action_backends(self) -> None:

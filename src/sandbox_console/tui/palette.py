@@ -23,27 +23,27 @@ from sandbox_console.tui.state.verbs import NAMINGS, VERBS
 from sandbox_console.tui.text.formatting import shown_name
 
 _TOLD = {
-    "create": ("New sandbox", "Make a sandbox by a form"),
+    "create": ("New sandbox", "Create a sandbox with a form"),
     "filter": ("Filter", "Show only some sandboxes"),
     "logs": ("Logs", "What the selected sandbox writes"),
-    "spec": ("Spec", "What was asked of it, and what holds"),
+    "spec": ("Spec", "Its spec, and what is in effect"),
     "tab-audit": ("Audit", "What was done to it"),
-    "audit-log": ("Audit of the fleet", "Everything that was done, and whether the log holds"),
+    "audit-log": ("Audit of the fleet", "Everything that was done, and whether the log is intact"),
     "egress": ("Egress", "What it may reach and what it tried"),
     "egress-inbox": ("Egress inbox", "What was denied in the whole fleet"),
     "images": ("Images", "What sandboxes are made of: pull, remove, prune"),
     "snapshots": ("Snapshots", "Saved states: take, restore, remove"),
     "egress-draft": ("Draft of egress rules", "Try rules on what it asked for, then apply them"),
     "pulse": ("Pulse", "The whole fleet on one page"),
-    "bulk-results": ("Last bulk results", "What became of the last action on several"),
+    "bulk-results": ("Last bulk results", "Results of the last action on several"),
     "fullscreen": ("Detail full size", "The whole screen for the detail, or half of it"),
     "copy": ("Copy its ref", "What the command line calls it"),
     "copy-address": ("Copy its address", "http://ADDRESS:PORT of the first port that it publishes"),
     "copy-command": ("Copy as command", "The command line that does the same"),
     "backends": ("Backends", "Each one's health, with its reason"),
-    "messages": ("Messages", "Everything that was told"),
+    "messages": ("Messages", "All messages so far"),
     "help": ("Help", "The keys that work here"),
-    "quit": ("Quit", "Leave; sandboxes live on"),
+    "quit": ("Quit", "Leave; sandboxes keep running"),
 }
 _ELSEWHERE = {"shell", "attach", "changes", "edit", *VERBS, *NAMINGS, "back"}
 """Actions that are offered with the selected sandbox's name, or that mean nothing in a palette."""

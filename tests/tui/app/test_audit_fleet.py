@@ -110,7 +110,7 @@ async def test_a_row_about_no_sandbox_leads_nowhere(run_app):
         await write(app, STORY[0])
         await open_screen(app, pilot, 1)
         await pilot.press("s")
-        await until(pilot, lambda: "about no sandbox" in screen_text(app), WAIT_S)
+        await until(pilot, lambda: "names no sandbox" in screen_text(app), WAIT_S)
 
 
 async def test_a_log_that_was_edited_is_shown_broken_and_does_not_hurt_the_screen(run_app):

@@ -139,7 +139,7 @@ async def test_what_a_backend_cannot_do_is_told(run_app, fake):
     fake._capabilities = Capabilities(frozenset(Capability) - {Capability.PAUSE}, {Capability.PAUSE: "no freezer here"})
     async with run_app() as (app, pilot):
         await press_all(pilot, app, "p")
-        assert "3 will be refused, and recorded so" in screen_text(app)
+        assert "3 will be refused and recorded" in screen_text(app)
         assert "no freezer here" in screen_text(app)
         await pilot.press("y")
         run = await over(pilot, app)
@@ -245,7 +245,7 @@ async def test_begin_no_more_leaves_the_rest_alone(run_app, held):
         run = await over(pilot, app)
         assert run.counts == {Fate.OK: AT_ONCE, Fate.CANCELLED: 20 - AT_ONCE}
         await pilot.press("x")
-        await until(pilot, lambda: any("None waits" in note.message for note in app._notifications))
+        await until(pilot, lambda: any("None is waiting" in note.message for note in app._notifications))
         assert len(await rows(app)) == AT_ONCE
 
 
@@ -259,12 +259,12 @@ async def test_quitting_in_the_middle_tells_what_runs_and_what_never_will(run_ap
         await until(pilot, on(app, ConfirmScreen))
         text = " ".join(screen_text(app).replace("│", " ").split())
         assert f"stop 20 sandboxes: {AT_ONCE} running, {20 - AT_ONCE} waiting" in text
-        assert f"Never begun: {20 - AT_ONCE}" in text
+        assert f"Not started: {20 - AT_ONCE}" in text
         console = app.service
         await pilot.press("y")
         await until(pilot, lambda: not app.is_running)
         [told] = app._exit_renderables
-        assert "cancelled and recorded so: agent-" in str(told)
+        assert "cancelled and recorded as cancelled: agent-" in str(told)
         await console.close()
         assert [entry.outcome for entry in await rows(app)] == ["cancelled"] * AT_ONCE
 

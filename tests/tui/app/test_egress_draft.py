@@ -133,7 +133,7 @@ async def test_what_the_policy_and_secrets_say_stands_there_before(run_app):
         write(app, "\nevil.org")
         await until(pilot, lambda: "✕ egress to 'evil.org' is not covered" in screen_text(app))
         text = screen_text(app)
-        assert "if applied it is refused" in text
+        assert "if you apply it, it is refused" in text
         assert "\x1b" not in text
         assert "\u202e" not in text
 

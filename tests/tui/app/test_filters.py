@@ -80,7 +80,7 @@ def test_what_it_finds(text, names):
     ("text", "at", "said"),
     [
         ("(", 0, "unterminated subpattern"), ("web a(b", 5, "unterminated"), ("agent *", 6, "nothing to repeat"),
-        ("cpuu>80", 0, "did you mean cpu?"), ("state=exited cpu>", 17, "a value belongs here"),
+        ("cpuu>80", 0, "did you mean cpu?"), ("state=exited cpu>", 17, "a value is missing here"),
         ("cpu>lots", 4, "'lots' is not a number"), ("x mem>5Q", 6, "not a size"), ("age<soon", 4, "not a duration"),
         ("state=runing", 6, "did you mean running?"), ("state=exited,up", 13, "no state 'up'"),
         ('name~"^web', 5, "not closed"), ("cpu~9", 3, "cpu is a number"), ("image>3", 5, "it is text"),

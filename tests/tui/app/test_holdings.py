@@ -90,7 +90,7 @@ async def test_images_of_every_backend_or_why_there_are_none(run_app, stocked):
         app.screen.query_one(FleetTable).move_to((PLACE, "sha256:" + "1" * 64, "spare:1"))
         await pilot.press("delete")
         await until(pilot, on(app, ConfirmScreen))
-        assert "it stays as spare:latest" in screen_text(app)
+        assert "the image stays as spare:latest" in screen_text(app)
         assert "images rm spare:1 --backend fake/local" in screen_text(app)
         await pilot.press("y")
         await until(pilot, lambda: isinstance(app.screen, ImagesScreen) and "spare:1 " not in screen_text(app))
@@ -203,7 +203,7 @@ async def test_of_another_tools_sandbox_only_what_changes_live_can_be_edited(run
         await until(pilot, on(app, FormScreen))
         fields = {one.id.removeprefix("field-"): one for one in app.screen.query(Input)}
         assert {name for name, one in fields.items() if not one.disabled} == {"name", "cpus", "memory_mib", "pids"}
-        assert "Not changeable: Image, Command" in screen_text(app)
+        assert "Cannot be changed: Image, Command" in screen_text(app)
         assert "another tool made it" in " ".join(screen_text(app).split())
         fields["memory_mib"].value = ""
         await until(pilot, lambda: "unsupported" in screen_text(app))

@@ -200,7 +200,7 @@ async def test_every_hint_names_the_key_that_holds(run_app, fake):
             await pilot.press(*keys)
             await until(pilot, lambda: words in screen_text(app))
 
-        await says("f12", words="to several sandboxes yet: Space marks.")
+        await says("f12", words="on several sandboxes has run yet: Space marks.")
         await says("f10", words="press f10 again")
         await says("space", words="f11 actions  Esc unmarks")
         await says("j", "space", "f9", words="f9 goes back to one.")

@@ -124,7 +124,7 @@ async def test_the_rows_of_the_last_good_filter_stay(run_app):
         line.value = "state=exited"
         await until(pilot, lambda: len(names(app)) == 2)
         line.value = "state=exited cpu>"
-        await until(pilot, lambda: "a value belongs here" in screen_text(app))
+        await until(pilot, lambda: "a value is missing here" in screen_text(app))
         assert len(names(app)) == 2
 
 

@@ -65,7 +65,7 @@ def test_a_line_means(line, command):
     ("line", "said"),
     [
         ("dokcer", "did you mean :docker?"), ("exitd", "did you mean :exited?"), ("zzzzzz", ":help lists the commands"),
-        ("host", ":host needs NAME"), ("loop", "stands for itself"), ("critt", "did you mean :crit?"),
+        ("host", ":host needs NAME"), ("loop", "refers to itself"), ("critt", "did you mean :crit?"),
     ],
 )  # fmt: skip
 def test_a_line_that_means_nothing_names_the_nearest(line, said):

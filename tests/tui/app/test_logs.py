@@ -265,7 +265,7 @@ async def test_a_search_that_cannot_look_at_older_lines_says_so(run_app, fake, l
         fake.faults.verbs["logs"] = BackendUnreachable("the engine is gone")
         await pilot.press("l", "slash", *"needle", "enter")
         await until(
-            pilot, lambda: "match 0/0: needle  older lines did not come: the engine is gone" in screen_text(app)
+            pilot, lambda: "match 0/0: needle  older lines could not be read: the engine is gone" in screen_text(app)
         )
 
 

@@ -52,7 +52,7 @@ def test_trouble_is_counted_and_named():
 def test_a_dead_backend_is_told_and_what_it_said_last_is_marked_so():
     health = BackendHealth("fake", "local", HealthState.UNREACHABLE, "connection refused " + HOSTILE)
     dead = state(*fleet(), health={("fake", "local"): health})
-    assert "? 6 as last heard of" in pulse.state_words(dead, 40).plain
+    assert "? 6 as last known" in pulse.state_words(dead, 40).plain
     words = pulse.backend_words(dead).plain
     assert "✕ unreachable fake  6 sandboxes" in words
     assert "connection refused [@click" in words

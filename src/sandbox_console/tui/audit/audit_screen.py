@@ -137,7 +137,7 @@ class AuditScreen(Screen[SandboxRef | None]):
         if shipping.problem:
             return self._state() + plain(f"\n✕ not shipped: {shipping.problem}", "$text-warning")
         if shipping.at is not None:
-            return self._state() + plain(f"\n● shipped, all of it at {clock_words(shipping.at)}", "$dim")
+            return self._state() + plain(f"\n● all rows shipped at {clock_words(shipping.at)}", "$dim")
         return self._state()
 
     def _state(self) -> Content:
@@ -202,7 +202,7 @@ class AuditScreen(Screen[SandboxRef | None]):
         entry = self._entries.get(self._key())
         ref = ref_in(entry) if entry else None
         if ref is None:
-            self.notify("This row is about no sandbox that can be named.", severity="warning")
+            self.notify("This row names no sandbox.", severity="warning")
         else:
             self.dismiss(ref)
 

@@ -1,1 +1,1 @@
-"""What every screen stands on: safe text, themes, saved choices."""
+"""What every screen uses: safe text, themes, saved choices."""

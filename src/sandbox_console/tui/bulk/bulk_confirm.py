@@ -112,7 +112,7 @@ def _body(verb: Verb, items: Sequence[Item]) -> Content:
     if skipped:
         parts.append((f"  {skipped} of {len(items)} marked do not fit and are left out.", "$text-warning"))
     if refused:
-        parts.append((f"  {refused} will be refused, and recorded so.", "$text-warning"))
+        parts.append((f"  {refused} will be refused and recorded.", "$text-warning"))
     return Content.assemble(*parts)
 
 

@@ -47,7 +47,7 @@ class BulkFlow:
         """The page of the last run."""
         if not self.runs:
             marks = hint(self._app, "mark", "marks")
-            self._app.notify(": ".join(filter(None, ("Nothing was done to several sandboxes yet", marks))) + ".")
+            self._app.notify(": ".join(filter(None, ("No action on several sandboxes has run yet", marks))) + ".")
             return
         self._app.push_screen(BulkScreen(self.runs[-1], self._console, self._ask_again))
 
@@ -92,5 +92,5 @@ def _leaving(run: BulkRun) -> list[str]:
     more = f" and {len(going) - _NAMED} more" if len(going) > _NAMED else ""
     lines = [f"{run.verb.name} {many(len(run.items))}: {summary(run)}."]
     if going:
-        lines.append(f"  In flight, cancelled and recorded so: {names}{more}")
-    return [*lines, f"  Never begun: {len(waiting)}"] if waiting else lines
+        lines.append(f"  In flight, cancelled and recorded as cancelled: {names}{more}")
+    return [*lines, f"  Not started: {len(waiting)}"] if waiting else lines

@@ -127,7 +127,7 @@ class BulkRun:
     def stop(self) -> None:
         """Begin no more; what is in flight goes on to its end."""
         for item in self.with_fate(Fate.WAITING):
-            item.fate, item.cause = Fate.CANCELLED, "it was not begun"
+            item.fate, item.cause = Fate.CANCELLED, "it was not started"
         self.version += 1
 
     async def run(self) -> None:
@@ -150,7 +150,7 @@ class BulkRun:
                 item.cause, item.audit_id = error.message, error.audit_id
                 item.fate = fate_of(error, tried=await self._tried(error))
             except asyncio.CancelledError:
-                item.fate, item.cause = Fate.CANCELLED, "the console was left"
+                item.fate, item.cause = Fate.CANCELLED, "the console was closed"
                 raise
             finally:
                 item.took_s = time.monotonic() - began

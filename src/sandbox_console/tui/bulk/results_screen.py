@@ -146,14 +146,14 @@ class BulkScreen(Screen[None]):
         if self.run_shown.with_fate(Fate.WAITING):
             self.run_shown.stop()
         else:
-            self.notify("None waits any more.")
+            self.notify("None is waiting any more.")
 
     def action_again(self) -> None:
         """Ask again for those that did not succeed."""
         run = self.run_shown
         rest = [item.sandbox for item in run.items if item.fate not in (Fate.OK, Fate.WAITING, Fate.RUNNING)]
         if not run.done:
-            self.notify("It is not over yet.", severity="warning")
+            self.notify("It has not finished yet.", severity="warning")
         elif not rest:
             self.notify("All of it succeeded.")
         else:

@@ -78,7 +78,7 @@ class InspectPane(Vertical):
         try:
             data = await self._service.inside.raw(sandbox.ref)
         except Unsupported as error:
-            note = f"{error.message}. What the console knows stands here."
+            note = f"{error.message}. What the console knows is shown here."
             data = msgspec.to_builtins(sandbox, enc_hook=str)
         except ConsoleError as error:
             note = f"✕ {error.message}"

@@ -67,7 +67,7 @@ class ProcessesPane(Vertical, FollowsSandbox):
                 self._fill(())
                 self._note(f"✕ {error_words(error)}")
                 return
-            self._note("" if found else "No process is told.")
+            self._note("" if found else "No processes are reported.")
             self._fill(found)
             await asyncio.sleep(BEAT_S)
 
@@ -77,7 +77,7 @@ class ProcessesPane(Vertical, FollowsSandbox):
 
 
 def as_tree(found: Sequence[GuestProcess]) -> list[tuple[GuestProcess, int]]:
-    """Each process after its parent, with its depth. A guest's parents may make no tree: each is told once."""
+    """Each process after its parent, with its depth. A guest's parents may not form a tree: each is listed once."""
     known = {process.pid for process in found}
     children: dict[int | None, list[GuestProcess]] = {}
     for process in sorted(found, key=lambda one: one.pid):

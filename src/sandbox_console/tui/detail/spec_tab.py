@@ -1,4 +1,4 @@
-"""What was asked of a sandbox beside what holds, and what its backend cannot do."""
+"""A sandbox's spec next to what is in effect, and what its backend cannot do."""
 
 from __future__ import annotations
 

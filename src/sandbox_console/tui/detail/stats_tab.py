@@ -88,7 +88,7 @@ class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
         self._draw(sandbox)
         known, running = bool(self._history.get(sandbox.ref)), sandbox.status is Status.RUNNING
         self.query_one(Grid).display = running or known
-        kept = " Its last figures stand here." if known else " Start it to see its use."
+        kept = " These are its last figures." if known else " Start it to see its use."
         self._note("" if running else f"It is {sandbox.status}: nothing is measured.{kept}")
         return self._sample(sandbox) if running else None
 

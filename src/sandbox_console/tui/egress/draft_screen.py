@@ -230,7 +230,7 @@ class EgressDraftScreen(Screen[None]):
         draft = self._draft
         action = draft.action if self._loaded and not draft.trial.problems else None
         if action is None:
-            self.notify("Nothing that could be applied differs from the rules in force.", severity="warning")
+            self.notify("Nothing that could be applied differs from the current rules.", severity="warning")
             return
         lines = commands(action, self._clock())
         self.app.copy_to_clipboard("\n".join(lines))
@@ -243,7 +243,7 @@ class EgressDraftScreen(Screen[None]):
         if self._applying or not any(draft.edited for draft in self._drafts.values()):
             self.dismiss()
             return
-        body = Content("The draft is not kept. The rules in force stay as they are.")
+        body = Content("The draft is not saved. The current rules stay as they are.")
         self.app.push_screen(ConfirmScreen("Leave the draft?", body, "Leave"), self._left)
 
     def _left(self, yes: bool | None) -> None:
@@ -284,7 +284,7 @@ class EgressDraftScreen(Screen[None]):
             return None
         if draft.action is not None and await draft.stale():
             self._load_soon()
-            self.notify("The rules in force have changed meanwhile: look at the draft again.", severity="warning")
+            self.notify("The rules have changed meanwhile: check the draft again.", severity="warning")
             return None
         return draft.action
 

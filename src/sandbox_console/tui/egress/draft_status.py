@@ -34,7 +34,7 @@ def status_parts(node: DOMNode, draft: Draft, row: int) -> Sequence[Part]:
         return [("Nothing differs from the rules in force.", "$dim")]
     if draft.refusal:
         what = clean(draft.refusal, cap=300)
-        return [(f"✕ {what}; if applied it is refused, and on record all the same.", PROBLEM)]
+        return [(f"✕ {what}; if you apply it, it is refused and recorded.", PROBLEM)]
     return [(hint(node, "draft-apply", "applies it, after a question."), "$dim"), *note_lines(draft.notes(action))]
 
 
@@ -44,7 +44,7 @@ def why_empty(node: DOMNode, draft: Draft) -> str:
         return ""
     if draft.trial.replayed:
         everything = hint(node, "draft-changes-only", "shows all of it.")
-        return f"Nothing on record would be decided otherwise. {everything}"
+        return f"No recorded request would be decided differently. {everything}"
     return "Nothing is on record: it has not asked for any host yet."
 
 

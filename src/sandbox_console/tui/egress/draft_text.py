@@ -87,7 +87,7 @@ def impact_words(trial: Trial) -> str:
     """What a draft would change of the recorded traffic, in a sentence."""
     counts = {word: [one.count for one in trial.replayed if one.change == word] for word in ("allowed", "denied")}
     told = ", ".join(f"{len(found)} newly {word} ({sum(found)} times)" for word, found in counts.items() if found)
-    return f"On record: {told}." if told else "Nothing that is on record would be decided otherwise."
+    return f"On record: {told}." if told else "No recorded request would be decided differently."
 
 
 def marks(trial: Trial, rules: Sequence[EgressRule], refused: Mapping[int, str]) -> list[Part]:

@@ -92,5 +92,5 @@ def _no_draft(sandboxes: Sequence[Sandbox], edits: str) -> str:
         return "No sandbox is selected."
     name = shown_name(sandboxes[0])
     if not sandboxes[0].managed:
-        return f"{name}: another tool made it, so its egress is not ours to change."
+        return f"{name}: another tool made it, so this console cannot change its egress."
     return f"{name} was made without egress: there are no rules to draft. {with_hosts(edits)}"

@@ -143,7 +143,7 @@ def _command(verb: str, ref: SandboxRef, patterns: Sequence[str], until: float |
 
 
 def _whole(seconds: float) -> float:
-    """To the minute, so that an hour that was asked for a moment ago is told as one."""
+    """To the minute, so that an hour that was set a moment ago is shown as one."""
     return round(seconds / 60) * 60 if seconds > 5 * 60 else seconds
 
 
@@ -152,7 +152,10 @@ def ended(action: Action, name: str, result: ActionResult) -> tuple[str, bool] |
     if not isinstance(action, ChangeEgress | DenyEgress):
         return None
     if unchecked := result.details.get("unchecked"):
-        return f"{name}: the rules are kept; the gateway could not be asked: {clean(str(unchecked), cap=200)}", False
+        return (
+            f"{name}: the rules are stored, but the gateway could not be checked: {clean(str(unchecked), cap=200)}",
+            False,
+        )
     checked = result.details.get("checked")
     found = sorted(checked if isinstance(checked, list) else [], key=lambda one: bool(one["ok"]))
     lines = [f"{name}: egress changed", *map(_checked_line, found[:CHECKED_SHOWN])]

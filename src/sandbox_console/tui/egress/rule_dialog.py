@@ -179,9 +179,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         if (more := len(self._targets) - _SHOWN) > 0:
             parts.append((f"and {more} more sandboxes the same way\n", "$dim"))
         if denied:
-            parts.append(
-                (f"✕ {clean(denied, cap=300)}; it is tried, refused and on record all the same.", "$text-error")
-            )
+            parts.append((f"✕ {clean(denied, cap=300)}; it is attempted, refused and recorded.", "$text-error"))
         else:
             parts.append(("Afterwards the gateway is asked whether it took effect.", "$dim"))
         put(self, "#change", Content.assemble(*parts))

@@ -89,10 +89,10 @@ def _first_file(archive: bytes, most: int) -> tuple[bytes, bool]:
             if head.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
                 return archive[at : at + min(head.size, most)], head.size > most
             if head.type not in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
-                raise UsageError("this is no plain file")
+                raise UsageError("this is not a regular file")
             at += -(-head.size // _BLOCK) * _BLOCK
     except tarfile.HeaderError as error:
-        raise UsageError(f"what came is no archive: {error}") from None
+        raise UsageError(f"the data is not an archive: {error}") from None
 
 
 async def upload(

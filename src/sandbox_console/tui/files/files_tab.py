@@ -191,7 +191,7 @@ class FilesPane(Vertical):
         """Ask for a path: of this machine for a transfer, of the sandbox to go to."""
         entry = self._entries.get(str(self.query_one(FleetTable).cursor_key))
         if what == "download" and entry is None:
-            self.notify("Nothing is chosen.", severity="warning")
+            self.notify("Nothing is selected.", severity="warning")
             return
         line = self.query_one(Input)
         titles = {"download": "Download to (here)", "upload": "Upload from (here)", "go": "Go to (in the sandbox)"}
@@ -228,7 +228,7 @@ class FilesPane(Vertical):
         elif self._transfer is not None and not self._transfer.is_finished:
             event.stop()
             self._transfer.cancel()
-            self._note("The transfer was ended.")
+            self._note("The transfer was cancelled.")
 
     def _close(self) -> None:
         self.query_one(Input).remove_class("-asking")

@@ -36,19 +36,19 @@ COMMANDS: Mapping[str, _Known] = {
     "all": _Known("", "show everything: no filter, no groups"),
     "faults": _Known("", "only what is wrong, or everything"),
     "managed": _Known("", "only what this console made, or everything"),
-    "filter": _Known("text", "show what the filter fits"),
+    "filter": _Known("text", "show what matches a filter"),
     "state": _Known("STATE", "only sandboxes in a state"),
     "backend": _Known("NAME", "only those of a backend"),
     "host": _Known("NAME", "only those on a host"),
     "image": _Known("NAME", "only those of an image"),
-    "maker": _Known("NAME", "only those that a tool made"),
+    "maker": _Known("NAME", "only those made by a tool"),
     "label": _Known("KEY=VALUE", "only those with a label"),
     "group": _Known("FIELD", "groups by backend, host, image, maker, state or label:KEY; none"),
     "sort": _Known("COLUMN", "sort by a column; -COLUMN from the largest; none"),
     "columns": _Known("", "choose the columns, or name them"),
     "wide": _Known("", "every column, or those that fit"),
     "view": _Known("NAME", "show a saved view"),
-    "views": _Known("", "which views there are"),
+    "views": _Known("", "list the saved views"),
     "save": _Known("NAME", "save what is shown as a view"),
     "forget": _Known("NAME", "remove a saved view"),
     "new": _Known("", "make a sandbox"),
@@ -58,9 +58,9 @@ COMMANDS: Mapping[str, _Known] = {
     "snapshots": _Known("", "saved states of sandboxes"),
     "pulse": _Known("", "the fleet on one page"),
     "backends": _Known("", "each backend's health"),
-    "messages": _Known("", "everything that was told"),
+    "messages": _Known("", "all messages so far"),
     "help": _Known("", "these commands; the key ? lists the keys"),
-    "quit": _Known("", "leave; sandboxes live on"),
+    "quit": _Known("", "leave; sandboxes keep running"),
 }
 SHORT = {
     "q": "quit",
@@ -105,7 +105,7 @@ def parse_command(line: str, known: Known) -> Command:
         if name not in known.aliases:
             return _parse(name, rest.strip(), known)
         line = f"{known.aliases[name]} {rest}"
-    raise UsageError(f"alias {name!r} stands for itself", hint="[tui.aliases] in the config goes in a circle")
+    raise UsageError(f"alias {name!r} refers to itself", hint="[tui.aliases] in the config goes in a circle")
 
 
 def _parse(name: str, rest: str, known: Known) -> Command:
@@ -150,7 +150,7 @@ _BEFORE_QUOTE = re.compile(r'(\\+)("|\Z)')
 
 
 def quoted(value: str) -> str:
-    """A value as it stands in a filter."""
+    """A value as it is written in a filter."""
     try:
         plain = [word.text for word in words(value)] == [value] and not set('"*?,').intersection(value)
     except FilterError:

@@ -45,7 +45,9 @@ class Views:
     def save(self, name: str, view: ViewOptions) -> None:
         """Keep a view under a name, in place of what had it. Raises UsageError; OSError where the disk fails."""
         if not name or len(name) > NAME_MOST or not name.isprintable() or " " in name:
-            raise UsageError(f"{name[:NAME_MOST]!r} is no name for a view: 1 to {NAME_MOST} characters without spaces")
+            raise UsageError(
+                f"{name[:NAME_MOST]!r} is not a name for a view: 1 to {NAME_MOST} characters without spaces"
+            )
         if len(self._saved) >= VIEWS_MOST and name not in self._saved:
             raise UsageError(f"{VIEWS_MOST} views are saved already", hint=":forget NAME removes one")
         self._write({**self._saved, name: view})
@@ -53,7 +55,7 @@ class Views:
     def forget(self, name: str) -> None:
         """Remove a saved view. Raises UsageError where none has the name."""
         if name not in self._saved:
-            where = "it stands in the config" if name in self._configured else "it was not saved"
+            where = "it is in the config" if name in self._configured else "it was not saved"
             raise UsageError(f"view {name!r} cannot be removed: {where}")
         self._write({key: view for key, view in self._saved.items() if key != name})
 

@@ -93,7 +93,7 @@ class FormBody(VerticalScroll):
         for field in FIELDS:
             if why := self._fixed.get(field.name):
                 labels.setdefault(why, []).append(field.label)
-        return plain("\n".join(f"Not changeable: {', '.join(names)}: {why}." for why, names in labels.items()))
+        return plain("\n".join(f"Cannot be changed: {', '.join(names)}: {why}." for why, names in labels.items()))
 
     def _hint(self, field: SpecField) -> str:
         if field.name != "secrets":

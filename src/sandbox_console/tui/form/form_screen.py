@@ -295,7 +295,7 @@ class FormScreen(Screen[None]):
         if self._doing.going_on or not self.body.changed:
             self.dismiss()
             return
-        words = Content("What you wrote in the form would be lost. Nothing of it was applied.")
+        words = Content("What you typed would be lost. None of it has been applied.")
         question = ConfirmScreen("Leave the form?", words, "Discard", leave="Go on")
         self.app.push_screen(question, self._answered)
 

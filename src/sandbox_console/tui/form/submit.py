@@ -103,11 +103,11 @@ class FormWork:
             self._form.say(" ".join(filter(None, (f"✕ {error_words(error)}", left))), error=True)
 
     async def _what_is_left(self, action: Create | Update) -> str:
-        """After an edit that failed: whether the old one is there, asked of the backend."""
+        """After an edit that failed: whether the old sandbox is there, according to the backend."""
         if isinstance(action, Create):
             return ""
         try:
             old = await self._service.inspect(action.ref)
         except ConsoleError as error:
-            return f"The old sandbox could not be asked: {error.message}."
+            return f"The state of the old sandbox is not known: {error.message}."
         return f"The old sandbox is as it was: {old.status}."

@@ -22,7 +22,7 @@ from sandbox_console.tui.text.formatting import error_words, shown_name
 from sandbox_console.tui.text.port_text import Opening, openings, url
 
 _USUAL = 8000
-_TOLD = "Answers on this machine for a port of the sandbox, whatever its network, until it is ended or you quit."
+_TOLD = "Makes a port of the sandbox reachable on this machine, until you end it or quit."
 
 
 class ForwardFlow:

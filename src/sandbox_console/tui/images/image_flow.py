@@ -71,7 +71,7 @@ class HostFlow:
     async def cancel(self) -> None:
         """Cancel a pull: the only one, or the one chosen. The engine ends the transfer; the log says cancelled."""
         if not self.pulls:
-            self._app.notify("No pull is under way.", severity="warning")
+            self._app.notify("No pull is running.", severity="warning")
             return
         found = {str(number): pull for number, pull in enumerate(self.pulls)}
         chosen = "0"
@@ -90,11 +90,11 @@ class HostFlow:
         action = RemoveImage(image.backend, image.host, name or image.id, force=used > 0 and not others)
         facts = [("Id", short_image(image.id)), ("Size", size(image.size_bytes)), ("Used by", _users(used))]
         if others:
-            effect = f"Only this name goes: it stays as {', '.join(map(clean, others[:3]))}."
+            effect = f"Only this name is removed; the image stays as {', '.join(map(clean, others[:3]))}."
         elif used:
-            effect = "Those that use it stay as they are, but cannot be recreated. While one runs it is refused."
+            effect = "Sandboxes that use it stay, but cannot be recreated. It is refused while one of them runs."
         else:
-            effect = "It goes, with every layer that no other image has."
+            effect = "It is removed, with every layer that no other image uses."
         warning = f"The console needs it: {image.needed}." if image.needed and not others else ""
         title = f"Remove {clean(name, cap=60) or short_image(image.id)}?"
         body = _body(facts, f"{place_words((image.backend, image.host))}", effect, warning)
@@ -106,7 +106,7 @@ class HostFlow:
         place = await self._where(places, "Prune")
         if place is None:
             return
-        self._app.notify("Adding up what it would free…", timeout=2)
+        self._app.notify("Calculating what it would free…", timeout=2)
         try:
             nameless, unused = await asyncio.gather(
                 *(self._console.inside.prunable_images(*place, unused=every) for every in (False, True))
@@ -143,7 +143,7 @@ class HostFlow:
         """Ask for the new sandbox's name and make it."""
         place = snapshot.backend, snapshot.host
         asked = AskScreen(
-            f"A sandbox from {clean(snapshot.name, cap=40)}", "its name", told="Makes a running sandbox of it.",
+            f"A sandbox from {clean(snapshot.name, cap=40)}", "its name", told="Makes a running sandbox from it.",
             command=lambda typed: command_line(RestoreSnapshot(*place, snapshot.name, typed)),
         )  # fmt: skip
         if name := await self._app.push_screen_wait(asked):
@@ -153,7 +153,7 @@ class HostFlow:
         """Remove one; it is not in anything else, so its name must be typed."""
         action = RemoveSnapshot(snapshot.backend, snapshot.host, snapshot.name)
         facts = [("Of", clean(snapshot.of, cap=60)), ("Size", size(snapshot.size_bytes))]
-        body = _body(facts, place_words((snapshot.backend, snapshot.host)), "What it holds is lost.", "")
+        body = _body(facts, place_words((snapshot.backend, snapshot.host)), "Its contents are lost.", "")
         name = clean(snapshot.name, cap=60)
         await self._ask_and_do(action, name, f"Remove the snapshot {name}?", body, "Remove", snapshot.name)
 

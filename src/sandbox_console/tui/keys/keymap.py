@@ -26,7 +26,7 @@ KEYMAPS: Mapping[str, Mapping[str, str]] = {
 }
 """Where each differs from the defaults; a key that it uses is taken from the action that has it by default."""
 _FIXED = {"ctrl+p": "the palette", "ctrl+q": "quit", "ctrl+c": "copy", "ctrl+right_square_bracket": "leave the shell",
-          "tab": "the next widget", "shift+tab": "the widget before"}  # fmt: skip
+          "tab": "the next widget", "shift+tab": "the previous widget"}  # fmt: skip
 _MODIFIERS = {"ctrl", "shift", "alt"}
 _NAMED = {key.value for key in Keys}
 

@@ -37,7 +37,7 @@ class LookBack:
         if not store.room_bytes:
             self.say(_FULL)
             return
-        self.say("older lines come…")
+        self.say("fetching older lines…")
         async with self._held(store) as put:
             found = await older(self._console, sandbox.ref, store, sandbox.created_at, since_ns)
             lines = await asyncio.to_thread(LineStore.of, found.items)  # a second for a million of them
@@ -97,7 +97,7 @@ class LookBack:
         try:
             yield put
         except ConsoleError as error:
-            self.say(f"older lines did not come: {error.message}")
+            self.say(f"older lines could not be read: {error.message}")
         finally:
             if self._view.store is store:
                 store.holding = not self._view.follow

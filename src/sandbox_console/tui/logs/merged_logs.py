@@ -110,7 +110,7 @@ class Merged:
         still = sum(feed.stand.open for feed in self._feeds.values())
         if still == len(self._feeds):
             return FOLLOWED
-        return Stand(f"FOLLOWING {still} of {len(self._feeds)}" if still else "ENDED: none is followed", bool(still))
+        return Stand(f"FOLLOWING {still} of {len(self._feeds)}" if still else "ENDED: no log is followed", bool(still))
 
     async def follow(self) -> None:
         """Follow all until cancelled."""
@@ -145,6 +145,6 @@ class Merged:
         words += [f"{back}."] if (back := hint(self._view, "merge-logs", "goes back to one")) else []
         words = [" ".join(words)]
         if self._left_out:
-            words.append(f"{self._left_out} more are left out: {MOST} are followed at most.")
+            words.append(f"{self._left_out} more are left out: {MOST} is the most that can be followed.")
         words += [f"{self.names[at]}: {text}" for at, text in self._problems.items() if text][:3]
         self._note("\n".join(words))

@@ -34,7 +34,7 @@ async def merge_logs(screen: DetailActions, fleet: Sequence[Sandbox], marked: Se
     group = Group(marked, f"{len(marked)} marked")
     if len(marked) < 2:
         text = await screen.app.push_screen_wait(
-            AskScreen("Logs of several sandboxes by time", "label as key=value, key, or * for all that run")
+            AskScreen("Logs of several sandboxes by time", "label as key=value, key, or * for all running ones")
         )
         if not text:
             return
@@ -55,7 +55,7 @@ def labelled(fleet: Sequence[Sandbox], text: str) -> Group:
             return one.status is Status.RUNNING
         return key in one.labels and (not equals or one.labels[key] == value)
 
-    what = "all that run" if key == "*" else f"-l {clean(text, cap=80)}"
+    what = "all running ones" if key == "*" else f"-l {clean(text, cap=80)}"
     return Group([one for one in fleet if wanted(one)], what, wanted)
 
 

@@ -170,7 +170,7 @@ async def copy_address(screen: MainBase) -> None:
     sandbox = await whole(screen.service, sandbox)
     name, url = shown_name(sandbox), port_text.address(sandbox)
     if not url:
-        free = "its place is told once it runs" if port_text.openings(sandbox) else "it publishes no port"
+        free = "its address is known once it runs" if port_text.openings(sandbox) else "it publishes no port"
         screen.notify(f"{name}: {free}.", title="address", severity="warning")
         return
     screen.app.copy_to_clipboard(url)

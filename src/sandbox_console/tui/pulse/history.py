@@ -73,7 +73,7 @@ def state_words(state: FleetState, width: int, makes: str = "") -> Content:
             bar = "█" * max(1, round(count / everything * room))
             parts += [(f"{glyph} {status:<9}", STYLES[style]), (f"{count:>6} ", "bold"), (f"{bar}\n", STYLES[style])]
     if stale := sum(state.stale(ref) for ref in state.sandboxes):
-        parts.append((f"? {stale} as last heard of: their backend does not answer\n", "$text-warning"))
+        parts.append((f"? {stale} as last known: their backend does not answer\n", "$text-warning"))
     return Content.assemble(*parts)
 
 

@@ -47,7 +47,7 @@ class Work:
         return len(self._tasks) + self._carried
 
     async def carry(self, action: Action, consent: Consent) -> ActionResult:
-        """Hand an action to the console and wait for its end, of which only the caller is told. Raises its error."""
+        """Hand an action to the console and wait for its end, and report it only to the caller. Raises its error."""
         operation = self._console.perform(action, consent=consent)
         ref = ref_of(action)
         self._carried += 1

@@ -121,7 +121,7 @@ def field_test(word: Word) -> tuple[str, Test] | None:
 
 def _needed(value: str, at: int) -> None:
     if not value:
-        raise FilterError("a value belongs here", at)
+        raise FilterError("a value is missing here", at)
 
 
 def _number_test(name: str, sign: str, text: str, at: int) -> Test:

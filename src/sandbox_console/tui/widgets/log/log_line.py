@@ -110,7 +110,7 @@ def prefix(line: Line, *, timestamps: bool, dated: bool = False) -> str:
 
 
 def highlight(text: Text, search: Any, rules: Sequence[Rule], style_of: StyleOf) -> None:
-    """Colour what the rules find, then mark what a search finds, as far as it stands in the text that is shown."""
+    """Colour what the rules find, then mark what a search finds, as far as it is in the text that is shown."""
     for rule in rules:
         _stylize(text, rule.pattern, style_of(rule.style))
     if search is not None:

@@ -64,7 +64,7 @@ class TableCanvas(LineScroll):
         return [self.columns[i].key for i in self._widths]
 
     def say(self, words: Content) -> None:
-        """What stands in the middle while there is no row."""
+        """The text in the middle while there is no row."""
         if not self._words.is_same(words):
             self._words, self._said = words, None
             if not self._rows:

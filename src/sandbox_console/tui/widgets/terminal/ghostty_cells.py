@@ -1,4 +1,4 @@
-"""The layout of libghostty's 64-bit cells, asked of the library bit by bit: none is assumed."""
+"""The layout of libghostty's 64-bit cells, read from the library bit by bit: none is assumed."""
 
 from __future__ import annotations
 
