@@ -16,6 +16,7 @@ from tests.audit.conftest import SMALL, act, make_old, spoil
 from tests.audit.test_faults import rows_and_meta
 
 from sandbox_console.audit import chain, rows, schema, segments, verify
+from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
@@ -166,6 +167,79 @@ async def test_a_part_of_an_anchor_is_what_a_power_cut_leaves(log):
     found = await verify.verify(log.first)
     assert found.ok, found.problem
     assert any("last anchor is incomplete" in limit for limit in found.limits)
+
+
+REST = {
+    "a beginning that none has": b'{"at_ns":zzz',
+    "a beginning with NULs in it": b'{"at_ns":\0,"console"',
+    "text and a NUL": b"abc\0",
+    "a beginning of another log's": b'{"at_ns":1795443995110268629,"console":"' + b"f" * 32,
+    "a key put in": b'{"at_ns":1795443995110268629,"x":',
+    "more than a line": b"q" * 5000,
+    "more NULs than a line": bytes(2000),
+}
+
+
+@pytest.mark.parametrize("rest", REST)
+async def test_bytes_behind_the_last_anchor_that_no_crash_leaves_are_told_also_by_the_next_console(log, rest):
+    with log.anchors.open("ab") as file:
+        file.write(REST[rest])
+    assert await problem(log) == f"{len(REST[rest])} bytes that are no part of an anchor follow the last one"
+    await more(log)
+    assert "bytes that are no part of an anchor followed the last anchor" in await problem(log)
+    with closing(sqlite3.connect(log.first)) as db:
+        told = db.execute("SELECT body FROM record WHERE action = 'anchors-changed'").fetchall()
+    assert [json.loads(body)["bytes"] for [body] in told] == [len(REST[rest])]
+
+
+async def more(layout):
+    """One more session, and so one more anchor."""
+    journal = await Journal.open(layout.first, "next")
+    await act(journal, 1)
+    await journal.close()
+
+
+@pytest.mark.parametrize("end", ["whole", "unfollowing", "forged"])
+async def test_a_whole_anchor_without_its_line_feed_counts_only_if_it_is_the_next(log, end):
+    await more(log)
+    before, *_, last = log.anchors.read_bytes().splitlines(keepends=True)
+    assert before != last
+    whole = {"whole": last[:-1], "unfollowing": last + before[:-1], "forged": last[:-3] + b'0"}'}[end]
+    log.anchors.write_bytes(log.anchors.read_bytes()[: -len(last)] + whole)
+    log.head.unlink()
+    found = await verify.verify(log.first)
+    told = "no part of an anchor" in found.problem
+    assert (told, any("last anchor is incomplete" in limit for limit in found.limits)) == (
+        end != "whole",
+        end == "whole",
+    )
+
+
+async def test_every_beginning_of_the_next_line_is_what_a_crash_leaves(log):
+    await more(log)
+    *_, last = log.anchors.read_bytes().splitlines(keepends=True)
+    log.anchors.write_bytes(log.anchors.read_bytes()[: -len(last)])
+    kept, anchors = log.anchors.read_bytes(), Anchors(log.anchors, log.key)
+    for size in range(len(last)):
+        for nuls in (0, 7):
+            log.anchors.write_bytes(kept + last[:size] + bytes(nuls))
+            assert (anchors.foreign(), anchors.read()[1], anchors.torn) == (0, "", size + nuls > 0)
+    missed = [
+        at for at in range(len(last) - 1) if not spoilt_end(log, anchors, kept, last[:at] + b"#" + last[at + 1 : -1])
+    ]
+    assert not missed
+
+
+def spoilt_end(log, anchors, kept, rest):
+    log.anchors.write_bytes(kept + rest)
+    return anchors.foreign() == len(rest)
+
+
+async def test_a_letter_of_the_key_in_the_other_case_is_told(log):
+    key = log.key.read_text()
+    at = next(at for at, letter in enumerate(key) if letter in "abcdef")
+    log.key.write_text(key[:at] + key[at].upper() + key[at + 1 :])
+    assert "contains no key" in await problem(log)
 
 
 @pytest.mark.parametrize("what", ["anchors", "head", "manifest", "segment"])

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.bubblewrap.conftest import Make, until
 
+from sandbox_console.backends.bubblewrap.supervise import events
+from sandbox_console.errors import ConsoleError
 from sandbox_console.model.secret import ResolvedSecret
 
 _VALUE = "tOp-sEcReT-5f1e"
@@ -47,3 +50,22 @@ async def test_a_loaders_variable_acts_inside_only(make: Make, open_folder: Path
     box = await make(env={"LD_PRELOAD": str(open_folder / "nosuch.so"), "LD_LIBRARY_PATH": "/workspace"})
     assert "nosuch.so" in await box.sh("echo ok")
     assert Path(f"/proc/{box.raw['init']}/environ").read_bytes() == b""
+
+
+PASTED = "hunter2-Tr0ub4dor/x9zqy"
+
+
+@pytest.mark.parametrize("word", [PASTED, f"./{PASTED}", f"/usr/bin/{PASTED}", "/hunter2-Tr0/ub4dor", "hunter2!"])
+async def test_what_is_pasted_as_a_program_is_in_no_file_of_the_sandbox(make: Make, word: str) -> None:
+    box = await make("sleep", "1000")
+    with suppress(ConsoleError):
+        await box.run(word)
+    with suppress(ConsoleError):
+        await (await box.shell(shell=word)).close()
+    await box.run("/bin/sh", "-c", "true")
+    last = word.rpartition("/")[2].encode()
+    found = [path for path in box.folder.parent.rglob("*") if path.is_file() and last in path.read_bytes()]
+    assert found == []
+    told = [one.detail async for one in box.backend.happenings(box.ref, since=None, follow=False)]
+    assert set(told) >= {events.WITHHELD, "sh"}
+    assert not any(part in " ".join(told) for part in ("hunter2", "ub4dor", "x9zqy"))

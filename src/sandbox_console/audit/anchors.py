@@ -11,6 +11,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import re
 import socket
 import time
 from contextlib import suppress
@@ -24,7 +25,8 @@ from sandbox_console.audit.keys import Keys, PublicKey
 
 _JOURNAL = Path("/run/systemd/journal/socket")
 _TAIL = 4096  # more than a line: about 500 bytes
-_BEGIN = b'{"at_ns":'
+_MOST_TORN = 1024  # bytes that a crash can leave of a line
+_DIGITS, _HEX, _WORD = re.compile(rb"[0-9]{1,20}"), re.compile(rb"[0-9a-f]{1,128}"), re.compile(rb"[a-z]{1,20}")
 
 Check = Keys | PublicKey
 """What signatures are checked by: the key, or elsewhere the public key."""
@@ -126,15 +128,45 @@ class Anchors:
             before = found.mac
             if found.sig or isinstance(by, Keys):
                 held.append(found)
-        self.torn = bool(rest)
-        return held, "" if _torn(rest) else "something that is not an anchor follows the last one"
+        self.torn = self._is_torn(rest, _parsed(lines[-1]) if lines else None, by)
+        if rest and not self.torn:
+            return held, f"{len(rest)} bytes that are no part of an anchor follow the last one"
+        return held, ""
+
+    def foreign(self) -> int:
+        """How many bytes after the last line no writer can have left there. Raises OSError, KeyRefused, ValueError."""
+        with self._path.open("rb") as file:
+            end = _end_of_lines(file.fileno())
+            begin = max(0, end - _TAIL)
+            lines = os.pread(file.fileno(), end - begin, begin).splitlines()
+            rest = os.pread(file.fileno(), _MOST_TORN + 1, end)
+            size = os.fstat(file.fileno()).st_size - end
+        last = _parsed(lines[-1]) if lines else None
+        return size if rest and not self._is_torn(rest, last, self.keys) else 0
+
+    def cut_foreign(self) -> None:
+        """Remove what follows the last line. Raises OSError."""
+        with self._path.open("r+b") as file:
+            file.truncate(_end_of_lines(file.fileno()))
+
+    def _is_torn(self, rest: bytes, last: Anchor | None, by: Check) -> bool:
+        """Whether these bytes are what a crash leaves of the line after ``last``: its beginning, then perhaps NULs."""
+        begun = rest.rstrip(b"\0")
+        if not rest or len(rest) > _MOST_TORN:
+            return False
+        if not begun.endswith(b"}"):
+            return _begins_line(begun, last)
+        whole = _parsed(begun)  # only its line feed is missing
+        follows = whole is not None and whole.before == (last.mac if last else "")
+        return whole is not None and follows and _line(whole) == begun and _holds(whole, by)
 
     def _newest(self) -> list[Anchor]:
         """Those near the file's end, newest first."""
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL))
-            return [found for line in reversed(file.read().splitlines()) if (found := _parsed(line))]
+            lines = file.read().split(b"\n")[:-1]  # what has no end is overwritten
+            return [found for line in reversed(lines) if (found := _parsed(line))]
         return []
 
     def _tell_journal(self, made: Anchor) -> None:
@@ -184,16 +216,40 @@ def _holds(anchor: Anchor, by: Check) -> bool:
     return not anchor.sig or by.holds(anchor.sig, _text(anchor, "mac", "sig"))
 
 
-def _torn(rest: bytes) -> bool:
-    """Whether the rest is empty, or what a dead writer or a power cut left of a line (NULs)."""
-    return len(rest) < _TAIL and (b"\0" in rest or rest.startswith(_BEGIN) or _BEGIN.startswith(rest))
+def _begins_line(text: bytes, last: Anchor | None) -> bool:
+    """Whether ``text`` is the beginning of a line that follows ``last``."""
+    console = json.dumps(last.console).encode() if last else b'"'
+    mac = last.mac.encode() if last else b""
+    identity: list[bytes | re.Pattern[bytes]] = [] if last else [_HEX, b'"']
+    parts = [
+        b'{"at_ns":', _DIGITS, b',"console":' + console, *identity, b',"segment":', _DIGITS,
+        b',"seq":', _DIGITS, b',"hash":"', _HEX, b'","why":"', _WORD, b'","before":"' + mac + b'","mac":"', _HEX,
+        b'","sig":"', _HEX, b'"',
+    ]  # fmt: skip
+    for part in parts:
+        if not text:
+            break
+        if isinstance(part, bytes):
+            size = len(part) if text.startswith(part) else len(text) if part.startswith(text) else 0
+        else:
+            found = part.match(text)
+            size = found.end() if found else 0
+        if not size:
+            return False
+        text = text[size:]
+    return not text
 
 
 def _end_of_lines(fd: int) -> int:
     """Where the last whole line ends."""
-    size = os.fstat(fd).st_size
-    begin = max(0, size - _TAIL)
-    return begin + os.pread(fd, _TAIL, begin).rfind(b"\n") + 1
+    end = os.fstat(fd).st_size
+    while end:
+        begin = max(0, end - _TAIL)
+        at = os.pread(fd, end - begin, begin).rfind(b"\n")
+        if at >= 0:
+            return begin + at + 1
+        end = begin
+    return 0
 
 
 def _parsed(line: bytes) -> Anchor | None:

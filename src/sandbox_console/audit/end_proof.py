@@ -15,7 +15,7 @@ from sandbox_console.audit.open_segment import OpenSegment
 from sandbox_console.audit.reserve import Reserve
 
 ANCHOR_EVERY, ANCHOR_S = 100, 60.0
-CHANGED, UNANCHORED = "log-changed", "anchors-missing"
+CHANGED, UNANCHORED, FOREIGN = "log-changed", "anchors-missing", "anchors-changed"
 """What a checkpoint tells that no later verification could see by itself."""
 
 
@@ -115,11 +115,22 @@ class EndProof:
         """Record that an anchor of this log was removed while this process was writing."""
         if self._heads.changed():
             self._meet_head(self._end())
+        self._meet_foreign()
         last = self.anchors.last()
         signed = last.seq if last else 0
         if signed < self._anchored:
             self._tell(UNANCHORED, {"missing": [self._layout.anchors.name], "rows": self._anchored})
         self._anchored = signed
+
+    def _meet_foreign(self) -> None:
+        """Record bytes after the last anchor that no console left; the next anchor would hide them."""
+        foreign = 0
+        with suppress(OSError, ValueError):
+            foreign = self.anchors.foreign()
+        if foreign:
+            self._tell(FOREIGN, {"file": self._layout.anchors.name, "bytes": foreign})
+            with suppress(OSError):
+                self.anchors.cut_foreign()
 
     def _end(self) -> rows.Place:
         return rows.head(self._segment.there())

@@ -148,7 +148,7 @@ def _read(path: Path) -> tuple[bytes, int, tuple[int, ...]]:
     finally:
         os.close(fd)
     secret = bytes.fromhex(lines[0])
-    if len(secret) < 16 or lines[1:] not in ([], [""], ["form 2", ""]):
+    if lines[0] != secret.hex() or len(secret) < 16 or lines[1:] not in ([], [""], ["form 2", ""]):
         raise ValueError(f"{path} contains no key")
     return secret, 2 if len(lines) > 2 else 1, _identity(found)
 

@@ -14,7 +14,7 @@ from sandbox_console.audit import chain, schema, segments
 from sandbox_console.audit.anchors import Check
 from sandbox_console.audit.chain import Walk
 from sandbox_console.audit.db_thread import unit
-from sandbox_console.audit.end_proof import CHANGED, UNANCHORED
+from sandbox_console.audit.end_proof import CHANGED, FOREIGN, UNANCHORED
 from sandbox_console.audit.keys import Keys, PublicKey
 from sandbox_console.audit.layout import Layout
 from sandbox_console.audit.reader import reading
@@ -187,10 +187,11 @@ def _retired(db: sqlite3.Connection, known: int) -> set[int]:
 
 def _told_by_consoles(db: sqlite3.Connection) -> list[str]:
     """The problems that consoles saw and recorded."""
-    sql = "SELECT seq, action FROM record WHERE action IN (?, ?) AND kind = 'checkpoint' ORDER BY seq"
+    sql = "SELECT seq, action FROM record WHERE action IN (?, ?, ?) AND kind = 'checkpoint' ORDER BY seq"
     words = {CHANGED: "rows that a console had written before it were missing or different",
-             UNANCHORED: "the anchors or their key were missing, and new ones were started"}  # fmt: skip
-    return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, (CHANGED, UNANCHORED)).fetchall()]
+             UNANCHORED: "the anchors or their key were missing, and new ones were started",
+             FOREIGN: "bytes that are no part of an anchor followed the last anchor"}  # fmt: skip
+    return [f"row {seq} says: {words[action]}" for seq, action in db.execute(sql, tuple(words)).fetchall()]
 
 
 def _link(log: Log, index: int, head: schema.Head, found: Found) -> str:

@@ -240,7 +240,7 @@ class Supervisor:
         order = enter.Order(asked, walls)
         helper, report = (self.spare.take(asked, fds) if fds else None) or (0, self._enter(order, fds))
         self._guests.add(Guest(self, conn, report, helper))
-        events.note(".", "exec_start", os.path.basename(order.candidates[0][0]))
+        events.note(".", "exec_start", events.program(order.candidates[0][0]))
         self.touch()
 
     def lend(self, conn: socket.socket) -> None:
