@@ -20,6 +20,8 @@ _NPROC_PER_NAMESPACE = (
     5,
     14,
 )  # since then RLIMIT_NPROC counts the processes of the user namespace, not all of a user's
+_AHEAD = 2
+"""A helper and a command that wait for an order (``supervise.spare``): RLIMIT_NPROC counts them as the sandbox's."""
 _OF = {"memory": Capability.LIMIT_MEMORY, "cpu": Capability.LIMIT_CPU, "pids": Capability.LIMIT_PIDS}
 
 
@@ -68,7 +70,7 @@ class Limiter(Struct, frozen=True):
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         out = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": min(files, 65536) if files > 0 else 65536}
         if self.nproc_works:
-            out["RLIMIT_NPROC"] = spec.pids or options.pids
+            out["RLIMIT_NPROC"] = (spec.pids or options.pids) + _AHEAD
         if spec.memory_mib and "memory" not in self.parents:
             out["RLIMIT_DATA"] = spec.memory_mib * _MIB
         return out

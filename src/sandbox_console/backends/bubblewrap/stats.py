@@ -47,11 +47,11 @@ def sample(raw: Mapping[str, Any], folder: Path) -> Sample:
 
 
 def processes(raw: Mapping[str, Any]) -> list[int]:
-    """The guest's processes: the main command's, and what was started beside it, without our own helpers."""
+    """The guest's processes: the main command's, and those started beside it. No helper, and nothing that waits."""
     init = raw.get("init") or 0
     found = tree.descendants(init)
     for helper in tree.children(raw.get("supervisor") or 0):
-        if init not in tree.children(helper):
+        if init not in tree.children(helper) and not tree.waits(helper):
             found += tree.descendants(helper)
     return found
 

@@ -35,7 +35,7 @@ class Guest:
         self._keeper, self._conn, self._report = keeper, conn, report
         self.helper = helper  # 0 until it is known
         self.ended = False
-        self._killing = False
+        self._began = False
         self._connected = True
         self._ooms = keeper.group.oom_kills()
         keeper.loop.off(conn.fileno())
@@ -50,6 +50,7 @@ class Guest:
         if "helper" in message:
             self.helper = int(str(message["helper"]))
             return
+        self._began = self._began or "terminal" not in message
         if "exit" in message:
             message = {"exit": self._exit(int(str(message["exit"])))}
         if "exit" in message or "failed" in message:
@@ -78,7 +79,10 @@ class Guest:
         self._kill()
 
     def _kill(self) -> None:
-        """Kill the tree, sweep after sweep: a process that is killed may have forked after it was seen."""
+        """Kill the tree, sweep after sweep: a process that is killed may have forked after it was seen.
+
+        And until it has begun: before, its helper may have no child yet.
+        """
         if not self.helper:
             if not self._report._closed:  # type: ignore[attr-defined] # noqa: SLF001 - it is about to be known
                 self._keeper.loop.after(f"kill {id(self)}", 0.005, self._kill)
@@ -94,7 +98,7 @@ class Guest:
         paused = self._keeper.pausing.paused
         if found and paused:  # what is frozen dies when it is resumed, and does nothing before
             self._told_end()
-        if found:
+        if found or not (self._began or self._report._closed):  # type: ignore[attr-defined] # noqa: SLF001 - as above
             self._keeper.loop.after(f"kill {id(self)}", 0.5 if paused else 0.005, self._kill)
 
     def _gone(self) -> None:

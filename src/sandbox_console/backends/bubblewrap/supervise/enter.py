@@ -18,10 +18,12 @@ import socket
 import struct
 import termios
 
-from . import kernel, wire
+from . import kernel, tree, wire
 
 _SECRETS = "/run/secrets"
 _FD_MOST = 1 << 20
+_HELPER = "sandbox-helper"
+_STREAMS = 3
 _JOINED = ("mnt", "net", "ipc", "uts", "cgroup", "pid")
 
 
@@ -164,6 +166,7 @@ def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     os.setsid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+    kernel.name_process(_HELPER if isinstance(order, Order) else tree.WAITS)
     tty = order.tty if isinstance(order, Order) else None
     if tty:
         _open_terminal(tty, report)
@@ -171,8 +174,9 @@ def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -
     pid = os.fork()
     if pid == 0:
         try:
-            _confine(walls, terminal=bool(tty))
-            code, reason = _command(order if isinstance(order, Order) else _awaited(walls, order, told))
+            awaited = [] if isinstance(order, Order) else [order.fileno()]
+            _confine(walls, [0, 1, 2, told, *awaited, *walls.joiners], terminal=bool(tty))
+            code, reason = _command(order if isinstance(order, Order) else _awaited(walls, order))
         except BaseException as error:  # noqa: BLE001 - as above
             code, reason = 125, str(error)
         os.write(told, json.dumps({"failed": code, "reason": reason}).encode())
@@ -183,6 +187,7 @@ def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -
     _go_on(pid, failure)
     text = os.read(failure, wire.PACKET)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    kernel.name_process(_HELPER)
     wire.send(report, json.loads(text) if text else {"started": True, "pid": pid})
     while True:
         try:
@@ -213,8 +218,11 @@ def _open_terminal(size: list[int], report: socket.socket) -> None:
     os.close(slave)
 
 
-def _confine(walls: Walls, *, terminal: bool) -> None:
-    """All that holds for every command. The filter comes last: it would refuse what is done before it."""
+def _confine(walls: Walls, keep: list[int], *, terminal: bool) -> None:
+    """All that holds for every command, which keeps no other descriptor.
+
+    The filter comes last: it would refuse what is done before it.
+    """
     walls.spaces.join_inner()
     kernel.drop_privileges()
     os.setsid()
@@ -224,16 +232,21 @@ def _confine(walls: Walls, *, terminal: bool) -> None:
     for name, value in walls.rlimits.items():
         resource.setrlimit(getattr(resource, name), (value, value))
     plain_signals()
+    close_all_but(keep)
     if walls.filter:
         kernel.filter_calls(walls.filter)
 
 
-def _awaited(walls: Walls, orders: socket.socket, told: int) -> Order:
-    """Wait for an order and its three streams; end where none comes."""
-    close_all_but([0, 1, 2, orders.fileno(), told, *walls.joiners])
+def _awaited(walls: Walls, orders: socket.socket) -> Order:
+    """Wait for an order and its three streams; end where none comes.
+
+    A guest can lower the limit of descriptors of what waits, so that the streams do not arrive. Raises OSError then.
+    """
     message, fds = wire.receive(orders)
     if message is None:
         os._exit(0)
+    if len(fds) != _STREAMS:
+        raise OSError("its streams did not arrive: something in the sandbox has lowered its limit of open files")
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
         os.close(fd)

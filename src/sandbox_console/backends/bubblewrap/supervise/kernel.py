@@ -10,6 +10,7 @@ import struct
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
+_PR_SET_NAME = 15
 _PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
@@ -65,6 +66,11 @@ def detach() -> int:
 def prctl(option: int, value: int) -> None:
     """Set one attribute of this process."""
     _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def name_process(name: str) -> None:
+    """Set what /proc/PID/comm says of this process, which no other can set; at most 15 bytes."""
+    _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0), "prctl name")
 
 
 def keep_to_itself() -> None:

@@ -35,8 +35,9 @@ class Loop:
 
     def turn(self) -> None:
         """Wait for the next of them, and call."""
-        for fd, _event in self._poll.poll(self._wait()):
-            if call := self._ready.get(fd):
+        found = [(fd, self._ready.get(fd)) for fd, _event in self._poll.poll(self._wait())]
+        for fd, call in found:
+            if call and self._ready.get(fd) is call:  # else its number is another's since: nothing came for that one
                 call()
         now = time.monotonic()
         for name, (at, call) in list(self._timers.items()):

@@ -348,6 +348,7 @@ class Supervisor:
             while self._output(fd, kind):
                 pass
         self._log.end()
+        self._walls = None  # nothing is started any more, whatever a command still says
         self.spare.drop()
         for guest in list(self._guests):
             guest.sandbox_ended()

@@ -5,6 +5,7 @@ One is made where a command has run, and ends when no other came for a while: an
 console's in it. The guest may kill it, and then the next command is started as the first one was.
 """
 
+import json
 import os
 import select
 import socket
@@ -16,8 +17,6 @@ from .loop import Loop
 _SOON_S = 0.05
 """After the start of a command that goes on. The end of one that is short is told first: a fork takes 0.5 ms."""
 _KEPT_S = 20.0
-_LONGEST = wire.PACKET // 4
-"""Characters of an order that fits into one packet, each of six bytes at most; a longer one is not handed over."""
 
 
 class Spare:
@@ -57,9 +56,9 @@ class Spare:
 
     def take(self, asked: dict[str, object], stdio: list[int]) -> tuple[int, socket.socket] | None:
         """Give it its order: the helper, 0 where that is not known yet, and its socket. None where there is none."""
-        if self._there is not None and select.select([self._there[0]], [], [], 0)[0]:
+        if self._there is not None and _readable(self._there[0]):
             self._told()
-        if self._there is None or len(str(asked)) > _LONGEST:
+        if self._there is None or len(json.dumps(asked)) > wire.PACKET:  # a longer one would arrive cut off
             return None
         report, orders = self._there
         self._loop.off(report.fileno())
@@ -77,3 +76,10 @@ class Spare:
             for one in self._there:
                 one.close()
             self._there = None
+
+
+def _readable(sock: socket.socket) -> bool:
+    """Whether something has come. Not by select(2), which takes no descriptor above 1023."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))

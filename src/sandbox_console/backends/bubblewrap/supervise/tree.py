@@ -5,6 +5,9 @@ import select
 import time
 from collections.abc import Callable
 
+WAITS = "sandbox-waits"
+"""The name of a helper whose command has no order yet."""
+
 
 def children(pid: int) -> list[int]:
     """The children of every thread of a process."""
@@ -36,6 +39,15 @@ def state(pid: int) -> str:
             return file.read().rpartition(b")")[2].split()[0].decode()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+
+
+def waits(pid: int) -> bool:
+    """Whether it is a helper whose command has no order yet."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return file.read() == f"{WAITS}\n".encode()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def started(pid: int) -> int | None:
