@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import socket
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.egress import world
 
 from sandbox_console.egress.addresses import METADATA
+from sandbox_console.egress.connection import Connection, Refused
 from sandbox_console.egress.decide import address_verdict
 from sandbox_console.egress.host_addresses import Host, answers_4, local_4, local_6
 from sandbox_console.egress.resolve import is_own
+from sandbox_console.egress.upstream import dial
 from sandbox_console.model.egress import EgressRule
 
 OURS = "93.184.220.7"
@@ -82,6 +87,41 @@ def test_the_gateway_refuses_a_name_at_an_address_of_the_machine_around_it(gatew
     said = world.exchange(gateway.address, b"GET http://good.example.com/ HTTP/1.1\r\nHost: good.example.com\r\n\r\n")
     assert b"not_global" in said
     assert [reason for _, reason in gateway.reasons()] == ["own_host", "not_global"]
+
+
+def test_a_fresh_look_sees_what_the_machine_got_a_moment_ago(tmp_path):
+    (tmp_path / "fib_trie").write_text("Local:\n")
+    host, address = Host(tmp_path), ipaddress.ip_address(OURS)
+    assert not host.has(address)
+    (tmp_path / "fib_trie").write_text(f"Local:\n |-- {OURS}\n   /32 host LOCAL\n")
+    assert not host.has(address), "looked at a moment ago"
+    assert host.has(address, fresh=True)
+
+
+@pytest.mark.parametrize("becomes_own", [False, True])
+async def test_an_address_that_becomes_the_machines_while_it_is_connected_to_is_refused(becomes_own):
+    """As the kernel repeats a SYN until somebody has the address."""
+    task = cast("asyncio.Task[None]", asyncio.current_task())
+    looked: list[bool] = []
+
+    def own(_address: object, _port: int, fresh: bool) -> bool:
+        looked.append(fresh)
+        return becomes_own and fresh
+
+    async def resolver(_name: str, _hosts: object) -> list[ipaddress.IPv4Address]:
+        return [ipaddress.IPv4Address("127.0.0.1")]
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        flow = Connection("good.example.com", server.getsockname()[1], "CONNECT", "", task)
+        dialling = dial(flow, allow(f"127.0.0.0/8:{flow.port}"), {}, resolver, own)
+        if becomes_own:
+            with pytest.raises(Refused) as caught:
+                await dialling
+            assert (caught.value.reason, caught.value.address) == ("own_host", "127.0.0.1")
+            assert server.accept()[0].recv(1) == b"", "it was closed, and nothing was said"
+        else:
+            (await dialling).close()
+    assert looked == [False, True]
 
 
 ARP = """IP address       HW type     Flags       HW address            Mask     Device

@@ -57,11 +57,14 @@ class Host:
         self._networks: frozenset[Network] = frozenset()
         self._read_at = float("-inf")
 
-    def has(self, address: Address) -> bool:
-        """Whether it is the machine's own now. What was known stays where the files cannot be read."""
+    def has(self, address: Address, *, fresh: bool = False) -> bool:
+        """Whether it is the machine's own: as of the last second, or now, which takes 0.1 ms.
+
+        What was known stays where the files cannot be read.
+        """
         if self._folder is None:
             return False
-        if time.monotonic() - self._read_at > _LIVE_S:
+        if fresh or time.monotonic() - self._read_at > _LIVE_S:
             self._read_at = time.monotonic()
             self._networks = (_read(self._folder) or self._networks) | self._routers()
         return any(plain(address) in network for network in self._networks)

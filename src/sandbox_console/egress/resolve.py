@@ -13,7 +13,8 @@ from sandbox_console.model.hosts import parse_address
 RESOLVE_S = 10.0
 _MOST = 8
 
-Own = Callable[[Address, int], bool]
+Own = Callable[[Address, int, bool], bool]
+"""Whether an address, at a port, is this machine's; the flag asks for a look that is not a second old."""
 Resolve = Callable[[str, Mapping[str, Sequence[str]]], Awaitable[list[Address]]]
 
 

@@ -157,8 +157,8 @@ class Gateway:
         self._books.allowed(flow)
         await tunnel.relay(client, server, flow, self._budget)
 
-    def _own(self, address: Address, port: int) -> bool:
-        return self._host.has(address) or is_own(address, port)
+    def _own(self, address: Address, port: int, fresh: bool = False) -> bool:
+        return self._host.has(address, fresh=fresh) or is_own(address, port)
 
     # -- taking back
 

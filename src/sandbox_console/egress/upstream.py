@@ -1,4 +1,8 @@
-"""From an allowed name to a connection: resolved once, checked, and pinned to the address that was checked."""
+"""From an allowed name to a connection: resolved once, checked, and pinned to the address that was checked.
+
+It is checked again once it is connected: a connection that waits for an answer is answered by this machine if the
+machine gets the address meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +29,22 @@ async def dial(
         found = await resolver(flow.host, hosts)
     except (OSError, ValueError):
         raise Refused("unresolvable", rule=flow.rule) from None
-    return await _first(flow, _good(flow, rules, found, own))
+    server = await _first(flow, _good(flow, rules, found, own))
+    try:
+        _good(flow, rules, [flow.address] if flow.address else [], own, fresh=True)
+    except Refused:
+        server.close()  # nothing was sent to it
+        raise
+    return server
 
 
-def _good(flow: Connection, rules: Sequence[EgressRule], found: Sequence[Address], own: Own) -> list[Address]:
+def _good(
+    flow: Connection, rules: Sequence[EgressRule], found: Sequence[Address], own: Own, *, fresh: bool = False
+) -> list[Address]:
     refused = Refused("unresolvable", rule=flow.rule)
     good = []
     for address in found:
-        said = address_verdict(rules, address, flow.port, own=own(address, flow.port))
+        said = address_verdict(rules, address, flow.port, own=own(address, flow.port, fresh))
         if said.allowed:
             good.append(address)
         else:
