@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 import pytest
 from tests.audit.conftest import SMALL, act, spoil
 
-from sandbox_console.audit import query, segments, verify
+from sandbox_console.audit import query, segments, verify, verify_segment
 from sandbox_console.audit.anchors import Anchors
 from sandbox_console.audit.journal import Journal
 from sandbox_console.audit.layout import Layout
@@ -112,7 +112,7 @@ async def test_a_log_holds_that_is_rotated_and_shipped_while_it_is_walked(tmp_pa
         await act(journal, count)
         await journal.close()
 
-    def walk(*args, before=verify.chain.walk):
+    def walk(*args, before=verify_segment.chain.walk):
         monkeypatch.undo()
         asyncio.run(more(150))
         console = query_one(path, "SELECT value FROM meta WHERE key = 'console_uuid'")
@@ -120,7 +120,7 @@ async def test_a_log_holds_that_is_rotated_and_shipped_while_it_is_walked(tmp_pa
         return before(*args)
 
     await more(20)
-    monkeypatch.setattr(verify.chain, "walk", walk)
+    monkeypatch.setattr(verify_segment.chain, "walk", walk)
     found = await verify.verify(path)
     assert (found.ok, found.rows, layout.newest()) == (True, 40, 2), found.problem
     assert (await verify.verify(path)).rows == 341

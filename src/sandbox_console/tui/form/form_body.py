@@ -55,8 +55,6 @@ class FormBody(VerticalScroll):
                 yield FormSection(section, rows, folded=folded)
         yield Static(self._fixed_words(), id="fixed", markup=False)
         yield Static(id="secret-notes", markup=False)
-        if self._sandbox is not None:
-            yield Static(id="plan", markup=False)
 
     def _row(self, field: SpecField, text: str) -> FormRow:
         made = TickRow if two_valued(field) else FormRow

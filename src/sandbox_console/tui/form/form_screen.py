@@ -10,7 +10,7 @@ from msgspec import structs
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.events import DescendantFocus
 from textual.screen import Screen
@@ -46,8 +46,8 @@ from sandbox_console.tui.widgets.log.log_save import save_new
 CHECK_S = 0.25
 _WIDE = 116
 """Cells of a screen that has room for what the form makes beside its fields."""
-_PLAN_WIDTH, _PLAN_MARGIN = 108, 3
-"""Cells of a row of the plan at most, and those of the body beside it: padding and a scroll bar."""
+_PLAN_WIDTH, _PLAN_MARGIN = 108, 5
+"""Cells of a row of the plan at most, and those of the screen beside it: padding and a scroll bar."""
 
 
 class FormScreen(Screen[None]):
@@ -75,7 +75,8 @@ class FormScreen(Screen[None]):
     FormBody #fixed { height: auto; margin: 1 0 0 13; color: $text-muted; max-width: 97; display: none; }
     FormBody #fixed.-on { display: block; }
     FormBody Input:disabled { background: $background; color: $text-muted; }
-    FormBody #plan { height: auto; margin-top: 1; padding: 0 1; background: $surface; max-width: 110; }
+    FormScreen > #plan-box { height: auto; max-height: 35%; background: $surface; scrollbar-size-vertical: 1; }
+    FormScreen #plan { height: auto; padding: 0 2; max-width: 112; }
     FormScreen.-wide FormPreview, FormScreen.-preview FormPreview { display: block; }
     FormScreen.-preview FormBody { display: none; }
     FormScreen.-wide FormBody { display: block; }
@@ -109,6 +110,9 @@ class FormScreen(Screen[None]):
         with Horizontal(id="form-main"):
             yield self.body
             yield FormPreview()
+        if self._sandbox is not None:
+            with VerticalScroll(id="plan-box", can_focus=False):  # in view, however far the fields are scrolled
+                yield Static(id="plan", markup=False)
         yield Static(id="field-help", markup=False)
         with Horizontal(id="form-bar"):
             yield Static(id="status", markup=False)
@@ -200,7 +204,7 @@ class FormScreen(Screen[None]):
             plan = await self._service.plan(self._sandbox, spec)
         except ConsoleError as error:
             return {"backend": error.message}
-        put(self, "#plan", plan_words(plan, min(_PLAN_WIDTH, self.body.size.width - _PLAN_MARGIN)))
+        put(self, "#plan", plan_words(plan, min(_PLAN_WIDTH, self.size.width - _PLAN_MARGIN)))
         return {
             change.field: change.reason or "unsupported" for change in plan.changes if change.how is How.UNSUPPORTED
         }
