@@ -164,6 +164,7 @@ def _middle(walls: Walls, order: Order | socket.socket, stdio: list[int], report
 
 def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -> None:
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    kernel.keep_to_itself()  # again: where fs.suid_dumpable is 1, joining a namespace made it readable
     os.setsid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     kernel.name_process(_HELPER if isinstance(order, Order) else tree.WAITS)
@@ -176,6 +177,7 @@ def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -
         try:
             awaited = [] if isinstance(order, Order) else [order.fileno()]
             _confine(walls, [0, 1, 2, told, *awaited, *walls.joiners], terminal=bool(tty))
+            kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # as above, for the guest's own user namespace
             code, reason = _command(order if isinstance(order, Order) else _awaited(walls, order))
         except BaseException as error:  # noqa: BLE001 - as above
             code, reason = 125, str(error)
