@@ -107,11 +107,12 @@ def _announce(options: ServeOptions, url: str, logins: Logins, say: Callable[[st
 def _open_page(url: str, logins: Logins, say: Callable[[str], None]) -> Path:
     """Open the browser of this machine on a file that leads to the page: a token must not be in an argument list."""
     link = html.escape(url if logins.reusable else f"{url}#token={logins.token}")
+    page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={link}">\n'
     folder = find_paths().state
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(suffix=".html", prefix="open-", dir=folder)
     with os.fdopen(descriptor, "w") as file:
-        file.write(f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={link}">\n')
+        file.write(page)
     if not webbrowser.open(Path(name).as_uri()):
         say("no browser was found on this machine: open the link yourself")
     return Path(name)
