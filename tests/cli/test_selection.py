@@ -89,7 +89,7 @@ def test_ls_in_the_form_that_is_asked_for() -> None:
     for line in (
         "ls -q", "ls --no-header", "ls --format '{{.Name}}\\t{{ .State }} {{.Label \"n\"}}|{{.Labels}}'",
         "ls -l n --format '{{json .}}'", "ls --format '{{json .}}' -l team=core", "ls --format {{.Nme}}", "ls --format '{{Name}}'",
-        "ls --format {{.Label}}", "ls -q --json", "ls -q --watch", "ls -q -l team=none",
+        "ls --format {{.Label}}", "ls --format '{{.Name}} {{json .Labels}} {{json .State}}'", "ls --format '{{json .Nme}}'", "ls -q --json", "ls -q --watch", "ls -q -l team=none",
     ):  # fmt: skip
         golden(line)
     golden.check("ls_forms")

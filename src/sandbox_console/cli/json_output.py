@@ -23,7 +23,7 @@ def plain(value: object) -> dict[str, Any]:
     return found
 
 
-def line(value: Mapping[str, Any]) -> str:
+def line(value: object) -> str:
     """One object as one line of ASCII: whatever could act on a terminal is escaped."""
     # json escapes C0 and all that is not ASCII; DEL is the one control it leaves.
     return json.dumps(value, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")

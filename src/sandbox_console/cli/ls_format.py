@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from sandbox_console.cli import json_output
 from sandbox_console.cli.context import ID_SHOWN
@@ -13,7 +14,7 @@ from sandbox_console.model.did_you_mean import nearest
 from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.model.text import clean
 
-_FIELD = re.compile(r"""\{\{\s*(?:(json)\s+\.|\.(\w+)(?:\s+"([^"]*)")?)\s*\}\}""")
+_FIELD = re.compile(r"""\{\{\s*(?:json\s+\.(\w*)|\.(\w+)(?:\s+"([^"]*)")?)\s*\}\}""")
 _ESCAPES = {"\\t": "\t", "\\n": "\n"}
 
 Field = Callable[[Sandbox, float], str]
@@ -32,14 +33,15 @@ FIELDS: dict[str, Field] = {
     "Maker": lambda one, _: "" if one.managed else one.maker or "another tool",
     "Labels": lambda one, _: ",".join(f"{key}={value}" for key, value in sorted(one.labels.items())),
 }
-"""Fields by name; ``{{.Label "KEY"}}`` and ``{{json .}}`` go beside them."""
+"""Fields by name; ``{{.Label "KEY"}}``, ``{{json .}}`` and ``{{json .Labels}}`` go beside them."""
 
 
 def formatter(template: str) -> Field:
     """What prints a sandbox by a template. Raises UsageError for a field that there is not."""
-    for _, name, key in _FIELD.findall(template):
-        if name and name not in FIELDS and (name != "Label" or not key):
-            raise _unknown(name)
+    for encoded, name, key in _FIELD.findall(template):
+        wanted = name or encoded
+        if wanted and wanted not in FIELDS and (name != "Label" or not key):
+            raise _unknown(wanted)
     left = _FIELD.sub("", template)
     if "{{" in left or "}}" in left:
         raise UsageError(f"--format: {template!r} has braces without a field", hint='as in "{{.Name}}\\t{{.State}}"')
@@ -49,11 +51,18 @@ def formatter(template: str) -> Field:
 
 
 def _value(found: re.Match[str], one: Sandbox, now: float) -> str:
-    whole, name, key = found.groups()
-    if whole:
-        return json_output.line(json_output.sandbox(one))
+    encoded, name, key = found.groups()
+    if encoded is not None:
+        return json_output.line(_encoded(encoded, one, now))
     # A value is another's and must not draw or begin a line; what the template itself holds is the user's.
     return clean(one.labels.get(key, "") if name == "Label" else FIELDS[name](one, now))
+
+
+def _encoded(name: str, one: Sandbox, now: float) -> Any:
+    """What ``{{json .NAME}}`` prints: the whole sandbox without a name, labels as an object, all else as a text."""
+    if not name:
+        return json_output.sandbox(one)
+    return dict(one.labels) if name == "Labels" else FIELDS[name](one, now)
 
 
 def _unknown(name: str) -> UsageError:
