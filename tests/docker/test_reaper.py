@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from sandbox_console.backends.docker.reaper import _SCRIPT, new_mark
+from sandbox_console.backends.docker.guest_files import _let_go
+from sandbox_console.backends.docker.reaper import _SCRIPT, Reaper, new_mark
+from sandbox_console.errors import BackendError, UsageError
 
 _BLIND = """
 looks=0
@@ -41,3 +44,42 @@ def test_it_looks_a_second_time_where_it_finds_nothing(tmp_path: Path, blind: in
     finally:
         child.kill()
         child.wait()
+
+
+@pytest.mark.parametrize(
+    ("codes", "said"), [([3, 0], ""), ([3, 3], "still there after SIGKILL"), ([127], "no working /bin/sh")]
+)
+async def test_what_is_slow_to_go_is_looked_for_again(monkeypatch, codes, said):
+    reaper, left = Reaper(None, "box", "", new_mark()), list(codes)
+
+    async def signal(*_):
+        return left.pop(0)
+
+    async def nowhere():
+        return False
+
+    monkeypatch.setattr(reaper, "_signal", signal)
+    monkeypatch.setattr(reaper, "_from_this_host", nowhere)
+    with pytest.raises(BackendError, match=said) if said else nullcontext():
+        await reaper.kill()
+    assert left == []
+
+
+async def test_a_helper_that_cannot_be_ended_hides_no_error_before_it():
+    class Held:
+        ended = False
+
+        async def kill(self):
+            raise BackendError("the command may still run")
+
+    async def refuse():
+        try:
+            raise UsageError("the archive's member would leave the folder")
+        finally:
+            await _let_go(Held())
+
+    with pytest.raises(UsageError, match="would leave") as caught:
+        await refuse()
+    assert caught.value.__notes__ == ["the command may still run"]
+    with pytest.raises(BackendError, match="may still run"):
+        await _let_go(Held())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import stat as modes
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -132,8 +133,16 @@ async def _ask(engine: Engine, place: Place, script: str, *words: str) -> tuple[
 
 
 async def _let_go(process: DockerProcess) -> None:
-    if not process.ended:
+    """End a helper. That it could not be ended hides no error that came before."""
+    if process.ended:
+        return
+    before = sys.exception()
+    try:
         await run_to_completion(process.kill())
+    except BackendError as error:
+        if before is None:
+            raise
+        before.add_note(str(error))
 
 
 async def _said(process: DockerProcess) -> tuple[bytes, bytes]:
