@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Abilities:
-    """What a backend may do beside the Backend protocol; mixed into DockerBackend."""
+    """What a backend may do besides the Backend protocol; mixed into DockerBackend."""
 
     _connection: Connection
     _gates: Gateways

@@ -18,16 +18,16 @@ _CLOSED = "no sockets of AF_VSOCK and AF_ALG"
 
 
 def options(info: Mapping[str, Any], image: Mapping[str, Any]) -> list[str]:
-    """What goes into SecurityOpt; nothing where the operator gave the engine another profile, or it has none.
+    """What goes into SecurityOpt; nothing if the operator gave the engine another profile, or it has none.
 
-    ``image`` as inspected.
+    ``image`` is as inspected.
     """
     ours = _profile(info) in _DEFAULTS and str(info.get("Architecture")) in seccomp.MACHINES
     return [f"seccomp={seccomp.docker_profile()}"] if ours and str(image.get("Architecture") or "") in _IMAGES else []
 
 
 def _profile(info: Mapping[str, Any]) -> str:
-    """What the engine says of itself: ``name=seccomp,profile=default``; empty where it has no seccomp."""
+    """What the engine reports: ``name=seccomp,profile=default``; empty if it has no seccomp."""
     for one in info.get("SecurityOptions") or ():
         parts = dict(part.partition("=")[::2] for part in str(one).split(","))
         if parts.get("name") == "seccomp":
@@ -36,7 +36,7 @@ def _profile(info: Mapping[str, Any]) -> str:
 
 
 def fact(security: Sequence[str]) -> Fact:
-    """What holds for a container, by the SecurityOpt that it has."""
+    """The filter that applies to a container, according to its SecurityOpt."""
     named = [one[len("seccomp") + 1 :] for one in security if one.startswith("seccomp")]
     if not named:
         return Fact("seccomp", "the engine's default", "some let sockets of AF_VSOCK and AF_ALG through")
