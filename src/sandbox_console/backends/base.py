@@ -1,8 +1,8 @@
 """What a backend must offer. Methods that change something take a Permit; those that only read do not.
 
 A guest command's failure is a result; a provider's failure is one of ``sandbox_console.errors``.
-``asyncio.CancelledError`` is never swallowed. Nothing here cleans text: ids, names and output
-are passed on as they are, and the faces clean what they show.
+``asyncio.CancelledError`` is never swallowed. Nothing here cleans text: ids, names and output are passed on as they
+are, and each interface cleans what it shows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Progress = Callable[[str], None]
 
 
 class BackendSettings(Struct, frozen=True):
-    """What a provider is given: a folder of its own (0700, made when first used) and its config table."""
+    """What a provider is given: a folder of its own (0700, created on first use) and its config table."""
 
     state_dir: Path
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -36,15 +36,16 @@ class BackendSettings(Struct, frozen=True):
 class Process(Protocol):
     """A command running in a sandbox.
 
-    One that knows its process tells it as ``pid`` once it has ended: inside where it can, else on the backend's host.
+    A process that knows its pid has it as ``pid`` once it has ended: the pid inside the sandbox if known, else the one
+    on the backend's host.
     """
 
     def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Chunks as they come, until both streams end. Not reading holds the guest back, never the loop."""
+        """Chunks as they come, until both streams end. If nobody reads, the guest is held back, never the loop."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Pass bytes to stdin; returns when they are accepted. A guest that closed its stdin is not an error."""
+        """Write bytes to stdin; returns when they are accepted. A guest that closed its stdin is not an error."""
         ...
 
     async def close_stdin(self) -> None:
@@ -69,11 +70,11 @@ class Terminal(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Type bytes."""
+        """Send bytes as typed input."""
         ...
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Tell the PTY its size."""
+        """Set the size of the PTY."""
         ...
 
     async def wait(self) -> Exit:
@@ -81,23 +82,23 @@ class Terminal(Protocol):
         ...
 
     async def close(self) -> None:
-        """Hang up, then kill what is left of the shell's whole process tree. Safe to call twice."""
+        """Hang up, then kill what is left of the shell's process tree. Safe to call twice."""
         ...
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """One backend on one host. ``ref.backend == name`` and ``ref.host == host`` for all it lists."""
+    """One backend on one host. ``ref.backend == name`` and ``ref.host == host`` for everything it lists."""
 
     name: str
     host: str
 
     async def open(self) -> None:
-        """Prepare. Never raises because the provider is down: health() tells that."""
+        """Prepare. Never raises because the provider is down: health() reports that."""
         ...
 
     async def close(self) -> None:
-        """Let go of sockets and tasks. Sandboxes live on."""
+        """Release sockets and tasks. Sandboxes live on."""
         ...
 
     def capabilities(self) -> Capabilities:
@@ -105,11 +106,11 @@ class Backend(Protocol):
         ...
 
     async def health(self) -> BackendHealth:
-        """Ask the provider whether it answers. Raises nothing but CancelledError."""
+        """Check whether the provider answers. Raises nothing but CancelledError."""
         ...
 
     async def list(self) -> list[Sandbox]:
-        """All its sandboxes in every state, others' included. Raises BackendUnreachable: a dead one is never []."""
+        """All its sandboxes in every state, others' included. Raises BackendUnreachable if it is down: never []."""
         ...
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
@@ -117,9 +118,9 @@ class Backend(Protocol):
         ...
 
     def watch(self) -> AsyncIterator[BackendEvent]:
-        """Listed and HealthChanged first, then what changes, for as long as it is iterated.
+        """First Listed and HealthChanged, then each change, for as long as the caller iterates.
 
-        Reconnects by itself with back-off; after each reconnect a HealthChanged and a Listed come.
+        It reconnects by itself, with back-off; after each reconnect it sends a HealthChanged and a Listed.
         """
         ...
 
@@ -128,18 +129,18 @@ class Backend(Protocol):
         ...
 
     def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
-        """A sample about every ``interval_s`` seconds until the sandbox stops running."""
+        """A sample about every ``interval_s`` seconds until the sandbox stops."""
         ...
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        """Problems of the values for this backend, by field: an image that is not there, cpus above the host.
+        """Problems that this backend has with the values, by field: a missing image, more cpus than the host has.
 
         May look at the host (files, cpu count) but not wait for the network.
         """
         ...
 
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
-        """Make a sandbox, not started. Raises Conflict when the name is taken. Leaves nothing behind on failure."""
+        """Create a sandbox, not started. Raises Conflict if the name is taken. Leaves nothing behind on failure."""
         ...
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
@@ -151,40 +152,40 @@ class Backend(Protocol):
         ...
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
-        """Send the main process a signal, by name; with SIGKILL it returns when the sandbox has ended."""
+        """Send the main process a signal by name; with SIGKILL, returns when the sandbox has ended."""
         ...
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
-        """Freeze. Raises Unsupported where it cannot."""
+        """Pause it. Raises Unsupported where that is not possible."""
         ...
 
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
-        """Thaw."""
+        """Resume it."""
         ...
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
-        """Give another name; the id stays."""
+        """Rename it; the id stays."""
         ...
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
-        """Remove it and all that is kept of it. Raises Conflict where it runs and not ``force``; NotFound when gone."""
+        """Remove it with all its data. Raises Conflict if it runs, unless ``force``; NotFound if it is gone."""
         ...
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
-        """Bring the live-editable fields of a sandbox to ``spec``; the caller has planned that only those differ."""
+        """Change the live-editable fields of a sandbox to ``spec``; the caller has made sure that only those differ."""
         ...
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
-        """Start a command beside the main process. Raises Conflict when the sandbox does not run."""
+        """Start a command beside the main process. Raises Conflict if the sandbox does not run."""
         ...
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
-        """Open a shell on a PTY. Raises Conflict when the sandbox does not run."""
+        """Open a shell on a PTY. Raises Conflict if the sandbox does not run."""
         ...
 
 
 class Provider(Protocol):
-    """What an entry point of ``sandbox_console.backends`` names. Importing it imports no SDK."""
+    """What an entry point of ``sandbox_console.backends`` refers to. Importing it imports no SDK."""
 
     name: ClassVar[str]
 
