@@ -135,7 +135,7 @@ class Changes(Protocol):
     """Capability.DIFF."""
 
     async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
-        """How its root differs from its image."""
+        """The differences between its root and its image."""
         ...
 
 
@@ -194,7 +194,7 @@ class Images(Protocol):
     """Capability.IMAGES; ``load_image`` and ``save_image`` also need Capability.IMAGE_FILES."""
 
     async def images(self) -> Sequence[Image]:
-        """All images that the backend has."""
+        """All images of the backend."""
         ...
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
@@ -227,7 +227,7 @@ class Snapshots(Protocol):
     """Capability.SNAPSHOT; ``fork`` needs Capability.FORK."""
 
     async def snapshots(self) -> Sequence[Snapshot]:
-        """All snapshots that the backend keeps."""
+        """All snapshots of the backend."""
         ...
 
     async def take_snapshot(self, permit: Permit, ref: SandboxRef, name: str, full: bool) -> Snapshot:

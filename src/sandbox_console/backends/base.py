@@ -34,7 +34,7 @@ class BackendSettings(Struct, frozen=True):
 
 @runtime_checkable
 class Process(Protocol):
-    """A command running in a sandbox.
+    """A command that runs in a sandbox.
 
     A process that knows its pid has it as ``pid`` once it has ended: the pid inside the sandbox if known, else the one
     on the backend's host.
@@ -78,7 +78,7 @@ class Terminal(Protocol):
         ...
 
     async def wait(self) -> Exit:
-        """How the shell ended."""
+        """Wait for the shell's end; returns how it ended."""
         ...
 
     async def close(self) -> None:
@@ -114,7 +114,7 @@ class Backend(Protocol):
         ...
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
-        """One sandbox, as it is now. Raises NotFound."""
+        """One sandbox, in its present state. Raises NotFound."""
         ...
 
     def watch(self) -> AsyncIterator[BackendEvent]:
@@ -125,7 +125,7 @@ class Backend(Protocol):
         ...
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
-        """Batches of the main process's output, oldest first, in the order written within a stream."""
+        """Batches of the main process's output, oldest first; within a stream, in the order written."""
         ...
 
     def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
@@ -135,7 +135,7 @@ class Backend(Protocol):
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
         """Problems that this backend has with the values, by field: a missing image, more cpus than the host has.
 
-        May look at the host (files, cpu count) but not wait for the network.
+        It may check the host (files, cpu count) but must not wait for the network.
         """
         ...
 
@@ -144,11 +144,11 @@ class Backend(Protocol):
         ...
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
-        """Start it. A no-op on a running one. Raises BackendError when it cannot run at all."""
+        """Start it. A no-op on a running one. Raises BackendError if it cannot run at all."""
         ...
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
-        """SIGTERM, then SIGKILL after the grace; returns when it has ended. A no-op on a stopped one."""
+        """Send SIGTERM, then SIGKILL after the grace; returns when it has ended. A no-op on a stopped one."""
         ...
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
@@ -191,5 +191,5 @@ class Provider(Protocol):
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """One backend for each host that the settings name. Raises ConfigError for an option it does not know."""
+        """One backend for each host in the settings. Raises ConfigError for an unknown option."""
         ...

@@ -1,4 +1,4 @@
-"""A gateway's rules on this machine's disk, as bubblewrap and docker share them."""
+"""A gateway's rules on this machine's disk, in the form that bubblewrap and docker share."""
 
 from __future__ import annotations
 

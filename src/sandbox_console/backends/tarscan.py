@@ -1,6 +1,6 @@
 """Reads the headers of a tar as it streams by, to list it without unpacking and to refuse members that escape.
 
-Reads POSIX ustar, PAX and GNU headers (POSIX.1-2017 "pax", and tar(5)); a member's data is skipped, never kept.
+It reads POSIX ustar, PAX and GNU headers (POSIX.1-2017 "pax", and tar(5)); a member's data is skipped, never kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
 
 
 class Member(Struct, frozen=True):
-    """One entry of a tar. ``kind`` is tar's type byte; paths are as written, bytes kept by surrogateescape."""
+    """One entry of a tar. ``kind`` is tar's type byte; paths are as written, with bytes kept by surrogateescape."""
 
     name: str
     kind: bytes

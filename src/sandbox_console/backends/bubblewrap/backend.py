@@ -1,4 +1,4 @@
-"""The bubblewrap backend: the protocol of ``backends.base`` over a state directory and its supervisors."""
+"""The bubblewrap backend: the protocol of ``backends.base``, using a state directory and its supervisors."""
 
 # ruff: noqa: ARG002 - a permit is taken as proof that the attempt is on record; nothing in here reads it
 

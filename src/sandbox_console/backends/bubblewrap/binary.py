@@ -41,7 +41,7 @@ class NoBwrap(Struct, frozen=True):
 
 
 def find(wanted: str = "") -> Bwrap | NoBwrap:
-    """The configured program, else the first of system's and wheel's that makes a sandbox. Blocks: 20-60 ms.
+    """The configured program, else the first of the system's and the wheel's that makes a sandbox. Blocks: 20-60 ms.
 
     A system's bwrap without the fix of GHSA-pxhw-h44j-8pfx is not used if the wheel's has the fix and works.
     """

@@ -43,7 +43,7 @@ def capabilities(limiter: Limiter) -> Capabilities:
 
 
 def problems(spec: SandboxSpec) -> Mapping[str, str]:
-    """Problems of a spec's values on this host, by field."""
+    """Problems with a spec's values on this host, by field."""
     found: dict[str, str] = {}
     root = None
     try:

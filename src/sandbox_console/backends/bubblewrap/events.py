@@ -34,7 +34,7 @@ async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGener
 
 
 def _lines(folder: Path) -> list[str]:
-    """All whole lines, the older file's first. Lines are distinguished by their times."""
+    """All complete lines, the older file's first. Lines are distinguished by their times."""
     found: list[str] = []
     for name in (OLD, NEW):
         try:

@@ -78,7 +78,7 @@ def tell(what: dict[str, Any]) -> None:
 
 
 def look(path: str, name: str) -> None:
-    """``stat``: links followed."""
+    """``stat``: one path, links followed."""
     tell(described(name, os.stat(path)))
 
 
@@ -209,7 +209,7 @@ def write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
 
 
 def below(folder: str, name: str) -> bool:
-    """Whether a path is in a folder, links followed."""
+    """Whether a path is in a folder, after following links."""
     real = os.path.realpath(folder)
     found = os.path.realpath(os.path.join(real, name))
     return os.path.commonpath([real, found]) == real

@@ -131,7 +131,7 @@ class Reader:
             head = self._file.read(segments.FRAME.size)
             self._file.seek(place)
             at_ns = segments.FRAME.unpack(head)[0] if len(head) == segments.FRAME.size else 0
-        if at_ns >= self._since:  # else what was lost is older, too
+        if at_ns >= self._since:  # otherwise what was lost is older, too
             self._out.append(LogGap(at_ns, reason, lines))
 
     # -- lines
@@ -172,7 +172,7 @@ class Reader:
     # -- tail
 
     def _seek_tail(self, tail: int) -> None:
-        """Begin in the segment that holds the first wanted line, and skip to it."""
+        """Begin in the segment that contains the first requested line, and skip to it."""
         have = self._numbers()
         starts = [(number, self._before(number)) for number in have]
         if not starts:

@@ -184,7 +184,7 @@ class Command(_Guest):
 
 
 class Shell(_Guest):
-    """A :class:`~sandbox_console.backends.base.Terminal` on a PTY of the sandbox's own."""
+    """A :class:`~sandbox_console.backends.base.Terminal` on a PTY inside the sandbox."""
 
     def __init__(self, connection: Connection, master: int) -> None:
         super().__init__(connection)

@@ -37,7 +37,7 @@ _LOST_STATES = (Status.STARTING, Status.RUNNING, Status.PAUSED, Status.STOPPING)
 
 
 def boot_id() -> str:
-    """The kernel's name for this boot."""
+    """The kernel's id for this boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

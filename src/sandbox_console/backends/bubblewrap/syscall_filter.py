@@ -56,7 +56,7 @@ def _note(asked: set[str]) -> str:
 
 
 def diagnosis(records: list[Record]) -> Diagnosis:
-    """Whether sandboxes are filtered here, and which of those that run are not."""
+    """Whether sandboxes are filtered here, and which of the running ones are not."""
     if not program(SandboxSpec("any")):
         text = f"there is no filter of system calls for {platform.machine()}, only for {', '.join(seccomp.MACHINES)}"
         return Diagnosis("seccomp", "warning", text, "let only what you trust run in bubblewrap here")

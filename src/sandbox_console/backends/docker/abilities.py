@@ -1,4 +1,4 @@
-"""The abilities of ``backends.abilities`` on one engine, each a call into the module that has it."""
+"""The abilities of ``backends.abilities`` on one engine, each calling the module that implements it."""
 
 from __future__ import annotations
 

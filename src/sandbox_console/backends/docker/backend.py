@@ -1,4 +1,4 @@
-"""The Docker backend: one engine behind the protocol of ``backends.base``."""
+"""The Docker backend: one engine, as the protocol of ``backends.base``."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class DockerBackend(EgressAbilities):
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
         need(permit)
-        whole = max(0, math.ceil(grace_s))  # the engine counts whole seconds
+        whole = max(0, math.ceil(grace_s))  # the engine takes whole seconds
         await self._post(ref, "stop", {"t": whole}, timeout_s=whole + 30)
         await self._ended(ref)
 
@@ -285,7 +285,7 @@ class DockerBackend(EgressAbilities):
 
     async def _fresh_rows(self) -> builtins.list[Sandbox]:
         rows = await self._rows()
-        if self._gates.problem:  # the engine may have come back since, or its image
+        if self._gates.problem:  # the engine, or its image, may be back since then
             await self._gates.look()
         return rows
 

@@ -73,7 +73,7 @@ class Connection:
         """Whether the engine answers now, with the reason if not; an answer up to so many seconds old is reused."""
         try:
             if not self.read_within(recent_s) or self._cut:
-                if (await self._found()).ssh:  # a login has a limit of its own
+                if (await self._found()).ssh:  # a login has its own limit
                     await self.engine()
                 async with asyncio.timeout(PROBE_S):
                     await self.refresh()

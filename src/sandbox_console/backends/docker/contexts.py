@@ -113,7 +113,7 @@ def _stored_tls(context: str, folder: Path, *, skip: bool) -> ssl.SSLContext | N
 
 
 def config_folder() -> Path:
-    """Where the docker CLI keeps its config and contexts."""
+    """The folder in which the docker CLI stores its config and contexts."""
     folder = os.environ.get("DOCKER_CONFIG")
     return Path(folder or os.path.expanduser("~/.docker"))  # noqa: PTH111 - Path.home() raises for a uid without an account
 

@@ -28,7 +28,7 @@ class EngineCache(Struct):
         _bounded(self.ooms)
 
     def forget(self, container: str) -> None:
-        """The container is gone."""
+        """Forget a container that is gone."""
         self.ooms.pop(container, None)
 
     async def image(self, engine: Engine, id: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ _NOISE = re.compile(
 
 
 class Refused(BackendError):
-    """The engine answered with an error status; ``status`` is HTTP's."""
+    """The engine answered with an error status; ``status`` is the HTTP code."""
 
     def __init__(self, message: str, status: int, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -26,7 +26,7 @@ class Refused(BackendError):
 
 
 def refused(message: str, status: int) -> Refused:
-    """The engine's refusal in its own words, with the next step where one is known."""
+    """The engine's refusal in its own words, with the next step if one is known."""
     text = plain(message)
     hint = "free some: sandbox-console images prune" if "no space left on device" in text else ""
     return Refused(f"the engine's disk is full: {text}" if hint else text, status, hint=hint)

@@ -1,6 +1,6 @@
 """A container's files: through the engine's archive endpoints, or with tar inside where only the container sees them.
 
-A directory's tar has what its layers and volumes hold; a tmpfs below it is not in it (see ``place``).
+A directory's tar contains its layers and volumes, but no tmpfs below it (see ``place``).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Gateway(Struct, frozen=True):
 
 
 def network(gate: Gateway) -> dict[str, Any]:
-    """The body of networks/create.
+    """The body for networks/create.
 
     An engine (20.10) gives a sandbox a default route in an internal network, too: through the bridge's address, unless
     ``DefaultGatewayIPv4`` names another one. This names one that nobody has, even if the bridge gets its own.
@@ -89,7 +89,7 @@ def gateway(
     info: Mapping[str, Any],
     seen: Sequence[str],
 ) -> dict[str, Any]:
-    """The body of containers/create for the gateway; it joins the sandbox's network afterwards.
+    """The body for containers/create of the gateway; it joins the sandbox's network afterwards.
 
     ``seen`` are the files that describe the engine's own machine. The gateway listens for the sandbox if the spec
     allows any egress, and for clients if it publishes ports.

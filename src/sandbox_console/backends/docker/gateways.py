@@ -227,7 +227,7 @@ class Gateways:
         await self.sweep(engine)
 
     async def stop(self, engine: Engine, token: str) -> None:
-        """Stop a gateway whose sandbox has stopped."""
+        """Stop the gateway of a sandbox that has stopped."""
         await running.stop(engine, token)
 
     def port_used(self, data: Mapping[str, Any]) -> float | None:

@@ -1,6 +1,6 @@
 """The request that creates a container, with every protection that a plain Docker engine offers.
 
-The set was tried on 20.10 and 28.5: no capability, seccomp on, unshare, mount and dmesg denied, a fork bomb
+The settings were tried on 20.10 and 28.5: no capability, seccomp on, unshare, mount and dmesg denied, a fork bomb
 stopped, at no measurable cost to the start (170-260 ms with or without).
 """
 

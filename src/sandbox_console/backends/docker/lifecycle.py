@@ -37,7 +37,7 @@ async def create(
     tmp_mib: int = hardening.TMP_MIB,
     installation: str = "",
 ) -> str:
-    """The new container's id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing behind when it raises."""
+    """Create a container; returns its id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing on failure."""
     secret_handover.check(secrets)
     image = await _image(engine, spec)
     body = await asyncio.to_thread(hardening.body, spec, image, info, secrets, tmp_mib)
@@ -134,7 +134,7 @@ async def remove_quietly(engine: Engine, id: str) -> None:
 
 async def _image(engine: Engine, spec: SandboxSpec) -> dict[str, Any]:
     """The image's configuration for containers, and its architecture. Raises InvalidSpec."""
-    # The engine accepts an empty image, and makes a container that can never run.
+    # The engine accepts an empty image, and creates a container that can never run.
     if not spec.image.strip():
         raise InvalidSpec({"image": "an image is needed, for example alpine:3"}, hint="sandbox-console images ls")
     try:

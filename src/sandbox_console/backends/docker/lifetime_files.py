@@ -66,7 +66,7 @@ class LifetimeFiles:
             self._write(lifetime, 0)
 
     def forget(self, id: str) -> None:
-        """The container is gone."""
+        """Remove the entry of a container that is gone."""
         with suppress(OSError, ValueError):
             self._path(id).unlink()
             self._path(id).with_suffix(".held").unlink(missing_ok=True)

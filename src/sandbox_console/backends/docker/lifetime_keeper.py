@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.gateways import Gateways
 
 GRACE_S = 10
-"""Between the request to end and the kill, as on bubblewrap."""
+"""How long to wait between the request to end and the kill, as on bubblewrap."""
 
 QUIET_S = 10.0
 """How long without an event until the engine is checked for an answer."""
@@ -77,7 +77,7 @@ class KeptContainer:
 
     @property
     def over(self) -> bool:
-        """Whether its longest life has passed."""
+        """Whether its maximum duration has passed."""
         longest = self.lifetime.max_duration_s
         return longest is not None and time.monotonic() >= self.lifetime.began_s + longest
 
@@ -203,7 +203,7 @@ class LifetimeKeeper:
         return True
 
     async def _look(self, engine: Engine) -> None:
-        """End what is over, and check whether containers without commands were in use all the same."""
+        """End what is over, and check whether a container that nobody sent a command was in use all the same."""
         for box, one in list(self._held.items()):
             if box in self._ends or one.due_s > time.monotonic():
                 continue
@@ -313,7 +313,7 @@ async def _age(engine: Engine, run: str) -> float:
 
 
 async def _last_line(engine: Engine, id: str) -> float | None:
-    """When the main process wrote its last line; None where it wrote none."""
+    """When the main process wrote its last line; None if it wrote none."""
     params: dict[str, str | int] = {"stdout": 1, "stderr": 1, "tail": 1, "timestamps": 1}
     head = b""
     with suppress(Refused):

@@ -1,8 +1,8 @@
 """The engine's log wire format: frames of 8 bytes head, each payload a timestamp, a space and the text.
 
-Head: stream (1 stdout, 2 stderr), three zero bytes, big-endian length (Docker Engine API, "Attach", stream format).
-A line above 16 KiB comes as several payloads, only the last with a newline. A container with a terminal has no
-frames: there the timestamps are in the text itself.
+Head: stream (1 stdout, 2 stderr), three zero bytes, big-endian length (Docker Engine API, "Attach", stream format). A
+line above 16 KiB comes as several payloads, and only the last one ends with a newline. A container with a terminal has
+no frames: its timestamps are in the text itself.
 """
 
 from __future__ import annotations

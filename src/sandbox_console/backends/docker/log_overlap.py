@@ -39,7 +39,7 @@ class Seen:
         self._replaying = False
 
     def replay(self) -> None:
-        """The next records may be old ones."""
+        """Allow the next records to be old ones."""
         self._replaying, self.overlap = True, False
         for mark in self._marks.values():
             mark.again = 0

@@ -1,7 +1,7 @@
 """Follows a container's log, and continues where the stream breaks off without a reason.
 
-The engine's `logs` endpoint and never `attach`: an attached reader that stalls blocks the container itself.
-The engine ends every record with a newline, also the last one of a program that wrote none.
+It uses the engine's `logs` endpoint and never `attach`: an attached reader that stalls blocks the container itself. The
+engine ends every record with a newline, even the last one of a program that wrote none.
 """
 
 from __future__ import annotations

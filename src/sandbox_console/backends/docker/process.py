@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.reaper import Reaper
 
 WRITE_CHECK_S = 0.25
-"""How long a write may wait before the engine is asked whether anyone is left to read it."""
+"""How long a write may wait before a check whether anyone is left to read it."""
 
 HANG_UP_S = 0.3
 """How long a command has between the hang-up and the kill."""
@@ -127,7 +127,7 @@ class Execution:
             task.cancel()
 
     async def wait(self) -> Exit:
-        """How it ended. Also asks the engine on its own, as nobody may be reading to the end."""
+        """How it ended. This also checks with the engine directly, as nobody may be reading to the end."""
         pause = 0.02
         while self.refused is None:
             if self.silent is not None:

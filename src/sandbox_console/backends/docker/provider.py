@@ -18,7 +18,8 @@ _OPTIONS = ("contexts", "capabilities", "tmp_mib", "egress_image", "egress_netwo
 class DockerProvider:
     """The entry point. Options: ``contexts``, names of docker contexts (default: the current one); ``egress_*``.
 
-    Also ``capabilities``, which Linux capabilities root in a sandbox keeps (none), and ``tmp_mib``, the size of /tmp.
+    Also ``capabilities``, the Linux capabilities that root in a sandbox keeps (none), and ``tmp_mib``, the size of
+    /tmp.
     """
 
     name: ClassVar[str] = "docker"

@@ -1,4 +1,4 @@
-"""Splits an image's name into its parts (the distribution project's reference grammar)."""
+"""Splits an image's name into its parts (by the grammar of the distribution project)."""
 
 from __future__ import annotations
 

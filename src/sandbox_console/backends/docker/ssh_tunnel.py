@@ -1,8 +1,8 @@
 """Reaches an engine over ssh: one connection per context, with the remote socket forwarded to a local one.
 
-asyncssh reads what ssh reads: known_hosts, the agent, and of ~/.ssh/config Host, HostName, User, Port, IdentityFile
-and ProxyJump. No session is opened and no environment is sent: the connection carries forwarded sockets only.
-Imported when a context has an address with ``ssh://``.
+asyncssh reads what ssh reads: known_hosts, the agent, and from ~/.ssh/config Host, HostName, User, Port, IdentityFile
+and ProxyJump. No session is opened and no environment is sent: the connection carries forwarded sockets only. This
+module is imported when a context has an address with ``ssh://``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Address(Struct, frozen=True):
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read it. Raises ValueError where there is no host, or the port is not a number."""
+        """Read it. Raises ValueError if there is no host, or the port is not a number."""
         parts = urlsplit(url)
         if not parts.hostname or parts.password is not None or parts.query or parts.fragment:
             raise ValueError(url)
@@ -162,7 +162,7 @@ def _reason(address: Address, error: Exception) -> tuple[str, str]:
         case asyncssh.PermissionDenied():
             why = f"{host} refused the login: it accepted no key of yours"
             return why, f"make sure that this works without a question: {ssh} -o BatchMode=yes true"
-        case asyncssh.ChannelOpenError():  # OpenSSH gives one code and no reason for all three
+        case asyncssh.ChannelOpenError():  # OpenSSH returns one code and no reason for all three
             why = f"no engine answers at {host}:{address.path}, or you may not open it, or sshd forwards no sockets"
             return why, "start the engine, join the group docker there, or set AllowStreamLocalForwarding yes"
         case asyncssh.ConfigParseError() | asyncssh.KeyImportError():

@@ -81,7 +81,7 @@ async def _here(engine: Engine, id: str, interval_s: float, root: str) -> AsyncG
         wait = interval_s
         await engine.call(
             "GET", "_ping", timeout_s=PING_S
-        )  # an engine that died has no samples, though the files go on
+        )  # an engine that died has no samples, though the files still change
 
 
 def _file(path: str) -> tuple[int, int] | None:
@@ -99,7 +99,7 @@ async def _streamed(engine: Engine, id: str, interval_s: float) -> AsyncGenerato
         async for line in found:
             sample = json.loads(line)
             if not _running(sample):
-                return  # the engine goes on with empty samples once the container has stopped
+                return  # the engine sends empty samples once the container has stopped
             at = seconds(sample["read"]) or 0.0
             # The engine's second is not exactly one: a tenth of slack keeps an interval of 1 from becoming 2.
             if last is None or at - last >= interval_s - 0.1:
@@ -113,7 +113,7 @@ async def _asked(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[S
         await asyncio.sleep(max(interval_s - took, interval_s / 4))
         began = time.monotonic()
         sample = await engine.call("GET", container_path(id, "stats"), params={"stream": 0, "one-shot": 1})
-        took = time.monotonic() - began  # a second on 20.10, 4 ms on 28.5
+        took = time.monotonic() - began  # takes a second on 20.10, 4 ms on 28.5
         if not _running(sample):
             return
         yield sample

@@ -1,7 +1,7 @@
 """The system call filter of the containers that this console makes.
 
-An engine's own default may let sockets of AF_VSOCK through (Docker before 23), those of AF_ALG (before May 2026), and
-either where the upper half of the family's register is not 0, or by socketcall(2) of 32-bit x86.
+An engine's own default may let through sockets of AF_VSOCK (Docker before 23), those of AF_ALG (before May 2026), and
+either one if the upper half of the family's register is not 0, or through socketcall(2) of 32-bit x86.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sandbox_console.backends import seccomp
 from sandbox_console.model.sandbox import Diagnosis, Fact
 
 _DEFAULTS = ("default", "builtin")  # as engines before and since 23.0 name it
-_IMAGES = ("", "amd64", "arm64")  # programs of a 386 image have no other call for a socket than socketcall
+_IMAGES = ("", "amd64", "arm64")  # programs of a 386 image have no other call for creating a socket than socketcall
 _CLOSED = "no sockets of AF_VSOCK and AF_ALG"
 
 

@@ -22,7 +22,7 @@ _PROC = Path("/proc")
 _PROGRAM, _VERB = b"msb", b"machine"
 _KERNEL = re.compile(
     r"^\[ *(\d+\.\d+)\] (?:.*ut of memory: Killed process (\d+) \()?", re.MULTILINE
-)  # a line of the kernel's own
+)  # a line from the kernel itself
 _REASONS = (
     (re.compile(r"max duration .* exceeded"), "its max_duration ran out"),
     (re.compile(r"sandbox idle, requesting guest shutdown"), "its idle_timeout ran out"),
@@ -59,7 +59,7 @@ def ended(name: str) -> Run:
 
 
 def running(name: str, pid: int | None) -> Run:
-    """The newest boot of a sandbox that runs."""
+    """The newest boot of a running sandbox."""
     return Run(pid, _booted_at(name), id=boot_id(name))
 
 

@@ -49,7 +49,7 @@ def arguments(
         "idle_timeout": spec.idle_timeout_s,
         "registry_insecure": options.insecure(spec.image),
         "security": module.SecurityProfile.RESTRICTED,
-        "detached": True,  # else it ends with this console
+        "detached": True,  # otherwise it ends with this console
     }
     return {key: value for key, value in asked.items() if value is not None}
 

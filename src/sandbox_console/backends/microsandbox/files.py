@@ -35,7 +35,7 @@ def unpack(path: str) -> tuple[str, ...]:
 
 
 async def stat(module: Any, machine: Any, path: str) -> FileInfo:
-    """One path, links followed. Raises NotFound."""
+    """One path; links are followed. Raises NotFound."""
     found = await _asked(module, machine.fs.stat(path), path)
     return _info(posixpath.basename(path.rstrip("/")) or "/", found)
 

@@ -44,7 +44,7 @@ def killed(job: Any | None) -> bool:
 def exit_of(job: Any, marks: dict[str, str], oom: frozenset[int] = frozenset()) -> Exit:
     """How it ended; ``marks`` are the sandbox's labels, ``oom`` what the guest's kernel killed because memory ran out.
 
-    -1 is the runtime's word for any signal.
+    The runtime reports -1 for any signal.
     """
     ended = marks.get(labels.ENDED, "").split()
     if len(ended) == 2 and ended[0] == job.id and ended[1].isdecimal():

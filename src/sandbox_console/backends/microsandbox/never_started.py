@@ -51,7 +51,7 @@ class PendingStore:
         return [one for one in found if one is not None]
 
     def get(self, id: str) -> Pending | None:
-        """The one with this id."""
+        """The entry with this id."""
         return next((one for one in self.all() if one.id == id), None)
 
     def change(self, one: Pending, spec: SandboxSpec) -> None:

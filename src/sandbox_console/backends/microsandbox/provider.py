@@ -24,7 +24,7 @@ class MicrosandboxProvider:
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """The one backend. Raises ConfigError for an option it does not know."""
+        """The one backend. Raises ConfigError for an unknown option."""
         found = {}
         for option, value in settings.options.items():
             if option not in _OPTIONS:

@@ -14,7 +14,7 @@ from sandbox_console.errors import NotFound
 from sandbox_console.model.guest import Happening
 
 QUIET_S = 1.0
-_PAUSE_S = 0.1  # between a stream that ended and the next
+_PAUSE_S = 0.1  # the pause between a stream that ended and the next
 START, DIE = "start", "die"
 _WORDS = (("received core.ready", START), ("Vmm is stopping", DIE))
 _OVER = ("stopped", "crashed")

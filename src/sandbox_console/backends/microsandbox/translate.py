@@ -38,7 +38,7 @@ _NO_LAUNCH = "the console that booted it ended before it started the command; ne
 Config = Mapping[str, Any]
 
 LAUNCH_S = 120.0
-"""A console starts the main process as soon as the guest answers (5 s emulated); after so long none will."""
+"""A console starts the main process as soon as the guest answers (5 s emulated); after this long none will."""
 
 
 class View(Struct, frozen=True):

@@ -70,7 +70,7 @@ async def out_of_bounds(module: Any, looker: Inventory, ref: SandboxRef, spec: S
 
 
 def _sizes(seen: View, spec: SandboxSpec) -> dict[str, int]:
-    """What differs, in the runtime's words."""
+    """The differences, in the runtime's words."""
     changes: dict[str, int] = {}
     if seen.spec is None or spec.memory_mib != seen.spec.memory_mib:
         changes["memory"] = spec.memory_mib or create_options.DEFAULT_MIB

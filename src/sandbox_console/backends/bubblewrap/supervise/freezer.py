@@ -17,7 +17,7 @@ class Freezer:
 
     @property
     def paused(self) -> bool:
-        """Whether its user paused it."""
+        """Whether the user paused it."""
         return self._stopped is not None
 
     def pause(self) -> None:

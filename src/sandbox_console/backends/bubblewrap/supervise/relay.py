@@ -15,7 +15,7 @@ from collections.abc import Callable
 CONNECTIONS_MOST = 256
 _CHUNK = 32768  # if both directions of all connections are stuck, 16 MiB; 64 KiB are a tenth faster
 _LAST_S = 2.0  # for the last data of a guest that has ended
-_REST_S = 0.1  # where a resource has run out
+_REST_S = 0.1  # if a resource has run out
 _LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 3))

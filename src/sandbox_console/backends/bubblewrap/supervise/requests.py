@@ -1,4 +1,4 @@
-"""Clients of a sandbox's socket, and their requests."""
+"""The clients of a sandbox's socket, and their requests."""
 
 import os
 import socket

@@ -48,7 +48,7 @@ class Writer:
         self._next()
 
     def _count(self, number: int) -> int:
-        """Lines before the end of a file that an earlier supervisor wrote."""
+        """The lines before the end of a file that an earlier supervisor wrote."""
         with open(path_of(self._folder, number), "rb") as file:
             head = file.read(HEAD.size)
             if len(head) < HEAD.size:

@@ -1,4 +1,4 @@
-"""Control messages: a JSON object per packet on a SOCK_SEQPACKET socket. Long data goes in a memfd."""
+"""Control messages: one JSON object per packet on a SOCK_SEQPACKET socket. Long data goes in a memfd."""
 
 import array
 import fcntl
