@@ -82,7 +82,7 @@ class Terminal(Protocol):
         ...
 
     async def close(self) -> None:
-        """Hang up, then kill what is left of the shell's process tree. Safe to call twice."""
+        """Hang up, then kill what is left of the shell's whole process tree. Safe to call twice."""
         ...
 
 

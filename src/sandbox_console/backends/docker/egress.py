@@ -57,7 +57,8 @@ class EgressAbilities(Abilities):
         if why := await self._gates.state(engine, token):
             raise BackendError(f"{described(ref.id)}: {why}")
         # The request comes from the gateway's container, at its address for the sandbox: the sandbox's image may lack a
-        # program for it.
+        # Run in the gateway's container, at its address for the sandbox: the sandbox's image may lack a program for
+        # it.
         gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
         process = await executor.start_command(engine, Exec(gateway, argv), ())

@@ -278,7 +278,7 @@ class Gateways:
             return False
 
     async def apart(self) -> bool:
-        """Whether any gateway of this console has found it."""
+        """Whether any gateway of this console has found that the engine's network is not its machine's."""
         return await asyncio.to_thread(self._any_apart)
 
     def _any_apart(self) -> bool:

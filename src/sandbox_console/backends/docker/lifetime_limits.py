@@ -111,7 +111,7 @@ class LifetimeLimits:
             await self._once_more(engine)
 
     async def _once_more(self, engine: str) -> None:
-        """Whatever was created while the keeper ended still found it there: another keeper takes over."""
+        """A container that was created while the keeper ended found it still running: start another keeper."""
         if self._folder is not None and await self._any(engine):
             KeeperProcess(self._folder, self._connection.context, engine).see()
 

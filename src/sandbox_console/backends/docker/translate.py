@@ -177,7 +177,7 @@ def _as_it_is(spec: SandboxSpec | None, host: Mapping[str, Any]) -> SandboxSpec 
 
 
 def _shown(labels: Mapping[str, str], spec: SandboxSpec | None) -> dict[str, str]:
-    """Its own labels. The engine adds those of the image, which would claim an owner, and who may see it."""
+    """Its own labels. The engine adds the image's, which would say whose sandbox it is, and who may see it."""
     if spec is not None:
         return dict(spec.labels)
     return {key: value for key, value in labels.items() if not key.startswith("sandbox-console.")}
@@ -191,7 +191,7 @@ def _inspected_status(state: Mapping[str, Any]) -> Status:
 def _exit(code: int | None, oom: bool | None, error: str) -> Exit:
     signal = code - 128 if code is not None and 128 < code <= 128 + 64 else None
     # 137 alone is any SIGKILL; only the engine's flag and event prove that memory ran out, and a child's OOM kill
-    # leaves them too while the main process ends in any way.
+    # leaves them too, however the main process ends.
     told = "" if not oom else "out of memory" if signal == 9 else "a process of it was killed for lack of memory"
     return Exit(code=code, signal=signal, oom=oom, reason=told or error)
 

@@ -13,7 +13,7 @@ from sandbox_console.model import hosts
 from sandbox_console.model.egress import EgressRecord, EgressRule, EgressState, EgressVerdict
 from sandbox_console.model.sandbox import Sandbox
 
-# In the runtime's order; the guest chooses host and path, so nothing after them is looked for by its first match.
+# In the runtime's order. The guest chooses host and path, so nothing after them is matched by its first occurrence.
 _VIOLATION = re.compile(
     r"secret violation: .*? secret_env_var=(?P<secret>\S*) placeholder=\S* protocol=(?P<protocol>\S*) sni=(?P<sni>\S*)"
     r" host=(?P<host>\S*) method=(?P<method>\S*) path=.* guest_dst=(?P<address>\S*) http2_stream_id=\S*\s*\Z",

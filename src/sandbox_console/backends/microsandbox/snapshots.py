@@ -30,7 +30,7 @@ from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
-"""The length that the runtime accepts, less some room for a prefix."""
+"""The names that the runtime accepts, with some room left for a prefix."""
 
 _OF = f"{labels.OWN}of"
 

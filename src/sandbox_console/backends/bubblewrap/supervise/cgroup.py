@@ -175,7 +175,7 @@ class Group:
                 write(path, str(memory))
 
     def joiners(self) -> list[int]:
-        """Descriptors by which a single-threaded process joins, writing ``0``, without the right to open them.
+        """Descriptors by which a single-threaded process joins, writing ``0``, even without the right to open them.
 
         ``tasks`` moves the thread that writes. For ``cgroup.procs`` the kernel blocks every fork and exit of this
         machine, which takes until the next RCU grace period; version 2 has no other file for a group with controllers.
