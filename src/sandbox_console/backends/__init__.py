@@ -1,1 +1,1 @@
-"""The backends, one folder each, behind the protocols of base.py. The registry finds them by entry point."""
+"""The backends, one folder each, which implement the protocols in base.py. The registry finds them by entry point."""

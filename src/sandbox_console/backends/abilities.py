@@ -1,7 +1,7 @@
 """What a backend may offer beyond ``base.Backend``: small protocols, each announced by a capability.
 
-A backend that has the capability has the methods; one that has not says why in its Capabilities.
-Errors, permits and cancellation are as in ``base``.
+A backend that has a capability has its methods; one that lacks it gives the reason in its Capabilities. Errors, permits
+and cancellation work as in ``base``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def able(backend: base.Backend, ability: type[T], capability: Capability) -> T:
-    """The backend as one that has ``ability``. Raises Unsupported with the backend's reason."""
+    """Return the backend as one that has ``ability``. Raises Unsupported with the backend's reason."""
     capabilities = backend.capabilities()
     if capabilities.has(capability) and isinstance(backend, ability):
         return backend
@@ -34,66 +34,66 @@ def able(backend: base.Backend, ability: type[T], capability: Capability) -> T:
 
 @runtime_checkable
 class Diagnosable(Protocol):
-    """No capability: a backend that has nothing to look at lacks the method."""
+    """Needs no capability: a backend that has nothing to check does not have the method."""
 
     async def diagnose(self) -> Sequence[Diagnosis]:
-        """What it finds on the machine it works on. Raises nothing but CancelledError."""
+        """What it finds on the machine that it works on. Raises nothing but CancelledError."""
         ...
 
 
 class RecordEnd(Protocol):
-    """Puts on record that a sandbox is ended for a reason of its spec."""
+    """Records in the audit log that a sandbox is ended for a reason in its spec."""
 
     async def __call__(self, ref: SandboxRef, why: str, effect: Callable[[], Awaitable[None]] | None) -> bool:
-        """Make ``effect`` between its attempt and its outcome; None where it was made before. Raises what it raises.
+        """Run ``effect`` between its attempt and its outcome; None if it has run already. Raises what it raises.
 
-        A limit holds also while the log cannot be written: False tells that it is not on record.
+        A limit is enforced even if the log cannot be written: the result is then False, as the end is not on record.
         """
         ...
 
 
 @runtime_checkable
 class EnforcesLifetimes(Protocol):
-    """No capability: a backend that ends sandboxes whose time ran out in a process beside every console."""
+    """Needs no capability: a backend whose time limits are enforced by a process that outlives every console."""
 
     async def keep(self, engine: str, record: RecordEnd) -> None:
-        """Be that process for one engine, by its own id, until nothing is left to keep."""
+        """Be that process for one engine, given by its own id, until there is nothing left to do."""
         ...
 
 
 @runtime_checkable
 class Holding(Protocol):
-    """No capability: a backend that can make the time limits of a sandbox wait."""
+    """Needs no capability: a backend that can suspend the time limits of a sandbox."""
 
     async def hold(self, permit: Permit, ref: SandboxRef, held: bool) -> None:
-        """Do not end it when its time has passed, for as long as it is ``held``."""
+        """Do not end the sandbox when its time is over, for as long as it is ``held``."""
         ...
 
 
 @runtime_checkable
 class ListsQuickly(Protocol):
-    """No capability: a backend that can list quicker than ``list`` does, which names need no details for."""
+    """Needs no capability: a backend with a list that is faster than ``list``, for callers that need only names."""
 
     async def brief(self) -> Sequence[Sandbox]:
-        """All its sandboxes, with ref, name, status and who made them; the rest may be missing. Raises as ``list``."""
+        """All its sandboxes, with ref, name, status and creator; the rest may be missing. Raises as ``list`` does."""
         ...
 
 
 @runtime_checkable
 class NamesFolders(Protocol):
-    """No capability: a backend that can name its guests' folders sooner than its sandboxes; else those are listed."""
+    """Needs no capability: a backend that names guests' folders faster than its sandboxes; else those are listed."""
 
     async def shares(self) -> Sequence[str]:
-        """Folders of this machine that a guest of any sandbox, running or not, can write. Raises BackendUnreachable."""
+        """Folders of this machine that any sandbox's guest can write, running or not. Raises BackendUnreachable."""
         ...
 
 
 @runtime_checkable
 class Bounded(Protocol):
-    """No capability: a backend whose live changes have bounds; one without the method has none."""
+    """Needs no capability: a backend whose live changes are limited; one without the method has no such limits."""
 
     async def out_of_bounds(self, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
-        """Fields that cannot be brought to ``spec`` live as things are, with why and what to do. It changes nothing."""
+        """The fields that cannot be changed to ``spec`` live now, with the reason and a hint. Changes nothing."""
         ...
 
 
@@ -101,23 +101,23 @@ class Bounded(Protocol):
 class Files(Protocol):
     """Capability.COPY. Guest paths are absolute; archives are tar streams (PAX or GNU, never compressed).
 
-    Works on running and stopped sandboxes where the backend can; raises Conflict where it needs a running one.
+    Works on running sandboxes, and on stopped ones where the backend can; raises Conflict where it needs a running one.
     """
 
     async def stat(self, ref: SandboxRef, path: str) -> FileInfo:
-        """One path, links followed. Raises NotFound."""
+        """One path; links are followed. Raises NotFound."""
         ...
 
     async def list_dir(self, ref: SandboxRef, path: str) -> Sequence[FileInfo]:
-        """A directory's entries by name. Raises NotFound, or Conflict where it is no directory."""
+        """A directory's entries by name. Raises NotFound, or Conflict if it is not a directory."""
         ...
 
     def download(self, permit: Permit, ref: SandboxRef, path: str) -> AsyncIterator[bytes]:
-        """A tar of ``path`` whose first member is its last component, a link as such; a directory with all below it."""
+        """A tar of ``path``. Its first member is the last component, links as such; a directory with all below it."""
         ...
 
     async def upload(self, permit: Permit, ref: SandboxRef, path: str, archive: AsyncIterator[bytes]) -> None:
-        """Unpack a tar into the directory ``path``. Raises NotFound where it is missing; no member leaves ``path``."""
+        """Unpack a tar into the directory ``path``. Raises NotFound if it is missing; no member can leave ``path``."""
         ...
 
 
@@ -126,7 +126,7 @@ class Processes(Protocol):
     """Capability.PROCESSES."""
 
     async def processes(self, ref: SandboxRef) -> Sequence[GuestProcess]:
-        """What runs in it now. Raises Conflict when the sandbox does not run."""
+        """The processes that run in it now. Raises Conflict if the sandbox does not run."""
         ...
 
 
@@ -135,7 +135,7 @@ class Changes(Protocol):
     """Capability.DIFF."""
 
     async def changes(self, ref: SandboxRef) -> Sequence[PathChange]:
-        """How its root differs from its image."""
+        """The differences between its root and its image."""
         ...
 
 
@@ -144,7 +144,7 @@ class Raw(Protocol):
     """Capability.RAW."""
 
     async def raw(self, ref: SandboxRef) -> Mapping[str, Any]:
-        """The provider's own description; values of environment variables and secrets are masked by the adapter."""
+        """The provider's own description; the adapter masks the values of environment variables and secrets."""
         ...
 
 
@@ -153,7 +153,7 @@ class Happenings(Protocol):
     """Capability.EVENTS."""
 
     def happenings(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[Happening]:
-        """What happened to it, oldest first; with ``follow`` for as long as it is iterated."""
+        """What happened to it, oldest first; with ``follow``, for as long as the caller iterates."""
         ...
 
 
@@ -162,21 +162,21 @@ class Attachable(Protocol):
     """Capability.ATTACH."""
 
     async def attach(self, permit: Permit, ref: SandboxRef) -> Process:
-        """The main process's streams from now on. ``kill`` and closing let go of it: the process lives on."""
+        """The main process's streams from now on. ``kill`` and closing only detach: the process lives on."""
         ...
 
 
 @runtime_checkable
 class OnTerminal(Protocol):
-    """What ``Attachable.attach`` may give: a Process that knows what its streams are. Without it: pipes, no stdin."""
+    """What ``Attachable.attach`` may return: a Process that knows its streams. Without it: pipes, no stdin."""
 
     tty: bool
-    """Whether its streams are one terminal."""
+    """Whether its streams are a single terminal."""
     takes_input: bool
-    """Whether what is written to it is read."""
+    """Whether it reads what is written to it."""
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Tell its terminal the size; nothing where it has none."""
+        """Set the size of its terminal; does nothing if it has none."""
         ...
 
 
@@ -185,7 +185,7 @@ class Committing(Protocol):
     """Capability.COMMIT."""
 
     async def commit(self, permit: Permit, ref: SandboxRef, image: str) -> str:
-        """Make an image of its root, called ``image``; gives the image's id. No secret's value may be in it."""
+        """Make an image called ``image`` of its root; returns the image's id. It must contain no secret's value."""
         ...
 
 
@@ -194,27 +194,27 @@ class Images(Protocol):
     """Capability.IMAGES; ``load_image`` and ``save_image`` also need Capability.IMAGE_FILES."""
 
     async def images(self) -> Sequence[Image]:
-        """All images that the backend has."""
+        """All images of the backend."""
         ...
 
     async def pull_image(self, permit: Permit, name: str, progress: Progress) -> str:
-        """Get an image from its registry; gives its id. Cancelling ends the transfer."""
+        """Pull an image from its registry; returns its id. Cancelling ends the transfer."""
         ...
 
     async def remove_image(self, permit: Permit, name: str, force: bool) -> None:
-        """Remove an image, or a name of it. Raises Conflict where a sandbox uses it and not ``force``."""
+        """Remove an image, or one of its names. Raises Conflict if a sandbox uses it, unless ``force``."""
         ...
 
     async def prunable_images(self, unused: bool) -> Prunable:
-        """What ``prune_images`` would remove: images without a name, with ``unused`` all that no sandbox uses."""
+        """What ``prune_images`` would remove: images without a name; with ``unused``, all that no sandbox uses."""
         ...
 
     async def prune_images(self, permit: Permit, unused: bool) -> Prunable:
-        """Remove them; tells what was removed."""
+        """Remove them; returns what was removed."""
         ...
 
     async def load_image(self, permit: Permit, archive: AsyncIterator[bytes]) -> str:
-        """Take an image from an archive as ``save_image`` writes it; gives its name."""
+        """Load an image from an archive that ``save_image`` wrote; returns its name."""
         ...
 
     def save_image(self, permit: Permit, name: str) -> AsyncIterator[bytes]:
@@ -227,7 +227,7 @@ class Snapshots(Protocol):
     """Capability.SNAPSHOT; ``fork`` needs Capability.FORK."""
 
     async def snapshots(self) -> Sequence[Snapshot]:
-        """All snapshots that the backend keeps."""
+        """All snapshots of the backend."""
         ...
 
     async def take_snapshot(self, permit: Permit, ref: SandboxRef, name: str, full: bool) -> Snapshot:
@@ -235,11 +235,11 @@ class Snapshots(Protocol):
         ...
 
     async def restore_snapshot(self, permit: Permit, snapshot: str, name: str, secrets: Secrets) -> SandboxRef:
-        """Make a sandbox called ``name`` from a snapshot, running."""
+        """Make a running sandbox called ``name`` from a snapshot."""
         ...
 
     async def remove_snapshot(self, permit: Permit, snapshot: str) -> None:
-        """Remove a snapshot. Raises Conflict where others are built on it."""
+        """Remove a snapshot. Raises Conflict if others are built on it."""
         ...
 
     async def fork(self, permit: Permit, ref: SandboxRef, name: str, secrets: Secrets) -> SandboxRef:
@@ -249,10 +249,10 @@ class Snapshots(Protocol):
 
 @runtime_checkable
 class Egress(Protocol):
-    """Capability.EGRESS_ALLOWLIST: what leaves a sandbox goes through a gateway by rules.
+    """Capability.EGRESS_ALLOWLIST: traffic leaves a sandbox through a gateway, which applies rules.
 
-    ``set_egress`` is Capability.EGRESS_UPDATE. ``egress_records`` is there without Capability.EGRESS_RECORDS, too, and
-    then tells of less than every decision.
+    ``set_egress`` is Capability.EGRESS_UPDATE. ``egress_records`` also exists without Capability.EGRESS_RECORDS, and
+    then reports only some of the decisions.
     """
 
     async def egress(self, ref: SandboxRef) -> EgressState:
@@ -260,28 +260,28 @@ class Egress(Protocol):
         ...
 
     async def set_egress(self, permit: Permit, ref: SandboxRef, rules: Sequence[EgressRule]) -> None:
-        """Put rules in force, without a restart; tunnels that they no longer allow are cut. Kept with the sandbox.
+        """Put rules in force without a restart, and keep them with the sandbox; tunnels no longer allowed are cut.
 
         Raises Unsupported for a sandbox that was made without a gateway.
         """
         ...
 
     async def probe_egress(self, permit: Permit, ref: SandboxRef, host: str, port: int) -> EgressVerdict:
-        """Ask the running gateway, over the sandbox's own door to it, what it decides now; nothing is connected."""
+        """Ask the running gateway, from inside the sandbox, what it would decide now; nothing is connected."""
         ...
 
     def egress_records(self, ref: SandboxRef, *, since: float | None, follow: bool) -> AsyncIterator[EgressRecord]:
-        """Decisions on record, oldest first; with ``follow`` for as long as it is iterated."""
+        """Decisions on record, oldest first; with ``follow``, for as long as the caller iterates."""
         ...
 
 
 @runtime_checkable
 class EgressFiles(Protocol):
-    """Beside Egress, where the records are files of this machine, as ``egress.records`` writes them.
+    """Besides Egress: a backend whose records are files of this machine, as ``egress.records`` writes them.
 
-    The records of all sandboxes are then followed by one watch; without it each is asked in turn.
+    One watch then follows the records of all sandboxes; without it each sandbox is followed on its own.
     """
 
     async def egress_folder(self, ref: SandboxRef) -> Path | None:
-        """The folder of a sandbox's records, which may not be there yet; None where it has no gateway."""
+        """The folder of a sandbox's records, which may not exist yet; None if it has no gateway."""
         ...

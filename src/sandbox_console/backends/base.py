@@ -1,8 +1,8 @@
 """What a backend must offer. Methods that change something take a Permit; those that only read do not.
 
 A guest command's failure is a result; a provider's failure is one of ``sandbox_console.errors``.
-``asyncio.CancelledError`` is never swallowed. Nothing here cleans text: ids, names and output
-are passed on as they are, and the faces clean what they show.
+``asyncio.CancelledError`` is never swallowed. Nothing here cleans text: ids, names and output are passed on as they
+are, and each interface cleans what it shows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Progress = Callable[[str], None]
 
 
 class BackendSettings(Struct, frozen=True):
-    """What a provider is given: a folder of its own (0700, made when first used) and its config table."""
+    """What a provider is given: a folder of its own (0700, created on first use) and its config table."""
 
     state_dir: Path
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -34,17 +34,18 @@ class BackendSettings(Struct, frozen=True):
 
 @runtime_checkable
 class Process(Protocol):
-    """A command running in a sandbox.
+    """A command that runs in a sandbox.
 
-    One that knows its process tells it as ``pid`` once it has ended: inside where it can, else on the backend's host.
+    A process that knows its pid has it as ``pid`` once it has ended: the pid inside the sandbox if known, else the one
+    on the backend's host.
     """
 
     def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Chunks as they come, until both streams end. Not reading holds the guest back, never the loop."""
+        """Chunks as they come, until both streams end. If nobody reads, the guest is held back, never the loop."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Pass bytes to stdin; returns when they are accepted. A guest that closed its stdin is not an error."""
+        """Write bytes to stdin; returns when they are accepted. A guest that closed its stdin is not an error."""
         ...
 
     async def close_stdin(self) -> None:
@@ -69,15 +70,15 @@ class Terminal(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Type bytes."""
+        """Send bytes as typed input."""
         ...
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Tell the PTY its size."""
+        """Set the size of the PTY."""
         ...
 
     async def wait(self) -> Exit:
-        """How the shell ended."""
+        """Wait for the shell's end; returns how it ended."""
         ...
 
     async def close(self) -> None:
@@ -87,17 +88,17 @@ class Terminal(Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """One backend on one host. ``ref.backend == name`` and ``ref.host == host`` for all it lists."""
+    """One backend on one host. ``ref.backend == name`` and ``ref.host == host`` for everything it lists."""
 
     name: str
     host: str
 
     async def open(self) -> None:
-        """Prepare. Never raises because the provider is down: health() tells that."""
+        """Prepare. Never raises because the provider is down: health() reports that."""
         ...
 
     async def close(self) -> None:
-        """Let go of sockets and tasks. Sandboxes live on."""
+        """Release sockets and tasks. Sandboxes live on."""
         ...
 
     def capabilities(self) -> Capabilities:
@@ -105,90 +106,90 @@ class Backend(Protocol):
         ...
 
     async def health(self) -> BackendHealth:
-        """Ask the provider whether it answers. Raises nothing but CancelledError."""
+        """Check whether the provider answers. Raises nothing but CancelledError."""
         ...
 
     async def list(self) -> list[Sandbox]:
-        """All its sandboxes in every state, others' included. Raises BackendUnreachable: a dead one is never []."""
+        """All its sandboxes in every state, others' included. Raises BackendUnreachable if it is down: never []."""
         ...
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
-        """One sandbox, as it is now. Raises NotFound."""
+        """One sandbox, in its present state. Raises NotFound."""
         ...
 
     def watch(self) -> AsyncIterator[BackendEvent]:
-        """Listed and HealthChanged first, then what changes, for as long as it is iterated.
+        """First Listed and HealthChanged, then each change, for as long as the caller iterates.
 
-        Reconnects by itself with back-off; after each reconnect a HealthChanged and a Listed come.
+        It reconnects by itself, with back-off; after each reconnect it sends a HealthChanged and a Listed.
         """
         ...
 
     def logs(self, ref: SandboxRef, query: LogQuery) -> AsyncIterator[Sequence[LogItem]]:
-        """Batches of the main process's output, oldest first, in the order written within a stream."""
+        """Batches of the main process's output, oldest first; within a stream, in the order written."""
         ...
 
     def stats(self, ref: SandboxRef, interval_s: float) -> AsyncIterator[Stats]:
-        """A sample about every ``interval_s`` seconds until the sandbox stops running."""
+        """A sample about every ``interval_s`` seconds until the sandbox stops."""
         ...
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
-        """Problems of the values for this backend, by field: an image that is not there, cpus above the host.
+        """Problems that this backend has with the values, by field: a missing image, more cpus than the host has.
 
-        May look at the host (files, cpu count) but not wait for the network.
+        It may check the host (files, cpu count) but must not wait for the network.
         """
         ...
 
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
-        """Make a sandbox, not started. Raises Conflict when the name is taken. Leaves nothing behind on failure."""
+        """Create a sandbox, not started. Raises Conflict if the name is taken. Leaves nothing behind on failure."""
         ...
 
     async def start(self, permit: Permit, ref: SandboxRef, secrets: Secrets) -> None:
-        """Start it. A no-op on a running one. Raises BackendError when it cannot run at all."""
+        """Start it. A no-op on a running one. Raises BackendError if it cannot run at all."""
         ...
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
-        """SIGTERM, then SIGKILL after the grace; returns when it has ended. A no-op on a stopped one."""
+        """Send SIGTERM, then SIGKILL after the grace; returns when it has ended. A no-op on a stopped one."""
         ...
 
     async def kill(self, permit: Permit, ref: SandboxRef, signal: str) -> None:
-        """Send the main process a signal, by name; with SIGKILL it returns when the sandbox has ended."""
+        """Send the main process a signal by name; with SIGKILL, returns when the sandbox has ended."""
         ...
 
     async def pause(self, permit: Permit, ref: SandboxRef) -> None:
-        """Freeze. Raises Unsupported where it cannot."""
+        """Pause it. Raises Unsupported where that is not possible."""
         ...
 
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
-        """Thaw."""
+        """Resume it."""
         ...
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
-        """Give another name; the id stays."""
+        """Rename it; the id stays."""
         ...
 
     async def remove(self, permit: Permit, ref: SandboxRef, force: bool) -> None:
-        """Remove it and all that is kept of it. Raises Conflict where it runs and not ``force``; NotFound when gone."""
+        """Remove it with all its data. Raises Conflict if it runs, unless ``force``; NotFound if it is gone."""
         ...
 
     async def update(self, permit: Permit, ref: SandboxRef, spec: SandboxSpec) -> None:
-        """Bring the live-editable fields of a sandbox to ``spec``; the caller has planned that only those differ."""
+        """Change the live-editable fields of a sandbox to ``spec``; the caller has made sure that only those differ."""
         ...
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> Process:
-        """Start a command beside the main process. Raises Conflict when the sandbox does not run."""
+        """Start a command beside the main process. Raises Conflict if the sandbox does not run."""
         ...
 
     async def shell(self, permit: Permit, request: OpenShell, secrets: Secrets) -> Terminal:
-        """Open a shell on a PTY. Raises Conflict when the sandbox does not run."""
+        """Open a shell on a PTY. Raises Conflict if the sandbox does not run."""
         ...
 
 
 class Provider(Protocol):
-    """What an entry point of ``sandbox_console.backends`` names. Importing it imports no SDK."""
+    """What an entry point of ``sandbox_console.backends`` refers to. Importing it imports no SDK."""
 
     name: ClassVar[str]
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """One backend for each host that the settings name. Raises ConfigError for an option it does not know."""
+        """One backend for each host in the settings. Raises ConfigError for an unknown option."""
         ...

@@ -1,4 +1,4 @@
-"""A gateway's rules on this machine's disk, as bubblewrap and docker share them."""
+"""A gateway's rules on this machine's disk, in the form that bubblewrap and docker share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandbox_console.model.egress import EgressRule, EgressState
 
 
 def prepare(folder: Path, sandbox: str, patterns: Iterable[str], hosts_file: str) -> None:
-    """Make a gateway's folder, or bring its fixed addresses up to date. Raises ConfigError, BackendError."""
+    """Create a gateway's folder, or update its fixed addresses. Raises ConfigError, BackendError."""
     try:
         names = policy.parse_hosts(Path(hosts_file).read_text()) if hosts_file else {}
     except (OSError, ValueError) as error:
@@ -24,7 +24,7 @@ def prepare(folder: Path, sandbox: str, patterns: Iterable[str], hosts_file: str
 
 
 def put(folder: Path, rules: Sequence[EgressRule]) -> None:
-    """Replace the rules. Raises InvalidSpec for a pattern that cannot be read, NotFound, BackendError."""
+    """Replace the rules. Raises InvalidSpec for an invalid pattern, NotFound, BackendError."""
     for rule in rules:
         try:
             hosts.parse(rule.pattern, allow_ip=True)
@@ -39,7 +39,7 @@ def rename(folder: Path, sandbox: str) -> None:
 
 
 def state(folder: Path, patterns: Iterable[str], gateway: str) -> EgressState:
-    """The rules in force; where they cannot be read nothing passes, and ``gateway`` says so."""
+    """The rules in force. If they cannot be read nothing passes, and ``gateway`` says so."""
     try:
         return EgressState(policy.rules_now(folder, patterns), gateway)
     except (OSError, ValueError) as error:
@@ -47,7 +47,7 @@ def state(folder: Path, patterns: Iterable[str], gateway: str) -> EgressState:
 
 
 def needless(name: str) -> Unsupported:
-    """For a sandbox that was made without a gateway."""
+    """The error for a sandbox that was made without a gateway."""
     return Unsupported(
         f"{name} was made without egress: nothing leaves it, and no gateway could let something out",
         hint=f"sandbox-console update {name} --egress HOST recreates it with a gateway",

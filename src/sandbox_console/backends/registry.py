@@ -22,7 +22,7 @@ _WHEN_USED = {
 
 
 def available() -> dict[str, EntryPoint]:
-    """Every registered backend by name, none of them imported. Raises ConfigError for a name registered twice."""
+    """Every registered backend by name, without importing any. Raises ConfigError for a name registered twice."""
     found: dict[str, EntryPoint] = {}
     for point in _points():
         if point.name in found and found[point.name].value != point.value:
@@ -36,8 +36,8 @@ def available() -> dict[str, EntryPoint]:
 
 @functools.cache
 def _points() -> tuple[EntryPoint, ...]:
-    """Read once: 20 ms of every installed package's metadata."""
-    from importlib.metadata import entry_points  # 11 ms, and a console that is handed its backends needs none
+    """Cached: reading every installed package's metadata takes 20 ms."""
+    from importlib.metadata import entry_points  # 11 ms, and a console that is given its backends does not need it
 
     return tuple(entry_points(group=GROUP))
 
@@ -46,13 +46,13 @@ def _points() -> tuple[EntryPoint, ...]:
 def built_in(point: EntryPoint) -> bool:
     """Whether the backend comes with the console; others are off until the config names them.
 
-    Told once: the distribution's name is in its metadata, 4 ms to read.
+    The result is cached: the distribution's name is in its metadata, which takes 4 ms to read.
     """
     return point.dist is not None and point.dist.name == _DISTRIBUTION
 
 
 def load(point: EntryPoint) -> type[Provider]:
-    """Import a provider. Raises ConfigError that names the missing extra or module."""
+    """Import a provider. Raises ConfigError, which names the missing extra or module."""
     try:
         provider: type[Provider] = point.load()
     except ImportError as error:
@@ -64,21 +64,21 @@ def load(point: EntryPoint) -> type[Provider]:
 
 
 def preload() -> None:
-    """Import what the built-in backends import when they are used first; no SDK that starts threads of its own."""
+    """Import what the built-in backends import on first use, except an SDK that starts threads of its own."""
     import sysconfig
     from importlib import import_module
 
-    sysconfig.get_config_vars()  # Python's folders are told from guests': read once
+    sysconfig.get_config_vars()  # Python's folders are distinguished from the guests' by these, which are read once
     for name, point in available().items():
         if built_in(point):
             load(point)
         for module in _WHEN_USED.get(name, ()):
-            with contextlib.suppress(ImportError):  # the call that needs it says so
+            with contextlib.suppress(ImportError):  # the call that needs it reports the failure
                 import_module(module)
 
 
 def enabled(wanted: Mapping[str, bool]) -> dict[str, EntryPoint]:
-    """Backends that are on: the built-in ones unless turned off, others where the config turns them on."""
+    """The backends that are on: built-in ones unless turned off, others only if the config turns them on."""
     points = available()
     for name in wanted:
         if name not in points:

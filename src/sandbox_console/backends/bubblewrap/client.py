@@ -18,14 +18,14 @@ _CONNECT_S = 5.0
 
 
 class Connection:
-    """One request and what comes of it. Closing it ends a command that still runs."""
+    """One request and its answers. Closing it ends a command that still runs."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
 
     @classmethod
     async def open(cls, folder: Path, name: str) -> Connection:
-        """Connect. Raises Conflict when nobody listens: the sandbox does not run."""
+        """Connect. Raises Conflict if nobody listens: the sandbox does not run."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sock.setblocking(False)
         until = asyncio.get_running_loop().time() + _CONNECT_S
@@ -33,7 +33,7 @@ class Connection:
             try:
                 _connect(sock, folder)
                 return cls(sock)
-            except BlockingIOError:  # its queue of connections is full for the moment
+            except BlockingIOError:  # its queue of connections is full at the moment
                 if asyncio.get_running_loop().time() > until:
                     sock.close()
                     raise BackendError(f"the supervisor of {name} does not answer") from None
@@ -47,7 +47,7 @@ class Connection:
         wire.send(self._sock, message, tuple(fds))
 
     def request(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a command to start: in memory, for it may be long and holds secrets."""
+        """Send a command to start: in memory, as it may be long and holds secrets."""
         memory = wire.to_memfd("request", json.dumps(message).encode())
         try:
             wire.send(self._sock, {"op": "exec"}, (memory, *fds))
@@ -74,7 +74,7 @@ class Connection:
         return message
 
     def close(self) -> None:
-        """Let go. Safe to call twice."""
+        """Close the connection. Safe to call twice."""
         self._sock.close()
 
 
@@ -87,7 +87,7 @@ def _connect(sock: socket.socket, folder: Path) -> None:
 
 
 async def readable(fds: Sequence[int], waits: set[asyncio.Future[None]] | None = None) -> None:
-    """Wait until one of the descriptors can be read, or somebody resolves the future that is put in ``waits``."""
+    """Wait until one of the descriptors can be read, or somebody resolves the future that is added to ``waits``."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     waits = set() if waits is None else waits
@@ -103,7 +103,7 @@ async def readable(fds: Sequence[int], waits: set[asyncio.Future[None]] | None =
 
 
 async def writable(fd: int, waits: set[asyncio.Future[None]] | None = None) -> None:
-    """Wait until the descriptor takes bytes; ``waits`` as for :func:`readable`."""
+    """Wait until the descriptor accepts bytes; ``waits`` as for :func:`readable`."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     waits = set() if waits is None else waits

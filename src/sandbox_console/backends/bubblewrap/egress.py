@@ -1,4 +1,4 @@
-"""A sandbox's egress: its rules and records on disk, and its gateway, asked at the door inside the sandbox."""
+"""A sandbox's egress: its rules and records on disk, and its gateway, reached from inside the sandbox."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROGRAM = Path(egress.__file__).with_name("__main__.py")
 
 
 def variables(spec: SandboxSpec) -> dict[str, str]:
-    """The variables that tell every command of the gateway; none without a network."""
+    """The variables that point every command to the gateway; none without a network."""
     return policy.variables(f"http://127.0.0.1:{PORT}") if spec.egress else {}
 
 
@@ -38,13 +38,13 @@ def prepare(record: Record, options: Options) -> dict[str, Any] | None:
     if not record.spec.egress:
         return None
     gateway_rules.prepare(folder(record), record.spec.name, record.spec.egress, options.egress_hosts)
-    # A user of its own: neither the guest, who is another, nor another sandbox's gateway can touch it.
+    # A user of its own: neither the guest, which is another user, nor another sandbox's gateway can touch it.
     uid = None if record.uid is None else record.uid + options.uid_count
     return {"program": str(_PROGRAM), "folder": str(folder(record)), "uid": uid}
 
 
 def renamed(record: Record, name: str) -> None:
-    """Write the new name into the rules, where a start has made them."""
+    """Write the new name into the rules, if a start has created them."""
     if record.spec.egress and folder(record).is_dir():
         gateway_rules.rename(folder(record), name)
 
@@ -63,7 +63,7 @@ async def state(record: Record) -> EgressState:
 
 
 async def put(record: Record, rules: Sequence[EgressRule], options: Options) -> None:
-    """Put rules in force. Raises Unsupported where there is no gateway to do so."""
+    """Put rules in force. Raises Unsupported if there is no gateway to apply them."""
     _needs_gateway(record)
     await asyncio.to_thread(prepare, record, options)
     await asyncio.to_thread(gateway_rules.put, folder(record), rules)
@@ -91,7 +91,7 @@ async def probe(record: Record, host: str, port: int) -> EgressVerdict:
 
 
 def records_folder(record: Record) -> Path | None:
-    """Where the gateway's records are; None where there is no gateway."""
+    """Where the gateway's records are; None if there is no gateway."""
     return folder(record) / "records" if record.spec.egress else None
 
 

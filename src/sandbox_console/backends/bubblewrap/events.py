@@ -1,4 +1,4 @@
-"""What happened to a sandbox, as its supervisor and the consoles wrote it down (``supervise/events.py``)."""
+"""What happened to a sandbox, as its supervisor and the consoles recorded it (``supervise/events.py``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox_console.model.guest import Happening
 
 
 async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGenerator[Happening, None]:
-    """Oldest first; a follow ends when the sandbox is removed."""
+    """Oldest first; following ends when the sandbox is removed."""
     watching = notify.Folders(notify.EVENTS, poll_s=1.0) if follow else None
     told: set[str] = set()
     try:
@@ -27,14 +27,14 @@ async def read(folder: Path, *, since: float | None, follow: bool) -> AsyncGener
             told = set(lines)
             if watching is None or not await asyncio.to_thread(folder.exists):
                 return
-            await watching.changed(5.0)  # a folder that was removed is told by nothing else
+            await watching.changed(5.0)  # nothing else reports that a folder was removed
     finally:
         if watching:
             watching.close()
 
 
 def _lines(folder: Path) -> list[str]:
-    """All whole lines, the older file's first. Lines are distinguished by their times."""
+    """All complete lines, the older file's first. Lines are distinguished by their times."""
     found: list[str] = []
     for name in (OLD, NEW):
         try:

@@ -1,4 +1,4 @@
-"""Starts commands and shells beside a sandbox's main process, by asking its supervisor."""
+"""Starts commands and shells beside a sandbox's main process, through its supervisor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def start_command(record: Record, request: Exec, secrets: Secrets) -> Proc
 
 
 async def open_shell(record: Record, request: OpenShell, secrets: Secrets) -> Terminal:
-    """Open a shell on a PTY of this size: the one asked for, or the best in the image. Raises as `start_command`."""
+    """Open a shell on a PTY of this size: the requested one, or the best in the image. Raises as `start_command`."""
     shells = [[request.shell]] if request.shell else [[path] for path in _SHELLS]
     env = jail.environment(record.spec, secrets) | {"TERM": request.term}
     asked = _request(record, shells, env, request.user, None, secrets)

@@ -1,10 +1,9 @@
 """The program that reads and writes a sandbox's files, run as ``python -I -S -X utf8 file_helper.py FD``.
 
-FD is the descriptor of its order, which is in memory.
-It becomes the sandbox's user and joins the sandbox's mount namespace, or changes its root where the sandbox does not
-run, before it looks at any path: a guest's link leads nowhere else. It stays outside the PID namespace, so no guest
-sees or signals it. Answers are JSON lines on stdout, a tar goes by stdout or stdin, and why it failed is one JSON
-object on stderr.
+FD is the descriptor of its order, which is in memory. Before it looks at any path it becomes the sandbox's user and
+joins the sandbox's mount namespace, or changes its root if the sandbox does not run: so a guest's link leads nowhere
+else. It stays outside the PID namespace, so no guest sees or signals it. Answers are JSON lines on stdout, a tar goes
+through stdout or stdin, and the reason for a failure is one JSON object on stderr.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from typing import Any, BinaryIO
 
 _CHUNK = 1 << 20
 _HOLE = 64 * 1024
-"""Bytes of zeros that are not written: a hole is left."""
-_KERNELS = ("/dev", "/proc", "/sys")  # no files: what a tar of the whole root leaves out
+"""How many bytes of zeros are not written: a hole is left instead."""
+_KERNELS = ("/dev", "/proc", "/sys")  # not files: what a tar of the whole root leaves out
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR)
 _FAIL = {errno.EACCES: "denied", errno.EPERM: "denied", errno.EROFS: "read_only", errno.ENOSPC: "full"}
 
 
 class Refused(Exception):
-    """Told to the console: ``word`` is what kind of failure, the message names the path or the member."""
+    """Reported to the console: ``word`` is the kind of failure, and the message names the path or the member."""
 
     def __init__(self, word: str, text: str) -> None:
         super().__init__(text)
@@ -34,7 +33,7 @@ class Refused(Exception):
 
 
 def enter(order: dict[str, Any]) -> None:
-    """Become the sandbox's user, where its files are."""
+    """Become the sandbox's user, in the place where its files are."""
     from supervise import enter as entering  # type: ignore[import-not-found]
     from supervise import kernel
 
@@ -59,7 +58,7 @@ def enter(order: dict[str, Any]) -> None:
 
 
 def described(name: str, found: os.stat_result, target: str = "") -> dict[str, Any]:
-    """One path as the console reads it."""
+    """One path in the form that the console reads."""
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
     return {
         "name": name,
@@ -79,12 +78,12 @@ def tell(what: dict[str, Any]) -> None:
 
 
 def look(path: str, name: str) -> None:
-    """``stat``: links followed."""
+    """``stat``: one path, links followed."""
     tell(described(name, os.stat(path)))
 
 
 def listing(path: str, _name: str) -> None:
-    """``list``: a directory's entries; one that vanishes meanwhile is left out."""
+    """``list``: a directory's entries; an entry that vanishes meanwhile is left out."""
     need_directory(path)
     for entry in os.scandir(path):
         try:
@@ -96,13 +95,13 @@ def listing(path: str, _name: str) -> None:
 
 
 def need_directory(path: str) -> None:
-    """Raises Refused where it is none."""
+    """Open a directory. Raises Refused if it is not one."""
     if not stat.S_ISDIR(os.stat(path).st_mode):
         raise Refused("no_directory", "it is not a directory")
 
 
 def pack(path: str, name: str) -> None:
-    """``download``: a tar of a path and all below it on stdout."""
+    """``download``: a tar of a path and everything below it, on stdout."""
     os.lstat(path)
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT, bufsize=_CHUNK) as tar:
         todo = [(path, name)]
@@ -114,11 +113,11 @@ def pack(path: str, name: str) -> None:
 
 
 def add(tar: tarfile.TarFile, path: str, name: str) -> bool:
-    """One member; True for a directory. What vanishes meanwhile is left out, as tar(1) does; hard links are copies."""
+    """Write one member; True for a directory. What vanishes is left out, as with tar(1); hard links become copies."""
     try:
         info: tarfile.TarInfo | None = tar.gettarinfo(path, name)
         tar.inodes.clear()  # type: ignore[attr-defined] # it would keep every name, however many there are
-        if info is None:  # a socket, which a tar cannot have
+        if info is None:  # a socket, which a tar cannot contain
             return False
         if info.isreg() or info.islnk():
             add_file(tar, path, info)
@@ -131,7 +130,7 @@ def add(tar: tarfile.TarFile, path: str, name: str) -> bool:
 
 
 def add_file(tar: tarfile.TarFile, path: str, info: tarfile.TarInfo) -> None:
-    """A regular file: never a FIFO that was put in its place, at the size that it has when it is opened."""
+    """A regular file, never a FIFO that took its place, with the size that it has when it is opened."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
         found = os.fstat(fd)
@@ -143,13 +142,13 @@ def add_file(tar: tarfile.TarFile, path: str, info: tarfile.TarInfo) -> None:
 
 
 class Padded:
-    """A file that gives zeros where it is shorter than it was, as tar(1) does."""
+    """A file that returns zeros where it is shorter than it was, as with tar(1)."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def read(self, size: int) -> bytes:
-        """Always as much as is asked for."""
+        """Always returns as much as requested."""
         data = self._file.read(size)
         return data + bytes(size - len(data))
 
@@ -157,18 +156,18 @@ class Padded:
 def unpack(path: str, _name: str) -> None:
     """``upload``: a tar on stdin into a directory."""
     need_directory(path)
-    # Unbuffered reads: tarfile's stream mode asks for one block at a time of what the pipe has.
+    # Unbuffered reads: tarfile's stream mode requests one block at a time of what the pipe has.
     with tarfile.open(fileobj=sys.stdin.buffer, mode="r|", bufsize=_CHUNK) as tar:
-        tar.extraction_filter = lambda member, _path: member  # put() judges
+        tar.extraction_filter = lambda member, _path: member  # put() decides
         for member in tar:
             put(tar, member, path)
             tar.members.clear()  # type: ignore[attr-defined]
     while sys.stdin.buffer.read(_CHUNK):
-        pass  # what follows the end of a tar is padding; nobody may meet a closed pipe
+        pass  # after the end of a tar comes padding; nobody should hit a closed pipe
 
 
 def put(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
-    """One member, owned by the sandbox's user: it is the only one that its namespace has.
+    """Write one member, owned by the sandbox's user, which is the only one in its namespace.
 
     ``tarfile``'s own filters are not in every Python 3.11, and refuse links to absolute paths, which a guest may have.
     """
@@ -189,7 +188,7 @@ def put(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
 
 
 def write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
-    """A longer file; its runs of zeros become holes."""
+    """Write a longer file; its runs of zeros become holes."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     source, zeros, left, hole = tar.extractfile(member), bytes(_HOLE), member.size, False
     with open(path, "wb", buffering=0) as file:
@@ -210,7 +209,7 @@ def write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
 
 
 def below(folder: str, name: str) -> bool:
-    """Whether a path is in a folder, links followed."""
+    """Whether a path is in a folder, after following links."""
     real = os.path.realpath(folder)
     found = os.path.realpath(os.path.join(real, name))
     return os.path.commonpath([real, found]) == real
@@ -220,7 +219,7 @@ _VERBS = {"stat": look, "list": listing, "download": pack, "upload": unpack}
 
 
 def main() -> int:
-    """Read the order, enter, do it."""
+    """Read the order, enter the sandbox, and run the order."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from supervise import wire
 
@@ -243,7 +242,7 @@ def main() -> int:
 
 
 def fail(word: str, text: str) -> int:
-    """Say why."""
+    """Report the reason."""
     sys.stderr.write(json.dumps({"word": word, "text": text}))
     return 1
 
@@ -251,4 +250,4 @@ def fail(word: str, text: str) -> int:
 if __name__ == "__main__":
     code = main()
     sys.stderr.flush()
-    os._exit(code)  # a closed stdout is told by now, not again by Python's own clean-up
+    os._exit(code)  # a closed stdout is reported by now, and must not be again by Python's own cleanup

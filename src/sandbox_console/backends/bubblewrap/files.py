@@ -1,7 +1,7 @@
 """Files of a sandbox, moved by a separate process (``file_helper.py``): any size, in constant memory.
 
-What the helper writes into a folder that is in memory (/tmp, the home) counts against that folder's size, and not
-against the sandbox's memory limit.
+What the helper writes into a folder in memory (/tmp, the home) counts against that folder's size, and not against the
+sandbox's memory limit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONFLICTS = {
     "full": "folders in memory have a size: tmp_mib of [backends.bubblewrap]",
 }
 _MOST_BYTES = 64 * 1024 * 1024
-"""Of a listing: some 400,000 entries."""
+"""The size limit of a listing: some 400,000 entries."""
 
 
 async def stat(record: Record, path: str) -> FileInfo:
@@ -59,7 +59,7 @@ async def download(record: Record, path: str) -> AsyncGenerator[bytes, None]:
 
 
 async def upload(record: Record, path: str, archive: AsyncIterator[bytes]) -> None:
-    """Unpack a tar. Raises NotFound, Conflict, UsageError for an archive that is none or would escape."""
+    """Unpack a tar. Raises NotFound, Conflict, and UsageError for an invalid archive or one that would escape."""
     helper = await _FileHelper.start(record, "upload", path)
     try:
         async for chunk in guarded(archive):
@@ -89,7 +89,7 @@ def _info(said: dict[str, Any]) -> FileInfo:
 
 
 class _FileHelper:
-    """The process. ``end`` is safe to call at any time, and leaves nothing."""
+    """The helper process. ``end`` is safe to call at any time, and leaves nothing behind."""
 
     def __init__(self, process: asyncio.subprocess.Process, path: str) -> None:
         self._process, self._path = process, path
@@ -102,7 +102,7 @@ class _FileHelper:
 
     @classmethod
     async def start(cls, record: Record, op: str, path: str) -> _FileHelper:
-        """Start it where the path is. Raises Conflict where that cannot be reached now."""
+        """Start it where the path is. Raises Conflict if that cannot be reached now."""
         if not path.startswith("/") or "\0" in path:
             raise UsageError(f"{path!r} is not an absolute path in the sandbox")
         spaces = await _spaces(record) if record.status.live else []
@@ -120,7 +120,7 @@ class _FileHelper:
                 os.close(fd)
 
     async def give(self, chunk: bytes) -> bool:
-        """Pass bytes on; False where it takes no more, having failed."""
+        """Write bytes; False if it accepts no more because it has failed."""
         try:
             self._in.write(chunk)
             await self._in.drain()
@@ -129,7 +129,7 @@ class _FileHelper:
         return True
 
     async def judge(self) -> None:
-        """Wait for its end. Raises what went wrong."""
+        """Wait for its end. Raises the error that it reported."""
         self._in.close()
         said = (await shielded(self._said)).decode("utf-8", "replace")
         if await self._process.wait() != 0:
@@ -172,7 +172,7 @@ async def _spaces(record: Record) -> list[int]:
 
 
 def _stopped(record: Record, op: str, path: str) -> tuple[str, str]:
-    """The folder of this host and the path in it, where a sandbox does not run. Raises Conflict."""
+    """The folder of this host and the path in it, for a sandbox that does not run. Raises Conflict."""
     name, parts = record.spec.name, PurePosixPath(os.path.normpath(path)).parts
     if record.spec.workspace and parts[1:2] == ("workspace",):
         return record.spec.workspace, "/" + "/".join(parts[2:])

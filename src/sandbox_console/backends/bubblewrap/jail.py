@@ -17,16 +17,16 @@ from sandbox_console.model.spec import SandboxSpec
 
 Word = str | dict[str, str]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-IDLE = ("sleep", "2147483647")  # `infinity` is not known to every sleep; this is 68 years
+IDLE = ("sleep", "2147483647")  # not every sleep knows `infinity`; this is 68 years
 IN_MEMORY = {"proc", "dev", "tmp", "run", "sys", "home", "root", "workspace", "mnt", "media", "lost+found"}
-"""Top-level folders that are the sandbox's own, not the image's."""
+"""Top-level folders that belong to the sandbox, not to the image."""
 _MIB = 1 << 20
 _PASSWD_MOST = 4 * _MIB
 _SMALL_MIB = 64
 USER = "sandbox"
 _USER = re.compile(r"(?P<uid>[0-9]{1,9})(?::(?P<gid>[0-9]{1,9}))?\Z")
 
-# Read-only from the host: what programs look up there that is neither secret nor about this machine.
+# Read-only from the host: files that programs look up, and that are neither secret nor about this machine.
 _HOST_ETC = (
     "alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl/certs", "ssl/openssl.cnf", "ca-certificates",
     "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust", "terminfo", "localtime", "mime.types", "protocols",
@@ -79,12 +79,12 @@ def home_of(spec: SandboxSpec) -> str:
 
 
 def workdir_of(spec: SandboxSpec) -> str:
-    """Where commands begin: what was asked, else the workspace, else the home folder."""
+    """Where commands start: in the requested folder, else in the workspace, else in the home folder."""
     return spec.workdir or ("/workspace" if spec.workspace else home_of(spec))
 
 
 def environment(spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> dict[str, str]:
-    """The variables of every command: a few usual ones, the gateway's, the spec's, the secrets'."""
+    """The variables of every command: a few usual ones, the gateway's, the spec's and the secrets'."""
     name = identity(spec.user, root_of(spec.image))[0]
     usual = {"PATH": PATH, "HOME": home_of(spec), "USER": name, "LOGNAME": name, "LANG": "C.UTF-8"}
     return (
@@ -96,7 +96,7 @@ def environment(spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> dict[st
 
 
 def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, options: Options) -> list[Word]:
-    """All of bwrap's arguments but the command. Secrets are in it: it goes through memory only."""
+    """All of bwrap's arguments except the command. They contain secrets: they only pass through memory."""
     root = root_of(spec.image)
     _name, uid, gid = identity(spec.user, root)
     home = home_of(spec)
@@ -124,9 +124,9 @@ def words(spec: SandboxSpec, secrets: Sequence[ResolvedSecret], bwrap: Bwrap, op
 
 
 def _without_keys(spec: SandboxSpec) -> list[Word]:
-    """The kernel lists keys by their user, which the guest of an ordinary user's console is on this host.
+    """The kernel lists keys by user, and the guest of an ordinary user's console is that user on this host.
 
-    Where a part of /proc is covered the kernel lets no namespace below mount a /proc of its own.
+    If a part of /proc is covered, the kernel lets no namespace below mount a /proc of its own.
     """
     shown = spec.nested_userns or not Path("/proc/keys").exists()
     return [] if shown else ["--ro-bind", "/dev/null", "/proc/keys"]
@@ -167,7 +167,7 @@ def _host(spec: SandboxSpec, home: str) -> list[Word]:
 
 
 def _folder(root: Path) -> list[Word]:
-    """Each top-level entry of the tree, read-only: so the mount points need not be in it."""
+    """Each top-level entry of the tree, read-only: so the mount points need not exist in it."""
     out: list[Word] = []
     for at in sorted(root.iterdir()):
         if at.name in IN_MEMORY:

@@ -1,4 +1,4 @@
-"""Starts a sandbox's supervisor. Its orders go through a pipe, so they are in no argument list and no file."""
+"""Starts a sandbox's supervisor. Its orders go through a pipe, so they are in no argument list and in no file."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def order(
 
 
 async def launch(asked: dict[str, Any], name: str, others: Callable[[], Sequence[state.Record]]) -> None:
-    """Start it; returns when the main command runs. Raises BackendError where it cannot, Conflict for a taken port.
+    """Start it; returns when the main command runs. Raises BackendError on failure, Conflict for a taken port.
 
-    ``others`` tells whose sandbox has the port.
+    ``others`` is used to find out whose sandbox has the port.
 
-    A cancellation waits for the answer: until it came, nobody could end what is being started.
+    A cancellation waits for the answer: until then, nobody could end what is being started.
     """
     talk = asyncio.ensure_future(_talk(asked))
     try:

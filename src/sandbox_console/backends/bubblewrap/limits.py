@@ -26,7 +26,7 @@ _OF = {"memory": Capability.LIMIT_MEMORY, "cpu": Capability.LIMIT_CPU, "pids": C
 
 
 class Limiter(Struct, frozen=True):
-    """Where this machine lets us set limits; looked at once, when the backend opens."""
+    """Where this machine lets us set limits; checked once, when the backend opens."""
 
     parents: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -34,14 +34,14 @@ class Limiter(Struct, frozen=True):
 
     @classmethod
     def look(cls) -> Limiter:
-        """Look. Blocks for a few ms: it makes and removes a probe group in each hierarchy."""
+        """Check. Blocks for a few ms: it makes and removes a probe group in each hierarchy."""
         found = cgroup.find()
         match = re.match(r"(\d+)\.(\d+)", platform.release())
         version = (int(match[1]), int(match[2])) if match else (0, 0)
         return cls(found.parents, found.reasons, version >= _NPROC_PER_NAMESPACE)
 
     def why_not(self, controller: str) -> str:
-        """Why a limit cannot be enforced; empty where it can."""
+        """Why a limit cannot be enforced; empty if it can."""
         if controller in self.parents or (controller == "pids" and self.nproc_works):
             return ""
         return f"needs a writable {controller} cgroup: {self.reasons.get(controller, 'there is none')}"
@@ -52,7 +52,7 @@ class Limiter(Struct, frozen=True):
         return "freezer" in self.parents
 
     def refuse(self, spec: SandboxSpec) -> None:
-        """Raises Unsupported for a limit that is asked for and cannot be enforced, unless best effort is enough."""
+        """Raises Unsupported for a requested limit that cannot be enforced, unless the spec asks for best effort."""
         if spec.limits == "best-effort":
             return
         for controller, asked in (("memory", spec.memory_mib), ("cpu", spec.cpus), ("pids", spec.pids)):
@@ -77,6 +77,6 @@ class Limiter(Struct, frozen=True):
 
 
 def wanted(spec: SandboxSpec, options: Options) -> dict[str, float | int | None]:
-    """What the groups are set to: bytes, processes, vCPUs."""
+    """The limits of the groups: bytes, processes, vCPUs."""
     memory = spec.memory_mib * _MIB if spec.memory_mib else None
     return {"memory": memory, "pids": spec.pids or options.pids, "cpus": spec.cpus}

@@ -1,4 +1,4 @@
-"""Reads a sandbox's output from its segments, in batches and bounded memory."""
+"""Reads a sandbox's output from its segments, in batches and with bounded memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stre
 
 _BATCH = 512 << 10  # bytes of output in a batch: about 5 ms of work in the thread
 _PART = 64 << 10  # a longer line comes in parts
-_QUIET_S = 0.3  # a part of a line is shown when nothing followed it for so long
-_RESTART_S = 0.5  # a sandbox that ends while it is followed may be in the middle of a restart
+_QUIET_S = 0.3  # a part of a line is shown if nothing followed it for this long
+_RESTART_S = 0.5  # a sandbox that ends while it is followed may be restarting
 _STREAMS = {segments.STDOUT: Stream.STDOUT, segments.STDERR: Stream.STDERR}
 
 
@@ -26,7 +26,7 @@ class _Line(Struct):
 
 
 class Reader:
-    """A place in the output of one sandbox. Its methods block: call them in a thread."""
+    """A position in the output of one sandbox. Its methods block: call them in a thread."""
 
     def __init__(self, folder: Path, query: LogQuery) -> None:
         self._folder = str(folder)
@@ -38,12 +38,12 @@ class Reader:
         self._skip = 0
         self._open_lines = {stream: _Line() for stream in _STREAMS.values()}
         self._out: list[LogItem] = []
-        self.past = False  # the time given by ``until`` is passed
+        self.past = False  # the time given by ``until`` has passed
         if query.tail is not None:
             self._seek_tail(query.tail)
 
     def read(self) -> list[LogItem]:
-        """What there is, up to a batch; empty only at the present end, however much is skipped before."""
+        """The records that are there, up to a batch; empty only at the present end, however many are skipped first."""
         self._out = []
         size = 0
         while (size < _BATCH or not self._out) and not self.past:
@@ -63,7 +63,7 @@ class Reader:
         return self._out
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file:
             self._file.close()
             self._file = None
@@ -87,7 +87,7 @@ class Reader:
                 return None
 
     def _next(self) -> bool:
-        """Go on to the next segment that is there; note what rotation took."""
+        """Go on to the next segment that exists; note what rotation removed."""
         later = [number for number in self._numbers() if number > self._number]
         if not later:
             return False
@@ -108,7 +108,7 @@ class Reader:
         before: int = segments.HEAD.unpack(head)[1]
         if later[0] != self._number + 1 and before > self._lines:
             self._drop_parts()
-            # Of what was rotated away before the first file some may be older than the time that is asked for.
+            # Of what was rotated away before the first file, some may be older than the requested time.
             known = self._number > 0 or not self._since
             self._gap("rotated away", before - self._lines if known else None)
         self._number, self._lines = later[0], before
@@ -131,7 +131,7 @@ class Reader:
             head = self._file.read(segments.FRAME.size)
             self._file.seek(place)
             at_ns = segments.FRAME.unpack(head)[0] if len(head) == segments.FRAME.size else 0
-        if at_ns >= self._since:  # else what was lost is older, too
+        if at_ns >= self._since:  # otherwise what was lost is older, too
             self._out.append(LogGap(at_ns, reason, lines))
 
     # -- lines
@@ -172,7 +172,7 @@ class Reader:
     # -- tail
 
     def _seek_tail(self, tail: int) -> None:
-        """Begin in the segment that holds the first wanted line, and skip to it."""
+        """Begin in the segment that contains the first requested line, and skip to it."""
         have = self._numbers()
         starts = [(number, self._before(number)) for number in have]
         if not starts:
@@ -192,7 +192,7 @@ class Reader:
         return int(segments.HEAD.unpack(head)[1]) if len(head) == segments.HEAD.size else 0
 
     def _count_from(self, number: int, lines: int) -> int:
-        """Lines in all, where a last one without an end counts too."""
+        """The number of lines, including a last one without an end."""
         open_ended: dict[int, bool] = {}
         try:
             with open(segments.path_of(self._folder, number), "rb") as file:  # noqa: PTH123
@@ -209,7 +209,7 @@ class Reader:
 
 
 def _split(data: bytes) -> list[bytes]:
-    """At newlines only: ``bytes.splitlines`` also ends a line at a carriage return."""
+    """Split at newlines only: ``bytes.splitlines`` also ends a line at a carriage return."""
     parts = data.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 

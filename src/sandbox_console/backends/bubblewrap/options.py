@@ -12,14 +12,13 @@ from sandbox_console.model.did_you_mean import nearest
 
 
 class Options(Struct, frozen=True):
-    """What may be set under ``[backends.bubblewrap]``; sizes are MiB, times seconds.
+    """Options under ``[backends.bubblewrap]``; sizes are in MiB, times in seconds.
 
-    ``bwrap``: the program; empty finds the system's, then the wheel's. ``uid_base`` and ``uid_count``:
-    user ids that root's console gives its sandboxes, one each; systemd's and distributions' ranges end
-    below the default. ``log_mib`` in all is kept of one sandbox's output, in ``log_files`` files;
-    what it writes past ``log_rate_mib`` a second is left out, with a mark of how much.
-    ``tmp_mib`` bounds /tmp and the home folder, each. ``egress_hosts``: a file as /etc/hosts, of names that
-    gateways do not ask the resolver for.
+    ``bwrap``: the program; if empty, the system's is used, then the wheel's. ``uid_base`` and ``uid_count``: user ids
+    that root's console gives its sandboxes, one each; the ranges of systemd and of distributions end below the default.
+    ``log_mib`` is the total size of a sandbox's output that is kept, in ``log_files`` files; output beyond
+    ``log_rate_mib`` per second is left out, with a mark of how much. ``tmp_mib`` limits /tmp and the home folder, each.
+    ``egress_hosts``: a file like /etc/hosts, with names that gateways do not look up with the resolver.
     """
 
     bwrap: str = ""
@@ -35,7 +34,7 @@ class Options(Struct, frozen=True):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Options:
-        """Read the table. Raises ConfigError for an unknown key or a value of the wrong kind."""
+        """Read the table. Raises ConfigError for an unknown key or a value of the wrong type."""
         known = {item.name: type(item.default) for item in structs.fields(cls)}
         for key, value in table.items():
             if key not in known:

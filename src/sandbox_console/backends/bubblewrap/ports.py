@@ -1,4 +1,4 @@
-"""Published ports: what a sandbox's supervisor is asked for, and what it holds."""
+"""Published ports: which ones a sandbox's supervisor should hold, and which ones it holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def order(spec: SandboxSpec) -> list[tuple[str, int, int]]:
 
 
 def facts(record: Record) -> Iterator[Fact]:
-    """Where each port of the sandbox is answered for now."""
+    """Where each port of the sandbox can be reached now."""
     bound = list(_bound(record))
     for port in sorted({one.port for one in parse_all(record.spec.ports)}):
         at = [one for one in bound if one.port == port]
@@ -44,11 +44,11 @@ def _bound(record: Record) -> Iterator[PublishedPort]:
 
 
 def problem(spec: SandboxSpec) -> str:
-    """Why a port cannot be published by this user; empty where it can, or another has its place now."""
+    """Why this user cannot publish a port; empty if that is possible, or if the place is only taken now."""
     try:
         asked = parse_all(spec.ports)
     except ValueError:
-        return ""  # what the spec's own check says
+        return ""  # what the spec's own check reports
     if spec.egress and any(one.port == PORT for one in asked):
         return f"{PORT} of the sandbox belongs to its egress gateway: only the guest may use it"
     return next(filter(None, map(_refused, asked)), "")
@@ -68,7 +68,7 @@ def _refused(asked: PublishedPort) -> str:
 
 
 def taken(place: str, hint: str, name: str, others: Callable[[], Sequence[Record]]) -> Conflict:
-    """The error for a place that another has, by the sandbox's name where it is one of ours. Blocks."""
+    """The error for a place that is taken, with the sandbox's name if it is one of ours. Blocks."""
     holder = next((one.spec.name for one in others() for at in _bound(one) if _excludes(at, place)), "")
     number = place.rpartition(":")[2]
     hint += f", or stop {holder} first" if holder else f"; whose it is: ss -ltnp sport = :{number}"
@@ -76,7 +76,7 @@ def taken(place: str, hint: str, name: str, others: Callable[[], Sequence[Record
 
 
 def _excludes(at: PublishedPort, place: str) -> bool:
-    """Whether who listens at one place keeps another from listening at the other; an address for all takes each."""
+    """Whether a listener at one place prevents one at the other; an address for all interfaces takes each."""
     address, _, number = place.rpartition(":")
     same = at.place.rpartition(":")[0] == address
     return str(at.host_port) == number and (same or _EVERY & {at.address, address.strip("[]")} != set())

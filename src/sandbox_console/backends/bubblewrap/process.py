@@ -17,12 +17,12 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 
 _CHUNK = 256 * 1024
-"""What a command's output may wait with, and is read by at once: a pipe of 64 KiB takes twice the time for 1 GiB."""
-_HANG_UP_S = 1.0  # what a shell is given to end by itself after SIGHUP
+"""The size of a command's pipe, and of one read: with a pipe of 64 KiB, 1 GiB takes twice the time."""
+_HANG_UP_S = 1.0  # how long a shell has to end by itself after SIGHUP
 
 
 class _Guest:
-    """What a command and a shell share: how it ended, and its end."""
+    """What a command and a shell have in common: how it ended, and ending it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ def _failed(message: dict[str, Any]) -> Exit:
 
 
 async def _started(connection: Connection, name: str) -> tuple[Exit | None, int, int | None]:
-    """Wait until the command runs: its exit where it cannot, the terminal where it has one, its pid inside."""
+    """Wait until the command runs; returns its exit if it cannot, else its terminal, if any, and its pid inside."""
     terminal = -1
     while True:
         message, fds = await connection.receive()
@@ -90,7 +90,7 @@ async def _started(connection: Connection, name: str) -> tuple[Exit | None, int,
 
 
 class Command(_Guest):
-    """A :class:`~sandbox_console.backends.base.Process`. The pipes hold the guest back when nobody reads."""
+    """A :class:`~sandbox_console.backends.base.Process`. The pipes hold the guest back if nobody reads."""
 
     def __init__(self, connection: Connection, stdin: int, stdout: int, stderr: int) -> None:
         super().__init__(connection)
@@ -99,12 +99,12 @@ class Command(_Guest):
         self._streams = {stdout: Stream.STDOUT, stderr: Stream.STDERR}
         for fd in (stdin, stdout, stderr):
             os.set_blocking(fd, False)
-        with contextlib.suppress(OSError):  # EPERM where the user's pipes hold too much already: pipe(7)
+        with contextlib.suppress(OSError):  # EPERM if the user's pipes already hold too much: pipe(7)
             fcntl.fcntl(stdout, fcntl.F_SETPIPE_SZ, _CHUNK)
 
     @classmethod
     async def start(cls, connection: Connection, request: dict[str, Any], name: str) -> Command:
-        """Pass the ends of three pipes to the supervisor, and wait until the command runs or cannot."""
+        """Pass the ends of three pipes to the supervisor, and wait until the command runs or has failed to."""
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         command = cls(connection, pipes[0][1], pipes[1][0], pipes[2][0])
@@ -169,12 +169,12 @@ class Command(_Guest):
         await self.close_stdin()
 
     def _abandon(self) -> None:
-        """End the tree without waiting. Descriptors stay: another task may wait on them, and sees their end."""
+        """End the tree without waiting. Descriptors stay open: another task may wait on them, and sees their end."""
         if not self._gone:
             self._connection.send({"op": "kill"})
 
     def _close(self) -> None:
-        """Closing the connection makes the supervisor kill the tree, whatever becomes of this console."""
+        """Close the connection, so that the supervisor kills the tree, whatever happens to this console."""
         self._connection.close()
         for fd in (*self._streams, self._stdin):
             if fd >= 0:
@@ -184,7 +184,7 @@ class Command(_Guest):
 
 
 class Shell(_Guest):
-    """A :class:`~sandbox_console.backends.base.Terminal` on a PTY of the sandbox's own."""
+    """A :class:`~sandbox_console.backends.base.Terminal` on a PTY inside the sandbox."""
 
     def __init__(self, connection: Connection, master: int) -> None:
         super().__init__(connection)
@@ -202,7 +202,7 @@ class Shell(_Guest):
 
     @classmethod
     async def start(cls, connection: Connection, request: dict[str, Any], name: str) -> Shell:
-        """Open the terminal and wait until the shell runs. Raises BackendError where there is none."""
+        """Open the terminal and wait until the shell runs. Raises BackendError if there is none."""
         try:
             connection.request(request)
             failed, master, _ = await _started(connection, name)

@@ -20,7 +20,7 @@ _COMMAND_CAP = 4096
 
 
 def processes(record: Record) -> list[GuestProcess]:
-    """Those of the guest, by their pids inside. Blocks: about 0.1 ms a process. Raises Conflict."""
+    """The guest's processes, with their pids inside. Blocks: about 0.1 ms a process. Raises Conflict."""
     if not record.status.live:
         raise not_running(record.spec.name, record.status)
     name, uid, _gid = jail.identity(record.spec.user, jail.root_of(record.spec.image))
@@ -34,7 +34,7 @@ def processes(record: Record) -> list[GuestProcess]:
 
 
 def _inside(pids: list[int]) -> Iterator[tuple[int, int]]:
-    """Each with its pid in the innermost namespace: the last of ``NSpid`` in proc_pid_status(5)."""
+    """Each process with its pid in the innermost namespace: the last of ``NSpid`` in proc_pid_status(5)."""
     for pid in pids:
         for line in _read(pid, "status").splitlines():
             if line.startswith(b"NSpid:"):
@@ -42,7 +42,7 @@ def _inside(pids: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _process(pid: int, inside: Mapping[int, int], users: Mapping[int, str]) -> GuestProcess | None:
-    """One by proc_pid_stat(5); None where it has ended meanwhile."""
+    """One process from proc_pid_stat(5); None if it has ended meanwhile."""
     head, _, rest = _read(pid, "stat").rpartition(b")")
     if not head or pid not in inside:
         return None
@@ -75,7 +75,7 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def raw(record: Record) -> dict[str, Any]:
-    """What is kept of a sandbox; the values of its variables are masked."""
+    """What is stored about a sandbox; the values of its variables are masked."""
     spec = record.spec.to_dict()
     if "env" in spec:
         spec["env"] = dict.fromkeys(spec["env"], _MASK)

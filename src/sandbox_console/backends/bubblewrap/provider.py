@@ -11,11 +11,11 @@ from sandbox_console.backends.bubblewrap.options import Options
 
 
 class BubblewrapProvider:
-    """Sandboxes of this machine's own, by bubblewrap."""
+    """Sandboxes on this machine, made by bubblewrap."""
 
     name: ClassVar[str] = "bubblewrap"
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """The one backend, of the local host. Raises ConfigError for an option it does not know."""
+        """The one backend, for the local host. Raises ConfigError for an unknown option."""
         return [BubblewrapBackend(settings.state_dir, Options.from_table(settings.options))]

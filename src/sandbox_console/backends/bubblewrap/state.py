@@ -1,8 +1,8 @@
-"""What is kept of each sandbox: a folder of its own below the state directory.
+"""What is stored about each sandbox, in a folder of its own below the state directory.
 
-``spec.json`` is the console's: what was asked, when, and the user id it runs as. ``status.json`` is the
-supervisor's, replaced whole. ``lock`` is held by the supervisor for as long as it lives, so a status that says
-"running" beside a free lock means that the sandbox is lost. Nothing here holds a secret's value.
+``spec.json`` is the console's: the request, its time, and the user id that the sandbox runs as. ``status.json`` is the
+supervisor's, always replaced as a whole. ``lock`` is held by the supervisor for as long as it lives, so a status that
+says "running" beside a free lock means that the sandbox is lost. Nothing here holds a secret's value.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _KINDS = {
     "started_at": (int, float, _NONE), "finished_at": (int, float, _NONE), "exit": (dict, _NONE),
     "pid": (int, _NONE), "supervisor": (int, _NONE), "starts": (int, _NONE), "cgroups": (dict, _NONE),
 }  # fmt: skip
-"""What a status may have where the console counts on it."""
+"""The part of a status that the console relies on."""
 
 _LOST_STATES = (Status.STARTING, Status.RUNNING, Status.PAUSED, Status.STOPPING)
 
 
 def boot_id() -> str:
-    """The kernel's name for this boot."""
+    """The kernel's id for this boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 class Record(Struct, frozen=True):
-    """One sandbox as its folder has it; ``status`` is what holds, not only what was last written."""
+    """One sandbox as its folder describes it; ``status`` is the real state, not only what was last written."""
 
     id: str
     folder: Path
     spec: SandboxSpec
-    created_at: float | None  # None where its spec.json is damaged
+    created_at: float | None  # None if its spec.json is damaged
     uid: int | None
     status: Status = Status.CREATED
     detail: str = ""
@@ -55,7 +55,7 @@ class Record(Struct, frozen=True):
 
 
 class Damaged(BackendError):
-    """A sandbox whose files cannot be understood, or are not there. ``record`` is what is left to know."""
+    """A sandbox with damaged or missing files. ``record`` is what is still known."""
 
     def __init__(self, record: Record, name: str, why: str) -> None:
         super().__init__(
@@ -72,10 +72,10 @@ class Store:
         self.folder = folder
 
     def prepare(self) -> None:
-        """Make the state directory, for its owner only. Raises BackendError."""
+        """Create the state directory, for its owner only. Raises BackendError."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.folder.stat().st_mode & 0o777 != 0o700:  # a read-only one that is as it should be can be looked at
+            if self.folder.stat().st_mode & 0o777 != 0o700:  # a read-only one with the right mode can still be read
                 self.folder.chmod(0o700)
         except OSError as error:
             hint = "make it writable, or set SANDBOX_CONSOLE_HOME to a folder of your own"
@@ -83,7 +83,7 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One console at a time: names and user ids are given out in here."""
+        """Lock out other consoles: names and user ids are assigned while this is held."""
         self.prepare()
         fd = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -93,7 +93,7 @@ class Store:
             os.close(fd)
 
     def ids(self) -> list[str]:
-        """The ids that are there."""
+        """The ids that exist."""
         try:
             return sorted(one.name for one in self.folder.iterdir() if not one.name.startswith("."))
         except FileNotFoundError:
@@ -107,12 +107,12 @@ class Store:
                 found.append(self.get(identity))
             except NotFound:
                 continue
-            except Damaged as error:  # it is seen by what is left, at least its id, and hides no other
+            except Damaged as error:  # it is shown with what is left, at least its id, and hides no other
                 found.append(error.record)
         return found
 
     def workspaces(self) -> list[str]:
-        """The folder of each sandbox that has one, whatever state it is in."""
+        """The folder of each sandbox that has one, whatever its state."""
         found = []
         for identity in self.ids():
             with suppress(OSError, ValueError, LookupError, TypeError):
@@ -121,7 +121,7 @@ class Store:
         return [one for one in found if isinstance(one, str)]
 
     def get(self, identity: str) -> Record:
-        """One sandbox. Raises NotFound; Damaged where its files cannot be understood."""
+        """One sandbox. Raises NotFound; Damaged if its files cannot be read."""
         folder = self.folder / identity
         if not identity.isalnum():
             raise NotFound(f"no sandbox has the id {identity!r}")
@@ -130,7 +130,7 @@ class Store:
             spec = SandboxSpec.from_dict(made["spec"])
             record = Record(identity, folder, spec, float(made["created_at"]), _uid(made["uid"]))
         except (FileNotFoundError, NotADirectoryError) as error:
-            if (folder / "lock").exists():  # all are made with one, and go with it at once
+            if (folder / "lock").exists():  # all are created with one, and lose it at once on removal
                 raise _damaged(folder, "spec.json", "is missing") from error
             raise NotFound(f"no sandbox of bubblewrap has the id {identity!r}") from error
         except (*_BROKEN, InvalidSpec, OSError) as error:
@@ -141,7 +141,7 @@ class Store:
             raise Damaged(record, "status.json", _why(error)) from error
 
     def add(self, spec: SandboxSpec, created_at: float, uid: int | None) -> str:
-        """Write a new folder: it appears whole or not at all."""
+        """Write a new folder: it appears completely or not at all."""
         identity = secrets.token_hex(6)
         fresh = self.folder / f".new-{identity}"
         try:
@@ -168,7 +168,7 @@ class Store:
         fresh.rename(folder / "spec.json")
 
     def remove(self, record: Record) -> None:
-        """Remove a folder: gone from the list at once, then file by file."""
+        """Remove a folder: it leaves the list at once, then its files are removed."""
         gone = self.folder / f".gone-{record.id}"
         try:
             record.folder.rename(gone)
@@ -212,7 +212,7 @@ def _uid(value: object) -> int | None:
 
 
 def _damaged(folder: Path, name: str, why: str) -> Damaged:
-    """Of one whose spec is lost: its status may still tell of its supervisor and its cgroups."""
+    """The record of a sandbox whose spec is lost: its status may still name its supervisor and its cgroups."""
     try:
         raw = _raw(folder)
     except (*_BROKEN, OSError):
@@ -230,7 +230,7 @@ def _with_status(record: Record) -> Record:
     detail = raw.get("detail", "")
     if status in _LOST_STATES:
         why = _lost(record.folder, raw)
-        if why and (again := _raw(record.folder)) != raw:  # it ended between the two looks
+        if why and (again := _raw(record.folder)) != raw:  # it ended between the two checks
             return _with_status(record) if again else record
         status, detail = (Status.LOST, why) if why else (status, detail)
     return replace(record, status=status, detail=detail, raw=raw)

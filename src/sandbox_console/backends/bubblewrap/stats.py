@@ -1,4 +1,4 @@
-"""What a running sandbox uses, from its cgroups where it has them, else from /proc."""
+"""What a running sandbox uses, from its cgroups if it has them, else from /proc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Sample(Struct, frozen=True):
-    """CPU seconds used so far, what is held now, and the bytes of the log's files by number."""
+    """CPU seconds used so far, memory and processes in use now, and the bytes of the log's files by number."""
 
     at: float
     cpu_s: float | None
@@ -31,7 +31,7 @@ class Sample(Struct, frozen=True):
 
 
 def sample(raw: Mapping[str, Any], folder: Path) -> Sample:
-    """Look at a sandbox, kept in ``folder``, once. Blocks: about 0.1 ms a process."""
+    """Measure a sandbox, stored in ``folder``, once. Blocks: about 0.1 ms a process."""
     groups: Mapping[str, str] = raw.get("cgroups") or {}
     version = raw.get("cgroup_version", 1)
     pids = processes(raw)
@@ -47,7 +47,7 @@ def sample(raw: Mapping[str, Any], folder: Path) -> Sample:
 
 
 def processes(raw: Mapping[str, Any]) -> list[int]:
-    """The guest's processes: the main command's, and those started beside it. No helper, and nothing that waits."""
+    """The guest's processes: the main command's, and those started beside it. No helpers, and none that waits."""
     init = raw.get("init") or 0
     found = tree.descendants(init)
     for helper in tree.children(raw.get("supervisor") or 0):
@@ -78,7 +78,7 @@ def _log(folder: str) -> dict[int, int]:
 
 
 def _written(before: Mapping[int, int], now: Mapping[int, int]) -> int:
-    """Bytes since: the newest file of before has grown, and others may have come after it."""
+    """Bytes written since: the newest earlier file has grown, and others may have followed it."""
     newest = max(before)
     return sum(size - (before[newest] if number == newest else 0) for number, size in now.items() if number >= newest)
 

@@ -1,7 +1,7 @@
 """The program of one sandbox's supervisor, run as ``python -I -S -X utf8 supervisor.py ID``.
 
-It reads its order as JSON from stdin, leaves the console's session, and answers on stdout with one
-JSON object when the sandbox runs or cannot. Standard library only, so that it stays small.
+It reads its order as JSON from stdin, leaves the console's session, and answers on stdout with one JSON object when the
+sandbox runs or has failed to start. It uses the standard library only, so that it stays small.
 """
 
 import os

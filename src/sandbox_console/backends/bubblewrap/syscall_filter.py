@@ -12,18 +12,18 @@ from sandbox_console.model.spec import SandboxSpec
 _REFUSED = "no keyrings, io_uring, bpf, {}AF_VSOCK, AF_ALG; {}for every command in it"
 _OLD = "it was started by a console without the filter: restart it"
 _RELAXED = ("ptrace", "nested_userns")
-"""Fields of a spec that let calls through, which a status names one beside the other."""
+"""Fields of a spec that let calls through; a status lists them next to each other."""
 
 
 def program(spec: SandboxSpec) -> bytes:
-    """The filter that a sandbox is started with; empty where it has none."""
+    """The filter that a sandbox is started with; empty if it has none."""
     return b"" if spec.seccomp == "off" else seccomp.program(ptrace=spec.ptrace, nested=spec.nested_userns) or b""
 
 
 def word(spec: SandboxSpec) -> str:
-    """How a sandbox that is started now stands: ``filtered``, what it asked for beside (``ptrace``), or without.
+    """The filter's state for a sandbox that is started now: ``filtered``, with additions (``ptrace``), or without one.
 
-    ``off`` is without by its spec, ``unfiltered`` for want of a filter for this machine.
+    ``off`` is without a filter by its spec, ``unfiltered`` because there is none for this machine.
     """
     if spec.seccomp == "off":
         return "off"
@@ -33,7 +33,7 @@ def word(spec: SandboxSpec) -> str:
 
 
 def fact(record: Record) -> Fact:
-    """What holds for it: as it was started while it runs, else as it would be."""
+    """What applies to it: as it was started while it runs, else as it would be."""
     live = record.status.live
     match str(record.raw.get("seccomp", "old") if live else word(record.spec)):
         case "off":
@@ -47,7 +47,7 @@ def fact(record: Record) -> Fact:
 
 
 def _note(asked: set[str]) -> str:
-    """What a filter refuses, and what was asked to be let through."""
+    """What a filter refuses, and what the spec lets through."""
     refused = [] if "ptrace" in asked else ["ptrace"]
     refused += [] if "nested_userns" in asked else ["mounts", "namespaces"]
     works = ["debuggers"] if "ptrace" in asked else []
@@ -56,7 +56,7 @@ def _note(asked: set[str]) -> str:
 
 
 def diagnosis(records: list[Record]) -> Diagnosis:
-    """Whether sandboxes are filtered here, and which of those that run are not."""
+    """Whether sandboxes are filtered here, and which of the running ones are not."""
     if not program(SandboxSpec("any")):
         text = f"there is no filter of system calls for {platform.machine()}, only for {', '.join(seccomp.MACHINES)}"
         return Diagnosis("seccomp", "warning", text, "let only what you trust run in bubblewrap here")

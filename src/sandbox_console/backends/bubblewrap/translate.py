@@ -17,7 +17,7 @@ _ENDED = (Status.EXITED, Status.FAILED)
 
 
 def sandbox(record: Record, limiter: Limiter, options: Options) -> Sandbox:
-    """The sandbox, with what really holds for it."""
+    """The sandbox, with the limits and settings that really apply to it."""
     raw = record.raw
     end = raw.get("exit") if record.status in _ENDED else None
     return Sandbox(
@@ -50,7 +50,7 @@ def _facts(record: Record, limiter: Limiter, options: Options) -> Iterator[Fact]
     try:
         yield Fact("user", _user(record), "no capability, no_new_privs")
         yield Fact("workdir", jail.workdir_of(spec))
-    except ValueError as error:  # its image is gone or has changed: it is there all the same
+    except ValueError as error:  # its image is gone or has changed, but the sandbox exists
         yield Fact("image", str(error), "it cannot be entered or started", enforced=False)
     yield syscall_filter.fact(record)
     if spec.workspace:
@@ -88,7 +88,7 @@ def _user(record: Record) -> str:
 
 
 def jail_root(record: Record) -> Path | None:
-    """The image's folder where it is still there: a sandbox must be shown also when its image is gone."""
+    """The image's folder if it still exists: a sandbox must be shown even if its image is gone."""
     try:
         return jail.root_of(record.spec.image)
     except ValueError:

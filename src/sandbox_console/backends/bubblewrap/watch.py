@@ -16,9 +16,9 @@ _TOP = "."
 
 
 async def changes(store: Store, look: Callable[[], list[Sandbox]]) -> AsyncIterator[BackendEvent]:
-    """Listed first, then each sandbox that differs from what was reported.
+    """First Listed, then each sandbox that differs from what was reported.
 
-    A supervisor's death is a change too: the kernel closes the lock it held.
+    A supervisor's death is a change too: the kernel releases the lock that it held.
     """
     await asyncio.to_thread(store.prepare)
     folders = notify.Folders(notify.STATE, poll_s=1.0)

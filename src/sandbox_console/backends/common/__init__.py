@@ -1,1 +1,1 @@
-"""What backends share: decisions that are made once, and readers of the kernel's files."""
+"""Code that backends share: decisions that are made in one place, and readers of the kernel's files."""

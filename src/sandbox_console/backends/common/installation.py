@@ -1,7 +1,7 @@
-"""The id of this installation: a state directory's own, on every sandbox made from it.
+"""The id of this installation. Each state directory has one, and every sandbox made from it carries it.
 
 Another user's console, or one with another state directory, may use the same engine. Its sandboxes are not ours: what
-they need, as the rules of their egress, is in its state and not in ours.
+they need, such as their egress rules, is in its state directory and not in ours.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 from sandbox_console.errors import BackendError
 
 ANOTHER = "another console"
-"""Who made a sandbox that carries another installation's id."""
+"""The creator to show for a sandbox that carries another installation's id."""
 
 _BYTES = 8
 
 
 class Installation:
-    """The id in a backend's folder, made when the first sandbox is."""
+    """The id in a backend's folder, created with the first sandbox."""
 
     def __init__(self, folder: Path | None) -> None:
         self._file = folder and folder / "installation"
@@ -27,7 +27,7 @@ class Installation:
 
     @property
     def id(self) -> str:
-        """The id; empty where no sandbox was made yet, or there is no folder."""
+        """The id; empty if no sandbox was made yet, or if there is no folder."""
         if not self._id and self._file is not None:
             try:
                 self._id = self._file.read_text().strip()
@@ -36,7 +36,7 @@ class Installation:
         return self._id
 
     def made(self) -> str:
-        """The id, made where there is none. Raises BackendError where it cannot be kept."""
+        """The id, created if there is none. Raises BackendError if it cannot be stored."""
         if self.id or self._file is None:
             return self.id
         part = self._file.with_name(f".installation-{secrets.token_hex(_BYTES)}")
@@ -44,7 +44,7 @@ class Installation:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             part.write_text(secrets.token_hex(_BYTES))
             try:
-                os.link(part, self._file)  # whole or not at all; of two consoles the first one's holds
+                os.link(part, self._file)  # whole or not at all; of two consoles, the first one's is kept
             except FileExistsError:
                 pass
             finally:
@@ -56,5 +56,5 @@ class Installation:
 
 
 def differ(theirs: str, ours: str) -> bool:
-    """Whether two ids are of two installations. Without one of them it counts as ours."""
+    """Whether two ids are of two installations. If one of them is missing, the sandbox counts as ours."""
     return bool(ours and theirs) and theirs != ours

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def used(usage: int, stat: Mapping[str, int]) -> int:
-    """Bytes in use by a cgroup, as ``docker stats`` shows them: without the file pages that can be taken back.
+    """Bytes in use by a cgroup, as ``docker stats`` shows them: without the page cache that can be reclaimed.
 
     ``usage`` is memory.current (cgroup v2) or memory.usage_in_bytes (v1), ``stat`` the memory.stat beside it. From
     https://docs.docker.com/reference/cli/docker/container/stats/: usage less ``inactive_file`` (v2) or

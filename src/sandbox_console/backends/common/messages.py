@@ -1,4 +1,4 @@
-"""Messages with the same words in every backend: refusals, and notes on what is not limited or reached by others."""
+"""Messages that are identical in every backend: refusals, and notes on what is not limited or who can reach it."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from collections.abc import Iterable
 from sandbox_console.errors import Conflict
 
 UNCOUNTED = "of any size and number of files: no kernel counts them for a folder"
-"""The note on a workspace: quotas are a file system's, by user or project, and its administrator's."""
+"""The note on a workspace: quotas belong to the file system, by user or project, and to its administrator."""
 
 
 def not_running(name: str, status: str = "") -> Conflict:
-    """It has to run for what is asked; ``status`` is what it is instead, where that is known."""
+    """The error for a sandbox that has to run for the request; ``status`` is its present one, if known."""
     return Conflict(
         f"{name} does not run" + (f": it is {status}" if status else ""), hint=f"sandbox-console start {name}"
     )
 
 
 def name_taken(name: str) -> Conflict:
-    """Another sandbox of the backend has the name."""
+    """The error for a name that another sandbox of the backend has."""
     return Conflict(f"the name {name!r} is taken", hint="choose another, or remove that sandbox")
 
 
 def place_taken(name: str, place: str, holder: str, hint: str) -> Conflict:
-    """``place`` (``address:port``), at which sandbox ``name`` is to be published, is ``holder``'s; empty: not known."""
+    """``holder`` (empty: not known) uses ``place`` (``address:port``), where sandbox ``name`` is to be published."""
     return Conflict(f"{name}: {place} is taken by {holder or 'another program of the host'}", hint=hint)
 
 
 def reach(addresses: Iterable[str]) -> str:
-    """The note on a port that is answered for at these addresses of this host; empty where only this host can come."""
+    """The note on a port that listens at these addresses of this host; empty if only this host can reach it."""
     return "other machines can reach it" if any(map(_outward, addresses)) else ""
 
 
 def _outward(address: str) -> bool:
     try:
         return not ipaddress.ip_address(address).is_loopback
-    except ValueError:  # a name, as some engines tell: where it leads is not known
+    except ValueError:  # a name, as some engines report: where it leads is not known
         return True

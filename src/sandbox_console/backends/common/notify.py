@@ -17,14 +17,14 @@ _HEAD = struct.Struct("iIII")
 STATE = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE
 LOG = MODIFY | CREATE
 EVENTS = MODIFY | CREATE | DELETE_SELF | MOVE_SELF
-RECORDS = EVENTS | DELETE  # a folder whose file is open somewhere tells its own end late
+RECORDS = EVENTS | DELETE  # while a file of the folder is open somewhere, the folder itself reports its end late
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Folders:
-    """Folders that are watched; :meth:`changed` gives the names of those where something happened.
+    """Watches folders; :meth:`changed` returns the names of those where something happened.
 
-    Where the kernel has no watch left to give, :meth:`changed` comes back every ``poll_s`` with all of them.
+    If the kernel has no watch left, :meth:`changed` returns all of them every ``poll_s``.
     """
 
     def __init__(self, mask: int, poll_s: float) -> None:
@@ -38,7 +38,7 @@ class Folders:
             asyncio.get_running_loop().add_reader(self._fd, self._read)
 
     def add(self, name: str, folder: Path) -> None:
-        """Watch a folder. One that is watched already, or gone, is no error."""
+        """Watch a folder. It is no error if it is watched already, or gone."""
         watch = _libc.inotify_add_watch(self._fd, os.fsencode(folder), self._mask) if self._fd >= 0 else -1
         if watch >= 0:
             self._names[watch] = name
@@ -46,7 +46,7 @@ class Folders:
             self._blind.add(name)
 
     def drop(self, name: str) -> None:
-        """Watch a folder no longer. One that is not watched is no error."""
+        """Stop watching a folder. It is no error if it is not watched."""
         for watch in [watch for watch, other in self._names.items() if other == name]:
             del self._names[watch]
             _libc.inotify_rm_watch(self._fd, watch)
@@ -54,7 +54,7 @@ class Folders:
         self._dirty.discard(name)
 
     def wake(self) -> None:
-        """Let :meth:`changed` come back now."""
+        """Make :meth:`changed` return now."""
         self._wake.set()
 
     def _read(self) -> None:
@@ -70,7 +70,7 @@ class Folders:
             self._wake.set()
 
     async def changed(self, timeout_s: float | None = None) -> set[str]:
-        """Wait for a change; empty when the time ran out."""
+        """Wait for a change; empty if the time ran out."""
         limits = [one for one in (timeout_s, self._poll_s if self._blind else None) if one is not None]
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), min(limits) if limits else None)
@@ -79,7 +79,7 @@ class Folders:
         return dirty
 
     def close(self) -> None:
-        """Let go of the descriptor. Safe to call twice."""
+        """Close the descriptor. Safe to call twice."""
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)

@@ -12,7 +12,7 @@ from sandbox_console.model.action import Permit
 
 
 def need(permit: object) -> None:
-    """Raise TypeError for what is no Permit."""
+    """Raise TypeError if it is not a Permit."""
     if not isinstance(permit, Permit):
         raise TypeError("a changing call needs a Permit")
 
@@ -31,7 +31,7 @@ CHANGING = frozenset(
 
 
 class _Permitted:
-    """A backend whose changing methods check their permit before it is reached."""
+    """A backend whose changing methods check their permit before the backend is reached."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -42,9 +42,9 @@ class _Permitted:
 
 
 def permitted(backend: Backend) -> Backend:
-    """The backend, with every changing method raising TypeError where it is called without a Permit."""
+    """Return the backend; every changing method raises TypeError if it is called without a Permit."""
     names = {name for name in dir(backend) if not name.startswith("_") and _is_method(backend, name)}
-    # A class of its own with all methods in it: a Protocol is looked for in the class, from Python 3.12 on.
+    # A class of its own with all methods in it: from Python 3.12 on, a Protocol is looked up in the class.
     members: dict[str, object] = {name: _checked(name) if name in CHANGING else _passed(name) for name in names}
     return cast(Backend, type(f"Permitted{type(backend).__name__}", (_Permitted,), members)(backend))
 

@@ -1,4 +1,4 @@
-"""The abilities of ``backends.abilities`` on one engine, each a call into the module that has it."""
+"""The abilities of ``backends.abilities`` on one engine, each calling the module that implements it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Abilities:
-    """What a backend may do beside the Backend protocol; mixed into DockerBackend."""
+    """What a backend may do besides the Backend protocol; mixed into DockerBackend."""
 
     _connection: Connection
     _gates: Gateways

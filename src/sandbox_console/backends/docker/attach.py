@@ -1,7 +1,8 @@
-"""The main process's own streams. A reader that stalls would block the process, so this one never does.
+"""The main process's own streams. A reader that stalls would block the process, so this one never stalls.
 
 The engine writes to an attached client before it lets the process go on (measured: a stalled reader stopped the
-container). So output is always taken; what nobody collects is kept up to KEPT bytes, then dropped, and said.
+container). So output is always read; what nobody collects is kept up to KEPT bytes, then dropped, and the loss is
+reported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ KEPT = 4 * 1024 * 1024
 
 
 async def attach(engine: Engine, id: str) -> Attached:
-    """Attach from now on. Raises NotFound, Conflict where it does not run."""
+    """Attach from now on. Raises NotFound, or Conflict if it does not run."""
     with about(described(id)):
         data = await engine.call("GET", container_path(id, "json"))
         if not data["State"]["Running"]:
@@ -45,12 +46,12 @@ async def attach(engine: Engine, id: str) -> Attached:
 
 
 def _takes_input(config: dict[str, Any]) -> bool:
-    # StdinOnce closes the process's stdin when an attached client goes: a shell in it would end with our leaving.
+    # StdinOnce closes the process's stdin when an attached client leaves: a shell in it would end when we detach.
     return bool(config.get("OpenStdin")) and (bool(config.get("Tty")) or not config.get("StdinOnce"))
 
 
 class Attached:
-    """A Process that lets go instead of killing. ``write`` does nothing where the process has no open stdin."""
+    """A Process that detaches instead of killing. ``write`` does nothing if the process has no open stdin."""
 
     def __init__(self, engine: Engine, id: str, channel: Channel, *, takes_input: bool, tty: bool) -> None:
         self._engine = engine
@@ -85,24 +86,24 @@ class Attached:
             await self._channel.write(data)
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Tell the container's terminal its size."""
+        """Set the size of the container's terminal."""
         if self.tty:
-            with suppress(Refused):  # it has ended: output() tells
+            with suppress(Refused):  # it has ended: output() reports that
                 path = container_path(self._id, "resize")
                 await self._engine.call("POST", path, params={"h": rows, "w": cols})
 
     async def close_stdin(self) -> None:
-        """Nothing: the process's stdin is not ours to end."""
+        """Does nothing: the process's stdin is not ours to close."""
 
     async def wait(self) -> Exit:
-        """How the process ended; an Exit without a code where it was let go of and runs on."""
+        """How the process ended; an Exit without a code if it was detached and still runs."""
         await asyncio.wait({self._pump})
         if self._left:
             return Exit(reason="detached; the process runs on")
         return await self._how_it_ended()
 
     async def kill(self) -> None:
-        """Let go."""
+        """Detach."""
         self._left = self._left or not self._pump.done()
         self._pump.cancel()
         await asyncio.wait({self._pump})
@@ -110,7 +111,7 @@ class Attached:
 
     async def _take(self) -> None:
         try:
-            with suppress(BackendUnreachable):  # wait() tells what became of the process
+            with suppress(BackendUnreachable):  # wait() reports what became of the process
                 while (chunk := await self._channel.read()) is not None:
                     self._keep(*chunk)
         finally:

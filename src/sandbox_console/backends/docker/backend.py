@@ -1,4 +1,4 @@
-"""The Docker backend: one engine behind the protocol of ``backends.base``."""
+"""The Docker backend: one engine, as the protocol of ``backends.base``."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine, Params
 
 AT_ONCE = 16
-"""Inspects in flight while listing; an engine answers each in about a millisecond."""
+"""How many inspects are in flight while listing; an engine answers each in about a millisecond."""
 
 SOON = 64
-"""So many inspects are through before a person sees a difference."""
+"""How many inspects finish before a user notices a difference."""
 
 ENDED_S = 10.0
-"""How long a killed container may take to be gone before that is a failure."""
+"""How long a killed container may take to disappear before that is a failure."""
 
 
 class DockerBackend(EgressAbilities):
@@ -64,7 +64,7 @@ class DockerBackend(EgressAbilities):
         self._installation = Installation(state_dir)
         self._gates = Gateways(self._connection, state_dir, options or Options())
         self._lives = LifetimeLimits(self._connection, state_dir, self._gates)
-        self._listed = False  # since it was last asked for its health: an engine that has just answered is well
+        self._listed = False  # since the last health check: an engine that has just answered is healthy
 
     async def open(self) -> None:
         await self.health()
@@ -79,11 +79,11 @@ class DockerBackend(EgressAbilities):
         listed, self._listed = self._listed, False
         if listed and self._connection.read_within(events.JUST_NOW_S):
             return await self._connection.health(events.JUST_NOW_S)
-        looking = asyncio.create_task(self._gates.look())  # meanwhile: a round trip less of each command
+        looking = asyncio.create_task(self._gates.look())  # meanwhile: it saves each command a round trip
         try:
             health = await self._connection.health()
             if health.ok:
-                with suppress(ConsoleError):  # it broke off in between: the next look tells
+                with suppress(ConsoleError):  # it broke off in between: the next check reports it
                     await looking
                 await self._lives.see()
             return health
@@ -98,7 +98,7 @@ class DockerBackend(EgressAbilities):
         return (*found, *await self._lives.diagnosed())
 
     async def list(self) -> builtins.list[Sandbox]:
-        # The engine's list has no exit, times or limits: ours are asked for one by one, others' only when shown.
+        # The engine's list has no exit, times or limits: ours are inspected one by one, others' only when shown.
         rows = await self._detailed(await self._fresh_rows())
         self._listed = True
         return rows
@@ -108,7 +108,7 @@ class DockerBackend(EgressAbilities):
 
     async def shares(self) -> Sequence[str]:
         found = await (await self._engine()).call("GET", "containers/json", params={"all": 1})
-        if not self._connection.local:  # another machine's folders
+        if not self._connection.local:  # folders of another machine
             return ()
         places = [mount for data in found for mount in data.get("Mounts") or () if mount.get("RW")]
         return [str(mount["Source"]) for mount in places if mount.get("Source")]
@@ -197,14 +197,14 @@ class DockerBackend(EgressAbilities):
             raise
 
     async def _not_alone(self, ref: SandboxRef, token: str) -> None:
-        """Stop a gateway whose sandbox did not start: it would keep its places of the host."""
+        """Stop the gateway of a sandbox that did not start: it would keep its ports on the host."""
         with suppress(ConsoleError):
             if not (await self._inspected(ref))["State"]["Running"]:
                 await self._gates.stop(await self._engine(), token)
 
     async def stop(self, permit: Permit, ref: SandboxRef, grace_s: float) -> None:
         need(permit)
-        whole = max(0, math.ceil(grace_s))  # the engine counts whole seconds
+        whole = max(0, math.ceil(grace_s))  # the engine takes whole seconds
         await self._post(ref, "stop", {"t": whole}, timeout_s=whole + 30)
         await self._ended(ref)
 
@@ -285,12 +285,12 @@ class DockerBackend(EgressAbilities):
 
     async def _fresh_rows(self) -> builtins.list[Sandbox]:
         rows = await self._rows()
-        if self._gates.problem:  # the engine may have come back since, or its image
+        if self._gates.problem:  # the engine, or its image, may be back since then
             await self._gates.look()
         return rows
 
     async def _lists(self) -> AsyncGenerator[builtins.list[Sandbox], None]:
-        """The list; where asking for each takes long, first what the engine tells of all at once."""
+        """The list; if inspecting each one takes long, first what the engine reports of all at once."""
         rows = await self._fresh_rows()
         if sum(row.managed for row in rows) > SOON:
             yield rows
@@ -318,7 +318,7 @@ class DockerBackend(EgressAbilities):
             await engine.call("POST", container_path(ref.id, verb), params=params, timeout_s=timeout_s)
 
     async def _ended(self, ref: SandboxRef) -> None:
-        """Wait until no process is left; what was removed meanwhile has ended too."""
+        """Wait until no process is left; a container that was removed meanwhile has ended too."""
         try:
             async with asyncio.timeout(ENDED_S):
                 await self._post(ref, "wait", {"condition": "not-running"}, timeout_s=None)

@@ -1,7 +1,8 @@
-"""Much data from an engine's Unix socket, past the HTTP client.
+"""Reads large amounts of data from an engine's Unix socket without the HTTP client.
 
-An engine sends a log in a chunk a line. aiohttp hands on each by itself: a million cost it 4 s of CPU, and this 0.7 s.
-It sends a file in pieces of 32 KiB, each of which would wake the event loop: so a thread of its own reads.
+An engine sends a log with one chunk per line. aiohttp passes on each one by itself: a million took it 4 s of CPU, and
+this module 0.7 s. A file comes in pieces of 32 KiB, each of which would wake the event loop, so a separate thread reads
+them.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _CHUNK_MOST = 16 << 20
-"""Bytes of a chunk; Go's server sends what was written at once, 32 KiB and less."""
+"""Bytes of a chunk; Go's server sends what is written at once, 32 KiB or less."""
 _SIZE_MOST = 64
 _HEAD_MOST = 1 << 16
 BLOCK = 1 << 20
 _READ = BLOCK + (BLOCK >> 4)
-"""Bytes that are read at once: still a block when the coding of 32 KiB chunks is taken off."""
+"""Bytes that are read at once: still a full block after the chunked coding of 32 KiB chunks is removed."""
 
 
 async def blocks(chunks: AsyncIterator[bytes], size: int = BLOCK) -> AsyncGenerator[bytes, None]:
-    """The same bytes in pieces of ``size`` and more: each piece is a hop between threads on its way out."""
+    """The bytes in pieces of at least ``size``: each piece costs a hop between threads on its way out."""
     held, count = list[bytes](), 0
     async for chunk in chunks:
         held.append(chunk)
@@ -39,9 +40,9 @@ async def blocks(chunks: AsyncIterator[bytes], size: int = BLOCK) -> AsyncGenera
 
 @asynccontextmanager
 async def get(place: str, target: str) -> AsyncIterator[tuple[int, AsyncGenerator[bytes, None]]]:
-    """Ask the Unix socket at ``place`` for ``target``, a path and its query; gives status, and body as it comes.
+    """Request ``target``, a path and its query, from the Unix socket at ``place``; returns status and streamed body.
 
-    Raises OSError where nobody answers, and ConnectionError where the answer breaks off or is no HTTP.
+    Raises OSError if nobody answers, and ConnectionError if the answer breaks off or is not HTTP.
     """
     lines = f"GET {target} HTTP/1.1", "Host: localhost", "Accept-Encoding: identity", "Connection: close", "", ""
     answer = _Answer(place)
@@ -55,7 +56,7 @@ async def get(place: str, target: str) -> AsyncIterator[tuple[int, AsyncGenerato
 
 
 class _Answer:
-    """A connection that a thread reads: one block ahead, and woken only when a block is full or the answer ends."""
+    """A connection that a thread reads: one block ahead, waking the loop only for a full block or the end."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -67,12 +68,12 @@ class _Answer:
     async def ask(self, request: bytes) -> None:
         """Connect, and send a request that fits into the socket's buffer."""
         self._sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(self._sock, self._place)  # a frozen engine must hold no thread
+        await asyncio.get_running_loop().sock_connect(self._sock, self._place)  # a frozen engine must not hold a thread
         self._sock.setblocking(True)
         await self._run(self._sock.sendall, request)
 
     async def head(self) -> tuple[int, Mapping[str, str]]:
-        """The status and the headers, by names in lower case. Raises ConnectionError where that is no HTTP."""
+        """The status, and the headers by lower-case name. Raises ConnectionError if it is not HTTP."""
         data = b""
         while b"\r\n\r\n" not in data:
             part = await self._run(self._sock.recv, _HEAD_MOST)
@@ -102,9 +103,9 @@ class _Answer:
         return asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
 
     def close(self) -> None:
-        """Hang up: the thread, which waits for the engine, ends at once. It closes the socket itself."""
+        """Hang up: the thread, which waits for the engine, ends at once and closes the socket itself."""
         if self._ahead is not None and not self._ahead.cancel() and not self._ahead.cancelled():
-            self._ahead.exception()  # nobody asks for it any more
+            self._ahead.exception()  # nobody needs it any more
         with suppress(OSError):  # it is not connected
             self._sock.shutdown(socket.SHUT_RDWR)
         self._thread.submit(self._sock.close)
@@ -112,7 +113,7 @@ class _Answer:
 
 
 async def _body(answer: _Answer, headers: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-    """The body by RFC 9112, 6.3: in chunks, of a length that is told, or to the connection's end."""
+    """The body by RFC 9112, 6.3: in chunks, of the length in the headers, or up to the connection's end."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
         chunks = Dechunker()
         while not chunks.ended:
@@ -134,7 +135,7 @@ async def _body(answer: _Answer, headers: Mapping[str, str]) -> AsyncGenerator[b
 
 
 class Dechunker:
-    """Takes chunked transfer coding (RFC 9112, 7.1) off; ``ended`` once the last chunk has come."""
+    """Removes chunked transfer coding (RFC 9112, 7.1); ``ended`` is true once the last chunk has come."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -142,7 +143,7 @@ class Dechunker:
         self._left = 0  # of a chunk, with the two bytes that end it
 
     def feed(self, data: bytes) -> bytes:
-        """The chunks' bytes that are here now. Raises ConnectionError for what is no such coding."""
+        """The data of the chunks that are here now. Raises ConnectionError for anything that is not in this coding."""
         data = self._rest + data if self._rest else data
         at, end = min(self._left, len(data)), len(data)
         parts = [data[: max(0, min(self._left - 2, end))]]

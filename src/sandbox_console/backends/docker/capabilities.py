@@ -1,4 +1,4 @@
-"""What an engine can do, from its /info, and what a spec asks of it."""
+"""What an engine can do, according to its /info, and what a spec requires of it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _LIMITS = {
 
 
 def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str = "") -> Capabilities:
-    """As /info tells; before it was read everything that an engine usually has.
+    """As /info reports; before it was read, everything that an engine usually has.
 
-    ``no_gateway`` and ``no_keeper``: why there is none.
+    ``no_gateway`` and ``no_keeper`` are the reasons why there is none.
     """
     reasons = dict(_MISSING)
     if no_keeper:
@@ -46,7 +46,7 @@ def capabilities(info: Mapping[str, Any], no_gateway: str = "", no_keeper: str =
 
 
 def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
-    """Raise Unsupported that names the first thing asked for and not there; best-effort limits are let through."""
+    """Raise Unsupported for the first requested thing that is missing; limits on best effort are let through."""
     strict = spec.limits == "strict"
     asked = (
         (bool(spec.egress), "egress", Capability.EGRESS_ALLOWLIST, "leave the list empty"),
@@ -67,7 +67,7 @@ def refuse_unsupported(spec: SandboxSpec, able: Capabilities) -> None:
 
 
 def value_problems(spec: SandboxSpec, info: Mapping[str, Any], *, local: bool) -> dict[str, str]:
-    """What is wrong with a spec's values for this engine, by field; no request is made."""
+    """What is wrong with a spec's values for this engine, by field; makes no request."""
     runtimes = sorted(info.get("Runtimes") or ())
     found = {
         "name": "docker needs two characters or more" if len(spec.name) == 1 else "",

@@ -1,7 +1,7 @@
 """Reads a container's usage from the cgroup files of this machine, in the format of the engine's samples.
 
-The engine has to be asked for each sample, and works for it (0.13 % of a core a row every 2 s on 20.10); these files
-it reads itself, and any user may. Files and units: the kernel's cgroup-v1 and cgroup-v2 documents, proc(5).
+The engine does work for each sample requested from it (0.13 % of a core per row every 2 s on 20.10). It reads these
+files itself, and any user may read them. Files and units: the kernel's cgroup-v1 and cgroup-v2 documents, proc(5).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NS_A_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 def read(pid: int, id: str) -> Mapping[str, Any] | None:
-    """One sample; None where ``pid`` is not a process of the container ``id`` here, or the files cannot be read."""
+    """One sample; None if ``pid`` is not a process of the container ``id`` here, or the files cannot be read."""
     try:
         groups = dict(_groups(pid, id))
         sample = _second(groups[""]) if _unified() else _first(groups)
@@ -34,7 +34,7 @@ def _unified() -> bool:
 
 
 def _groups(pid: int, id: str) -> Iterator[tuple[str, Path]]:
-    """Controllers and their folders, as far as they are the container's; version 2 has the controller ``""``."""
+    """Controllers and their folders, as far as they belong to the container; version 2 has the controller ``""``."""
     for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
         if id in path:
@@ -93,7 +93,7 @@ def _networks(pid: int) -> Iterator[tuple[str, dict[str, int]]]:
 
 
 def _host_cpu() -> int:
-    """Nanoseconds of all processors since the boot, idle ones too; guests' are in users' already."""
+    """Nanoseconds of all processors since boot, idle time included; guests' time is already part of the users' time."""
     first = Path("/proc/stat").read_text().split("\n", 1)[0]
     return sum(map(int, first.split()[1:9])) * _NS_A_TICK
 

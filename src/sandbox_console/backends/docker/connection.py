@@ -1,4 +1,4 @@
-"""From the name of a context to a live client: resolved, probed and imported when it is first needed."""
+"""Gets from the name of a context to a connected client: resolved, probed and imported on first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROBE_S = 3.0
 
 
 class Connection:
-    """One context's engine. ``info`` is its /info as last read, empty until then."""
+    """One context's engine. ``info`` is its last /info, empty until it was read."""
 
     def __init__(self, context: str) -> None:
         self.context = context
@@ -41,11 +41,11 @@ class Connection:
 
     @property
     def local(self) -> bool:
-        """Whether the engine's files are, as far as can be known, this host's files."""
+        """Whether the engine's files are, as far as can be known, files of this host."""
         return self._endpoint is not None and self._endpoint.socket is not None
 
     async def engine(self) -> Engine:
-        """The client. Raises BackendUnreachable where no socket is there or the context cannot be used."""
+        """The client. Raises BackendUnreachable if there is no socket or the context cannot be used."""
         if self._engine is None or self._cut:
             async with self._lock:
                 if self._cut:
@@ -57,7 +57,7 @@ class Connection:
         return self._engine
 
     async def close(self) -> None:
-        """Close the client and the way to it, if there are any."""
+        """Close the client and its tunnel, if there are any."""
         engine, self._engine = self._engine, None
         tunnel, self._tunnel = self._tunnel, None
         if engine is not None:
@@ -70,10 +70,10 @@ class Connection:
         return self._tunnel is not None and self._tunnel.lost
 
     async def health(self, recent_s: float = 0.0) -> BackendHealth:
-        """Whether the engine answers now, with the reason where not; what it said so many seconds ago will do."""
+        """Whether the engine answers now, with the reason if not; an answer up to so many seconds old is reused."""
         try:
             if not self.read_within(recent_s) or self._cut:
-                if (await self._found()).ssh:  # a login has a limit of its own
+                if (await self._found()).ssh:  # a login has its own limit
                     await self.engine()
                 async with asyncio.timeout(PROBE_S):
                     await self.refresh()
@@ -87,7 +87,7 @@ class Connection:
         return BackendHealth("docker", self.context, HealthState.OK, version=str(self.version.get("Version", "")))
 
     def read_within(self, seconds: float) -> bool:
-        """Whether the engine said so lately what it is."""
+        """Whether the engine has described itself recently."""
         return time.monotonic() - self._read_at <= seconds
 
     async def refresh(self) -> None:
@@ -101,7 +101,7 @@ class Connection:
         self._read_at = time.monotonic()
 
     def down(self, error: ConsoleError) -> BackendHealth:
-        """The health that an error tells: an engine that nobody asked for and never was is unavailable, not broken."""
+        """The health for an error: an engine that nobody named and that was never there is unavailable, not broken."""
         never_there = self._endpoint is not None and self._endpoint.implicit and not self._answered
         missing = never_there and "there is no socket" in error.message
         state = HealthState.UNAVAILABLE if missing or isinstance(error, Unusable) else HealthState.UNREACHABLE
@@ -132,7 +132,7 @@ class Connection:
         return self._endpoint
 
     async def _probe(self, path: str) -> None:
-        # A machine without an engine never pays for the client's import.
+        # On a machine without an engine the client is never imported.
         try:
             _, writer = await asyncio.open_unix_connection(path)
         except OSError as error:

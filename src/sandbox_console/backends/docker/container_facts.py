@@ -1,4 +1,4 @@
-"""Facts about one container: its state, where it came from, its networks and its variables."""
+"""Facts about one container: its state, its origin, its networks and its variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 300
 
 
 def state_facts(data: Mapping[str, Any]) -> Iterator[Fact]:
-    """Its health check's word, and how often and by which rule the engine started it again."""
+    """Its health, how often the engine restarted it, and its restart policy."""
     state, policy = data["State"], data["HostConfig"].get("RestartPolicy") or {}
     if health := state.get("Health"):
         log = health.get("Log") or [{}]
@@ -32,7 +32,7 @@ def state_facts(data: Mapping[str, Any]) -> Iterator[Fact]:
 
 
 def image_facts(data: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[Fact]:
-    """Its image's name and id, the digest it was pulled by, and how old it is."""
+    """Its image's name and id, the digest that it was pulled by, and its age."""
     yield Fact("image", str(data["Config"].get("Image", "")), note=str(data.get("Image", "")))
     if digests := image.get("RepoDigests"):
         yield Fact("image.digest", str(digests[0]).partition("@")[2])
@@ -41,7 +41,7 @@ def image_facts(data: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[F
 
 
 def network_facts(data: Mapping[str, Any], published: Container[str] = ()) -> Iterator[Fact]:
-    """Each network with its address, each port and where the host answers for it; not what is told as ``published``."""
+    """Each network with its address, and each port with its host addresses; without those listed as ``published``."""
     settings = data.get("NetworkSettings") or {}
     for name, one in sorted((settings.get("Networks") or {}).items()):
         if name != "none":
@@ -58,7 +58,7 @@ def port_fact(port: str, bound: Sequence[Mapping[str, str]], note: str = "") -> 
 
 
 def variable_facts(config: Mapping[str, Any]) -> Iterator[Fact]:
-    """Each variable; a value whose name sounds like a secret's, and the password in an address, are masked."""
+    """Each variable; values are masked if the name looks like a secret's, and so are passwords in addresses."""
     for entry in config.get("Env") or ():
         name, _, value = entry.partition("=")
         yield Fact(f"env {name}", shown_value(name, value))
@@ -74,7 +74,7 @@ def _place(bound: Mapping[str, str]) -> str:
 
 
 def _day(created: str | None) -> tuple[str, str] | None:
-    """(the day, how long ago in words); None for the epoch, which reproducible builds write."""
+    """(the day, the age in words); None for the epoch, which reproducible builds write."""
     try:
         made = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", created or ""))
     except ValueError:

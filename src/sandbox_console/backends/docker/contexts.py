@@ -1,4 +1,4 @@
-"""Where a context's engine is, and how to talk to it. Reads files: call it off the event loop."""
+"""Where a context's engine is, and how to reach it. It reads files: call it off the event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_SOCKET = "/var/run/docker.sock"
 
 
 class Endpoint(Struct, frozen=True):
-    """An engine's address. ``implicit`` where nobody named it: its absence is then no surprise.
+    """An engine's address. ``implicit`` if nobody named it: its absence is then no surprise.
 
     ``tunnel`` is a Unix socket of this host that leads to an engine elsewhere.
     """
@@ -29,7 +29,7 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def socket(self) -> str | None:
-        """The path of this host's engine's Unix socket, or None for an engine elsewhere."""
+        """The path of the Unix socket of an engine on this host, or None for an engine elsewhere."""
         return self.url.removeprefix("unix://") if self.url.startswith("unix://") else None
 
     @property
@@ -39,19 +39,19 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def dialled(self) -> str | None:
-        """The path of the Unix socket to connect to, whoever is behind it; None for an address of the network."""
+        """The path of the Unix socket to connect to, whatever is behind it; None for a network address."""
         return self.socket or self.tunnel
 
     @property
     def base_url(self) -> str:
-        """The address as an HTTP client wants it: a socket's path is the connector's business, not the URL's."""
+        """The address as an HTTP client takes it: a socket's path is for the connector, not in the URL."""
         if self.dialled is not None:
             return "unix://localhost"
         return f"{'https' if self.tls else 'http'}://{self.url.partition('://')[2].rstrip('/')}"
 
 
 def resolve(context: str) -> Endpoint:
-    """The endpoint of a context. Raises ConfigError where it is unknown or damaged."""
+    """The endpoint of a context. Raises ConfigError if it is unknown or damaged."""
     endpoint = _from_environment() if context == "default" else _stored(context)
     scheme = endpoint.url.partition("://")[0]
     if not _usable(endpoint.url, scheme):
@@ -67,7 +67,7 @@ def _usable(url: str, scheme: str) -> bool:
         return len(url) > len("unix://")
     try:
         parts = urlsplit(url)
-        if scheme == "ssh":  # a port that is no number raises; a password would stand in files and error messages
+        if scheme == "ssh":  # a port that is no number raises; a password would appear in files and error messages
             return bool(parts.hostname) and parts.port != 0 and parts.password is None and not parts.query
         return scheme in ("tcp", "http", "https") and bool(parts.hostname) and parts.port is not None
     except ValueError:
@@ -85,8 +85,8 @@ def _from_environment() -> Endpoint:
 
 
 def _stored(context: str) -> Endpoint:
-    # The docker CLI's own files. The docker package reads them too, but takes 0.2 s to import, looks in the current
-    # folder where there is no config.json, and drops an incomplete set of TLS files without a word.
+    # These are the docker CLI's own files. The docker package reads them too, but takes 0.2 s to import, looks in the
+    # current folder if there is no config.json, and silently drops an incomplete set of TLS files.
     digest = hashlib.sha256(context.encode()).hexdigest()
     root = config_folder() / "contexts"
     try:
@@ -113,7 +113,7 @@ def _stored_tls(context: str, folder: Path, *, skip: bool) -> ssl.SSLContext | N
 
 
 def config_folder() -> Path:
-    """Where the docker CLI keeps its config and contexts."""
+    """The folder in which the docker CLI stores its config and contexts."""
     folder = os.environ.get("DOCKER_CONFIG")
     return Path(folder or os.path.expanduser("~/.docker"))  # noqa: PTH111 - Path.home() raises for a uid without an account
 

@@ -1,4 +1,4 @@
-"""For ``doctor``: what an engine's /info says about how strong its isolation is."""
+"""For ``doctor``: what an engine's /info says about the strength of its isolation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _GUARDS = ("seccomp", "apparmor", "selinux", "rootless", "userns")
 
 
 def look(info: Mapping[str, Any], no_gateway: str, *, apart: bool = False) -> Iterator[Diagnosis]:
-    """One line a thing. ``no_gateway`` is why no sandbox can have egress or ports; empty where it can.
+    """One line per finding. ``no_gateway`` is why no sandbox can have egress or ports; empty if it can.
 
-    ``apart``: gateways found that the engine's network is not its machine's.
+    ``apart``: gateways found that the engine's network is not the network of its machine.
     """
     system, kernel, driver = (info.get(key, "?") for key in ("OperatingSystem", "KernelVersion", "Driver"))
     size = f"{info.get('NCPU', '?')} CPUs, {int(info.get('MemTotal') or 0) >> 20} MiB"

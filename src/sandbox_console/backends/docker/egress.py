@@ -34,7 +34,7 @@ _ANSWER_S = 20.0
 
 
 class EgressAbilities(Abilities):
-    """Egress by gates; mixed into DockerBackend."""
+    """Egress through gateways; mixed into DockerBackend."""
 
     _gates: Gateways
 
@@ -56,7 +56,9 @@ class EgressAbilities(Abilities):
         engine = await self._engine()
         if why := await self._gates.state(engine, token):
             raise BackendError(f"{described(ref.id)}: {why}")
-        # Asked in the gateway's container, at its door to the sandbox: the sandbox's image may have no program for it.
+        # The request comes from the gateway's container, at its address for the sandbox: the sandbox's image may lack a
+        # Run in the gateway's container, at its address for the sandbox: the sandbox's image may lack a program for
+        # it.
         gateway = SandboxRef(ref.backend, ref.host, gateway_name(token))
         argv = (*RUN, "ask", "--at", f"{await self._door(token)}:{PORT}", "--", host, str(port))
         process = await executor.start_command(engine, Exec(gateway, argv), ())

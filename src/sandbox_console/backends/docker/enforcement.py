@@ -24,10 +24,10 @@ def facts(
     published: Sequence[Fact] = (),
     lives: Sequence[Fact] = (),
 ) -> tuple[Fact, ...]:
-    """One line a control, the ones a person asks for first.
+    """One line per control, the ones that people look for first.
 
-    ``image`` as inspected, empty where it is gone; ``published`` are the ports that its gateway answers for, ``lives``
-    its limits of time.
+    ``image`` is as inspected, empty if it is gone; ``published`` are the ports that its gateway publishes, and
+    ``lives`` its time limits.
     """
     host, config = data["HostConfig"], data["Config"]
     return (
@@ -50,7 +50,7 @@ def facts(
 
 
 def command(config: Mapping[str, Any]) -> list[str]:
-    """The words of the main process, without the shell that may read secrets before it."""
+    """The command line of the main process, without the shell that may read secrets before it."""
     words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
     return words[4:] if words[3:4] == [WRAPPER] else words
 

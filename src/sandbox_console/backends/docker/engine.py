@@ -1,7 +1,7 @@
-"""One engine's API: aiodocker's client on a connector of our own, every failure translated.
+"""One engine's API: aiodocker's client on our own connector, with every failure translated.
 
-The only module here that imports aiohttp and aiodocker (a quarter of a second): it is imported
-when an engine is there to speak to.
+The only module here that imports aiohttp and aiodocker (a quarter of a second): it is imported when there is an engine
+to talk to.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_read=None, connect=CONNECT_S)
 
 
 class Engine:
-    """A client of one engine. Made inside a running loop; close() it."""
+    """A client of one engine. Create it inside a running loop, and close() it."""
 
     def __init__(self, context: str, endpoint: Endpoint) -> None:
         self.context = context
         self.endpoint = endpoint
-        # aiohttp's default of 100 connections makes list() hang once 100 logs are followed.
+        # With aiohttp's default of 100 connections, list() hangs once 100 logs are followed.
         self._connector: aiohttp.BaseConnector = (
             aiohttp.UnixConnector(endpoint.dialled, limit=0)
             if endpoint.dialled is not None
@@ -47,7 +47,7 @@ class Engine:
         )
 
     async def close(self) -> None:
-        """Let go of every socket, also when the engine died in the middle of a stream."""
+        """Close every socket, even if the engine died in the middle of a stream."""
         with suppress(aiohttp.ClientError, OSError):
             await self.docker.close()
         with suppress(aiohttp.ClientError, OSError):
@@ -57,7 +57,7 @@ class Engine:
     async def call(
         self, method: str, path: str, *, params: Params | None = None, body: Any = None, timeout_s: float | None = 30
     ) -> Any:
-        """One request; its JSON, or None for an empty answer. Raises Refused, BackendUnreachable."""
+        """Make one request; returns its JSON, or None for an empty answer. Raises Refused, BackendUnreachable."""
         timeout = aiohttp.ClientTimeout(timeout_s, CONNECT_S)
         async with self._ask(method, path, params, timeout, json=body) as response:
             with self.translated():
@@ -65,7 +65,7 @@ class Engine:
         return json.loads(text) if text.strip().startswith((b"{", b"[")) else None
 
     async def head(self, path: str, params: Params) -> Mapping[str, str] | None:
-        """The headers that a HEAD request is answered with; None for 404."""
+        """The headers of the answer to a HEAD request; None for 404."""
         try:
             async with self._ask("HEAD", path, params, aiohttp.ClientTimeout(30, CONNECT_S)) as response:
                 return dict(response.headers)
@@ -75,7 +75,7 @@ class Engine:
             raise
 
     async def exists(self, path: str, params: Params) -> bool:
-        """Whether a HEAD request is answered with success."""
+        """Whether a HEAD request succeeds."""
         return await self.head(path, params) is not None
 
     @asynccontextmanager
@@ -88,9 +88,9 @@ class Engine:
         headers: Mapping[str, str] | None = None,
         source: AsyncIterator[bytes] | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A response without end, as chunks; ``source``, where given, is sent as the request's body.
+        """An endless response, as chunks; ``source``, if given, is sent as the request's body.
 
-        Raises Lost where it breaks off, and whatever ``source`` raises.
+        Raises Lost if it breaks off, and whatever ``source`` raises.
         """
         body = _Source(source) if source is not None else None
         try:
@@ -106,9 +106,9 @@ class Engine:
 
     @asynccontextmanager
     async def bulk(self, path: str, params: Params) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Like ``stream`` for what is much and has an end: cheaper where the engine is at a Unix socket.
+        """Like ``stream``, for large answers that end: cheaper if the engine is on a Unix socket.
 
-        Raises Refused, BackendUnreachable; Lost where it breaks off.
+        Raises Refused, BackendUnreachable; Lost if it breaks off.
         """
         if self.endpoint.socket is None:
             async with self.stream(path, params) as chunks:
@@ -122,12 +122,12 @@ class Engine:
                 yield body
 
     def speaks(self, version: str) -> None:
-        """Use the API version that the engine reported: aiodocker would ask for it again."""
+        """Use the API version that the engine reported: aiodocker would request it a second time."""
         if version:
             self.docker.api_version = f"v{version}"
 
     def execution(self, id: str, *, tty: bool) -> Hijacked:
-        """The streams of a command that was made there, and with them its start."""
+        """The streams of a command that was created there; opening them starts the command."""
         return Exec(self.docker, id, tty).start(detach=False)
 
     async def hijack(self, stream: Hijacked) -> None:
@@ -152,9 +152,10 @@ class Engine:
         self, method: str, path: str, params: Params | None, timeout: aiohttp.ClientTimeout, *,
         headers: Mapping[str, str] | None = None, **body: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:  # fmt: skip
-        # Raw on aiodocker's session: its own log() drops which stream a line was of, and its JSON costs twice as much.
+        # Raw on aiodocker's session: its own log() loses which stream a line came from, and its JSON costs twice as
+        # much.
         url = URL(f"{self.docker.docker_host}/{path}").with_query(dict(params or {}))
-        # aiohttp offers gzip, and the engine then packs what it copies out: 300 MB in 11 s, not 2.
+        # aiohttp offers gzip, and the engine then compresses what it copies out: 300 MB take 11 s, not 2.
         sent = {"Accept-Encoding": "identity", **(headers or {})}
         with self.translated():
             response = await self.docker.session.request(method, url, timeout=timeout, headers=sent, **body)
@@ -167,7 +168,7 @@ class Engine:
             response.close() if not response.content.at_eof() else response.release()
 
     def translated(self) -> _Translated:
-        """A context in which the client's failures become the console's."""
+        """A context that turns the client's failures into the console's."""
         return _Translated(self)
 
     def lost(self, error: BaseException) -> BackendUnreachable:
@@ -189,7 +190,7 @@ class Engine:
 
 
 class _Translated:
-    """A context in which aiohttp's failures become the console's."""
+    """A context that turns aiohttp's failures into the console's."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -203,7 +204,7 @@ class _Translated:
 
 
 class _Source:
-    """A request's body that remembers why it ended: aiohttp tells every such failure as a lost connection."""
+    """A request's body that remembers why it ended: aiohttp reports every such failure as a lost connection."""
 
     def __init__(self, source: AsyncIterator[bytes]) -> None:
         self.failure: Exception | None = None

@@ -1,4 +1,4 @@
-"""What is remembered of an engine between its answers: OOM kills from its events, and descriptions of images."""
+"""What is remembered of an engine between its answers: OOM kills from its events, and image descriptions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ KEPT = 4096
 
 
 class EngineCache(Struct):
-    """``ooms``: seconds since the epoch of the last OOM kill in each container. Both forget their oldest."""
+    """``ooms``: seconds since the epoch of the last OOM kill in each container. Both drop their oldest entries."""
 
     ooms: OrderedDict[str, float] = field(default_factory=OrderedDict)
     _images: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
 
     def note_oom(self, container: str, at: float) -> None:
-        """Keep that the kernel killed a process of the container for want of memory."""
+        """Remember that the kernel killed a process of the container because it was out of memory."""
         self.ooms[container] = at
         _bounded(self.ooms)
 
     def forget(self, container: str) -> None:
-        """The container is gone."""
+        """Forget a container that is gone."""
         self.ooms.pop(container, None)
 
     async def image(self, engine: Engine, id: str) -> dict[str, Any]:
-        """An image's own account, asked for once; empty where it is gone."""
+        """The image's own description, requested once; empty if the image is gone."""
         if id not in self._images:
             try:
                 self._images[id] = await engine.call("GET", image_path(id))

@@ -61,7 +61,7 @@ async def open_shell(engine: Engine, request: OpenShell, secrets: Sequence[Resol
 
 
 async def _first_size(terminal: shell.DockerTerminal, request: OpenShell) -> None:
-    # The upgrade is answered a few ms before the process is there, and a resize sent between is refused.
+    # The upgrade is answered a few ms before the process exists, and a resize sent in between is refused.
     for _ in range(20):
         if await terminal.resized(request.cols, request.rows):
             return
@@ -74,7 +74,7 @@ async def _execute(
     secret_handover.check(secrets)
     await _write_files(engine, container, user, [secret for secret in secrets if secret.inject == "file"])
     mark = new_mark()
-    # The engine shows an exec's words, never its environment, and keeps neither on disk.
+    # The engine shows an exec's command line, never its environment, and stores neither on disk.
     variables = [f"{secret.name}={secret.value}" for secret in secrets if secret.inject == "env"]
     body = body | {"User": user or "", "Env": [*body["Env"], *variables, f"{VARIABLE}={mark}"]}
     return await _opened(engine, container, body, Reaper(engine, container, user or "", mark))
@@ -89,13 +89,13 @@ async def _opened(engine: Engine, container: str, body: dict[str, Any], reaper: 
         try:
             await execution.open()
         except asyncio.CancelledError:
-            await run_to_completion(execution.end())  # it may run already, and nobody would hold it
+            await run_to_completion(execution.end())  # it may run already, and nobody would have a handle on it
             raise
     return execution
 
 
 async def _write_files(engine: Engine, container: str, user: str | None, secrets: list[ResolvedSecret]) -> None:
-    """Write secret files into memory only. Raises Unsupported where /run/secrets would be on a disk."""
+    """Write secret files, to memory only. Raises Unsupported if /run/secrets would be on a disk."""
     if not secrets:
         return
     with about(f"container {container[:12]}"):

@@ -1,4 +1,4 @@
-"""Translates an engine's errors and silences into the console's errors."""
+"""Translates an engine's errors and silence into the console's errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOISE = re.compile(
 
 
 class Refused(BackendError):
-    """The engine answered with an error status; ``status`` is HTTP's."""
+    """The engine answered with an error status; ``status`` is the HTTP code."""
 
     def __init__(self, message: str, status: int, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -26,14 +26,14 @@ class Refused(BackendError):
 
 
 def refused(message: str, status: int) -> Refused:
-    """The engine's refusal in its own words, with the next step where one is known."""
+    """The engine's refusal in its own words, with the next step if one is known."""
     text = plain(message)
     hint = "free some: sandbox-console images prune" if "no space left on device" in text else ""
     return Refused(f"the engine's disk is full: {text}" if hint else text, status, hint=hint)
 
 
 class Unusable(BackendUnreachable):
-    """The context itself does not hold: unknown, damaged, or of a kind that is not supported."""
+    """The context itself is invalid: unknown, damaged, or of a kind that is not supported."""
 
 
 class Lost(BackendUnreachable):
@@ -46,7 +46,7 @@ def plain(message: str) -> str:
 
 
 def no_answer(context: str, address: str, number: int | None, text: str) -> BackendUnreachable:
-    """Why an engine does not answer, by errno: a missing socket, no permission and no listener need different acts."""
+    """Why an engine does not answer, by errno: a missing socket, no permission and no listener need different fixes."""
     match number:
         case errno.ENOENT:
             why, hint = f"there is no socket at {address}", f"start the engine, or {_elsewhere(context)}"
@@ -67,7 +67,7 @@ def _elsewhere(context: str) -> str:
 
 
 def engine_prefix(context: str) -> str:
-    """How every message about an engine begins; a health, which names its backend, leaves it out."""
+    """How every message about an engine begins; a health leaves it out, as it already names its backend."""
     return f"docker engine {context!r}: "
 
 
@@ -79,6 +79,6 @@ def about(thing: str) -> Iterator[None]:
     except Refused as error:
         if error.status == 404:
             raise NotFound(f"{thing} is not on this engine (any more)", hint="sandbox-console ls --all") from error
-        if error.status == 409 or error.message.endswith(" is not paused"):  # which engines give 500
+        if error.status == 409 or error.message.endswith(" is not paused"):  # to which engines answer 500
             raise Conflict(f"{thing}: {error.message}", hint="sandbox-console show tells its state") from error
         raise

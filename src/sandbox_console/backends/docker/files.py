@@ -1,6 +1,6 @@
-"""A container's files: by the engine's archive endpoints, or by tar inside where only the container sees them.
+"""A container's files: through the engine's archive endpoints, or with tar inside where only the container sees them.
 
-A directory's tar has what its layers and volumes hold; a tmpfs below it is not in it (see ``place``).
+A directory's tar contains its layers and volumes, but no tmpfs below it (see ``place``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.CONTTYPE, 
 
 
 async def stat(engine: Engine, id: str, path: str) -> FileInfo:
-    """One path, links followed. Raises NotFound."""
+    """One path; links are followed. Raises NotFound."""
     place = await locate(engine, id, path)
     found = await (guest_files.stat(engine, place) if place.inside else seen(engine, id, place.path))
     if found is None:
@@ -40,10 +40,10 @@ async def stat(engine: Engine, id: str, path: str) -> FileInfo:
 
 
 async def list_dir(engine: Engine, id: str, path: str) -> Sequence[FileInfo]:
-    """A directory's entries by name. Raises NotFound, Conflict where it is none.
+    """A directory's entries by name. Raises NotFound, or Conflict if it is not a directory.
 
-    A running container is asked by ``find`` and ``stat`` inside; without them, without permission, or where it does
-    not run, the engine's tar of the directory is read through, which costs the size of all that is below it.
+    A running container is listed with ``find`` and ``stat`` inside. Without these, without permission, or if it does
+    not run, the engine's tar of the directory is read through, which transfers everything below it.
     """
     place = await locate(engine, id, path)
     if not place.inside:
@@ -78,7 +78,7 @@ async def download(engine: Engine, id: str, path: str) -> AsyncGenerator[bytes, 
 
 
 async def upload(engine: Engine, id: str, path: str, archive: AsyncIterator[bytes]) -> None:
-    """Unpack a tar into a directory; owners and modes are the tar's. Raises NotFound, Conflict, UsageError."""
+    """Unpack a tar into a directory; owners and modes are those in the tar. Raises NotFound, Conflict, UsageError."""
     place = await locate(engine, id, path)
     if place.inside:
         await guest_files.upload(engine, place, guarded(archive))

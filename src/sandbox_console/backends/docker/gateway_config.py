@@ -1,7 +1,8 @@
-"""The requests that make a sandbox's gateway: a network, and the gateway's container.
+"""The requests that create a sandbox's gateway: a network, and the gateway's container.
 
 The network is internal and its bridge has no address, so neither the host nor its resolver can be reached over it;
-``internal`` alone leaves both open (tried on 20.10 and 28.5). The gateway has a leg outside and forwards nothing.
+``internal`` alone leaves both open (tried on 20.10 and 28.5). The gateway has a second interface outside and forwards
+nothing.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ PORT = 3128
 INSIDE = "/gateway"
 PROGRAM = f"{INSIDE}/gateway.pyz"
 HOST_NET = "/proc/1/net"
-"""Of the engine's machine, also where that is a virtual one: a bind mount's source is looked up there."""
+"""On the engine's machine, even if that is a virtual one: a bind mount's source is looked up there."""
 RUN = ["python3", "-I", "-S", PROGRAM]
-_UID = 65532  # the gateway's user where root's console makes it; nobody's on most systems
+_UID = 65532  # the gateway's user if root's console creates it; nobody's on most systems
 _MEMORY = 256 * MIB
 _PIDS = 64
 _IPV6_OFF = {"net.ipv6.conf.all.disable_ipv6": "1"}
 
 
 class Gateway(Struct, frozen=True):
-    """One sandbox's way out and in. ``token`` names its network, its gateway and its folder."""
+    """One sandbox's connection to and from the outside. ``token`` names its network, its gateway and its folder."""
 
     token: str
     subnet: ipaddress.IPv4Network
@@ -51,7 +52,7 @@ class Gateway(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The gateway's address in the network; the first is Docker's own, though nobody has it."""
+        """The gateway's address in the network; Docker keeps the first one for itself, though nobody has it."""
         return str(self.subnet[2])
 
     @property
@@ -61,10 +62,10 @@ class Gateway(Struct, frozen=True):
 
 
 def network(gate: Gateway) -> dict[str, Any]:
-    """The body of networks/create.
+    """The body for networks/create.
 
-    An engine (20.10) gives a sandbox a default route in an internal network, too: by the bridge's address, unless
-    ``DefaultGatewayIPv4`` names another. It names one that is nobody's even if the bridge gets its own.
+    An engine (20.10) gives a sandbox a default route in an internal network, too: through the bridge's address, unless
+    ``DefaultGatewayIPv4`` names another one. This names one that nobody has, even if the bridge gets its own.
     """
     aside = {"DefaultGatewayIPv4": str(gate.subnet[6])}
     return {
@@ -88,10 +89,10 @@ def gateway(
     info: Mapping[str, Any],
     seen: Sequence[str],
 ) -> dict[str, Any]:
-    """The body of containers/create for the gateway; it joins the sandbox's network afterwards.
+    """The body for containers/create of the gateway; it joins the sandbox's network afterwards.
 
-    ``seen`` are the files that tell of the engine's own machine. It listens for the sandbox where the spec lets
-    something out, and for others where it publishes ports.
+    ``seen`` are the files that describe the engine's own machine. The gateway listens for the sandbox if the spec
+    allows any egress, and for clients if it publishes ports.
     """
     asked = parse_all(spec.ports)
     words = ["serve", "--folder", INSIDE, "--peers", str(gate.subnet), *ports.words(asked, gate.sandbox_address)]
@@ -118,15 +119,15 @@ def gateway(
 
 
 def _restart(*, publishes: bool) -> dict[str, str]:
-    """It outlives the console and the engine's restarts; with ports not an end of the engine.
+    """It outlives the console and restarts of the engine, but if it has ports it ends with the engine.
 
-    The sandbox ends with its engine, and a gateway that came back alone would hold its places of the host.
+    The sandbox ends with its engine, and a gateway that came back alone would keep its ports on the host.
     """
     return {"Name": "on-failure" if publishes else "unless-stopped"}
 
 
 def _walls(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What keeps a gateway to its work: it reads what a guest sends."""
+    """What restricts a gateway to its job: it reads what a guest sends."""
     return {
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges:true", *syscall_filter.options(info, {})],
@@ -156,12 +157,12 @@ def joined(container: str, gate: Gateway) -> dict[str, Any]:
 
 
 def dress(body: dict[str, Any], gate: Gateway, *, out: bool) -> None:
-    """Change a sandbox's body for containers/create to use its gate; with ``out`` it gets the proxy's variables."""
+    """Change a sandbox's body for containers/create to use its gateway; with ``out`` it gets the proxy's variables."""
     body["Labels"][EGRESS] = gate.token
     own = {entry.partition("=")[0] for entry in body["Env"]}
     told = variables(f"http://{gate.address}:{PORT}") if out else {}
     body["Env"] = [f"{name}={value}" for name, value in told.items() if name not in own] + body["Env"]
-    # 0.0.0.0 is the sandbox itself, where nobody answers: the engine's resolver would carry questions out.
+    # 0.0.0.0 is the sandbox itself, where nobody answers: the engine's resolver would forward lookups to the outside.
     body["HostConfig"] |= {"NetworkMode": gate.name, "Dns": ["0.0.0.0"], "Sysctls": _no_ipv6()}  # noqa: S104
     endpoint = {"IPAMConfig": {"IPv4Address": gate.sandbox_address}}
     body["NetworkingConfig"] = {"EndpointsConfig": {gate.name: endpoint}}
@@ -177,5 +178,5 @@ def _user() -> str:
 
 
 def _no_ipv6() -> dict[str, str]:
-    """The engine is on this machine; where its kernel has no IPv6 the setting would keep a container from starting."""
+    """For an engine on this machine: if its kernel has no IPv6, the setting would keep a container from starting."""
     return _IPV6_OFF if Path("/proc/sys/net/ipv6").exists() else {}

@@ -1,4 +1,4 @@
-"""Gateways: each lets its container out by its rules and publishes its ports. They are made and removed together."""
+"""Gateways: each lets traffic out of its container by rules, and publishes its ports. They come and go together."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ _PREFIX = 29  # an address each for the bridge, the gateway and the sandbox
 
 
 class Options(Struct, frozen=True):
-    """What may be set about egress under ``[backends.docker]``.
+    """Options about egress under ``[backends.docker]``.
 
-    ``egress_image`` needs Python 3.11 or newer as ``python3``; ``egress_network`` is where gateways go out;
-    ``egress_pool`` is cut into a /29 for each sandbox; ``egress_hosts`` is a file as /etc/hosts, of names that
-    gateways do not ask the resolver for.
+    ``egress_image`` needs Python 3.11 or newer as ``python3``; ``egress_network`` is the network through which gateways
+    connect to the outside; ``egress_pool`` is cut into a /29 for each sandbox; ``egress_hosts`` is a file like
+    /etc/hosts, with names that gateways do not look up with the resolver.
     """
 
     egress_image: str = "python:3-alpine"
@@ -65,7 +65,7 @@ class Options(Struct, frozen=True):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Options:
-        """Read the options that are about egress. Raises ConfigError for a value that does not hold."""
+        """Read the options that are about egress. Raises ConfigError for an invalid value."""
         known = set(cls.__struct_fields__)
         values = {key: value for key, value in table.items() if key in known}
         for key, value in values.items():
@@ -82,7 +82,7 @@ class Options(Struct, frozen=True):
 
 
 class Gateways:
-    """The gates of one engine. ``problem`` is why there can be none; empty where they work."""
+    """The gateways of one engine. ``problem`` is why there can be none; empty if they work."""
 
     def __init__(self, connection: Connection, folder: Path | None, options: Options) -> None:
         self._connection, self._options = connection, options
@@ -91,11 +91,11 @@ class Gateways:
 
     @property
     def image(self) -> str:
-        """What gateways are made from."""
+        """The image that gateways are made from."""
         return self._options.egress_image
 
     async def look(self) -> None:
-        """Find out whether gates can be made. Raises what the connection raises."""
+        """Find out whether gateways can be made. Raises what the connection raises."""
         self.problem = await self._problem()
 
     async def _problem(self) -> str:
@@ -116,17 +116,17 @@ class Gateways:
             )
         return ""
 
-    # -- one gate
+    # -- one gateway
 
     async def make(self, engine: Engine, info: Mapping[str, Any], spec: SandboxSpec) -> Gateway:
-        """A network and a gateway, not started. Leaves nothing behind when it raises."""
+        """Create a network and a gateway, without starting it. Leaves nothing behind when it raises."""
         await self.sweep(engine)
         gate = await self._network(engine)
         furnishing = asyncio.ensure_future(self._furnish(engine, info, spec, gate))
         try:
             await shielded(furnishing)
         except BaseException as error:
-            # The engine finishes what it has begun: what is taken away before that would come after it.
+            # The engine finishes what it has begun: if it is removed before that, it would appear afterwards.
             await run_to_completion(self._undo(engine, gate, furnishing))
             if isinstance(error, (Refused, OSError)):
                 raise BackendError(f"the egress gateway of {spec.name} cannot be made: {error}") from error
@@ -160,7 +160,7 @@ class Gateways:
             try:
                 await shielded(asked)
                 return gate
-            except Refused as error:  # another console took it between the look and now
+            except Refused as error:  # another console took it in between
                 refusal = error
             except asyncio.CancelledError:
                 with suppress(ConsoleError):
@@ -195,7 +195,7 @@ class Gateways:
         return folder
 
     def _program(self) -> Path:
-        """The gateway's program on disk, by its content: a gateway that runs keeps the one that it began with."""
+        """The gateway's program on disk, named by its content: a running gateway keeps the one it began with."""
         data = bundle.build()
         path = self.folder(f"gateway-{hashlib.sha256(data).hexdigest()[:12]}.pyz")
         if not path.exists():
@@ -206,7 +206,7 @@ class Gateways:
         return path
 
     def folder(self, token: str) -> Path:
-        """Where a gate's rules and records are."""
+        """Where a gateway's rules and records are."""
         if self._folder is None or not token.replace("-", "").replace(".", "").isalnum():
             raise NotFound("the sandbox's gateway was made by a console with another state folder")
         return self._folder / token
@@ -214,7 +214,7 @@ class Gateways:
     async def start(self, engine: Engine, token: str, data: Mapping[str, Any]) -> None:
         """Start the gateway of a sandbox, as inspected, and wait until it listens.
 
-        Raises Conflict where another has the place of a port, BackendError with the gateway's last words.
+        Raises Conflict if a port's place is taken, BackendError with the gateway's last words.
         """
         name = str(data["Name"]).lstrip("/")
         hint = f"egress_image needs Python 3.11 or newer; it is {self._options.egress_image}"
@@ -227,7 +227,7 @@ class Gateways:
         await self.sweep(engine)
 
     async def stop(self, engine: Engine, token: str) -> None:
-        """Stop a gateway whose sandbox has stopped."""
+        """Stop the gateway of a sandbox that has stopped."""
         await running.stop(engine, token)
 
     def port_used(self, data: Mapping[str, Any]) -> float | None:
@@ -238,7 +238,7 @@ class Gateways:
             return None
 
     async def published(self, engine: Engine, data: Mapping[str, Any]) -> tuple[Fact, ...]:
-        """Where the engine answers for the ports of a sandbox, as inspected."""
+        """Where the engine publishes the ports of a sandbox, as inspected."""
         token, asked = token_of(data), ports_of(data)
         if not token or not asked:
             return ()
@@ -278,7 +278,7 @@ class Gateways:
             return False
 
     async def apart(self) -> bool:
-        """Whether any gateway of this console's found so."""
+        """Whether any gateway of this console has found that the engine's network is not its machine's."""
         return await asyncio.to_thread(self._any_apart)
 
     def _any_apart(self) -> bool:
@@ -286,7 +286,7 @@ class Gateways:
         return folder is not None and any(self._says(one.parts[-3], APART) for one in folder.glob("*/records/ready"))
 
     async def discard(self, engine: Engine, token: str) -> None:
-        """Take away all of a gate; what is gone already is passed over."""
+        """Remove all parts of a gateway; parts that are gone already are skipped."""
         gateway = container_path(gateway_name(token))
         with suppress(ConsoleError):
             await engine.call("DELETE", gateway, params={"force": 1, "v": 1}, timeout_s=60)
@@ -296,7 +296,7 @@ class Gateways:
             await asyncio.to_thread(shutil.rmtree, self.folder(token), ignore_errors=True)
 
     async def sweep(self, engine: Engine) -> None:
-        """Take away the gates of sandboxes that something else removed."""
+        """Remove the gateways of sandboxes that something else removed."""
         networks = await engine.call("GET", "networks", params={"filters": json.dumps({"label": [EGRESS]})})
         if not networks:
             return
@@ -317,22 +317,23 @@ class Gateways:
 
 
 def token_of(data: Mapping[str, Any]) -> str:
-    """The token of an inspected container's gate; empty where it has none.
+    """The token of an inspected container's gateway; empty if it has none.
 
-    An image may bring the label, as one that was committed from a sandbox: only who is in the network has the gate.
+    An image may carry the label, for example one that was committed from a sandbox: only a container in the network has
+    the gateway.
     """
     token = str((data["Config"].get("Labels") or {}).get(EGRESS, ""))
     return token if token and data["HostConfig"].get("NetworkMode") == f"sandbox-console-{token}" else ""
 
 
 def proxy_of(data: Mapping[str, Any]) -> str:
-    """The token of its gate where that lets something out; empty for one that only brings ports in."""
+    """The token of its gateway if that allows egress; empty for one that only publishes ports."""
     spec = spec_of(data)
     return token_of(data) if spec is None or spec.egress else ""
 
 
 def ports_of(data: Mapping[str, Any]) -> tuple[PublishedPort, ...]:
-    """The ports that a sandbox, as inspected, was asked to publish."""
+    """The ports that a sandbox, as inspected, should publish."""
     spec = spec_of(data) if token_of(data) else None
     return parse_all(spec.ports) if spec is not None else ()
 

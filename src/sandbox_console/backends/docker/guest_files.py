@@ -1,6 +1,6 @@
-"""Files that only a running container sees, read by its image's own sh, stat, find, readlink and tar.
+"""Files that only a running container sees, read with its image's own sh, stat, find, readlink and tar.
 
-What they say is the guest's word: a hostile image can lie about its own files, and about nothing else.
+The guest controls their output: a hostile image can lie about its own files, but about nothing else.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.process import DockerProcess
 
 PATIENCE_S = 20.0
-"""For a question; an archive may take as long as it flows."""
+"""For one question; an archive may take as long as data flows."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of an answer: some 500,000 entries."""
+"""The size limit of an answer: some 500,000 entries."""
 
-# A name has no slash, so two begin a record. readlink's answers are told apart by NULs.
+# A name has no slash, so two begin a record. readlink's answers are separated by NULs.
 _STAT = "exec stat -L -c '//%f %s %u %g %Y %n' -- \"$1\""
 _FOLDER = '[ -d "$1" ] || { [ -e "$1" ] && exit 5; exit 3; }; '
 _LIST = (
@@ -50,7 +50,7 @@ _PACK = '[ -e "$1/$2" ] || [ -L "$1/$2" ] || exit 3; exec tar -cf - -C "$1" -- "
 
 
 async def stat(engine: Engine, place: Place) -> FileInfo | None:
-    """One path, links followed; None where it is not there. Raises Unsupported where the image has no ``stat``."""
+    """One path, links followed; None if it does not exist. Raises Unsupported if the image has no ``stat``."""
     end, out, err = await _ask(engine, place, _STAT, place.path)
     if end.code in (126, 127):
         raise Unsupported(f"{place.path} is in memory, and the image lacks sh and stat to look at it with")
@@ -61,7 +61,7 @@ async def stat(engine: Engine, place: Place) -> FileInfo | None:
 
 
 async def list_dir(engine: Engine, place: Place) -> list[FileInfo] | None:
-    """The entries; None where the image lacks a program for it, or its user may not look."""
+    """The entries; None if the image lacks a program for it, or its user has no permission."""
     try:
         end, out, _ = await _ask(engine, place, _LIST, place.path)
     except (Conflict, BackendError):
@@ -78,7 +78,7 @@ async def list_dir(engine: Engine, place: Place) -> list[FileInfo] | None:
 
 
 async def download(engine: Engine, place: Place) -> AsyncGenerator[bytes, None]:
-    """A tar made inside."""
+    """A tar made inside the container."""
     folder, name = posixpath.split(place.path)
     process = await _run(engine, place, _PACK, folder, name or ".")
     err = bytearray()

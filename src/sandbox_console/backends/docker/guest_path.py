@@ -33,7 +33,7 @@ _GO_SETUID, _GO_SETGID, _GO_STICKY = 1 << 23, 1 << 22, 1 << 20
 
 
 class Place(Struct, frozen=True):
-    """A guest path with its links followed. ``inside``: only a command in the running container gets at it."""
+    """A guest path with its links followed. ``inside``: only a command in the running container can reach it."""
 
     container: str
     path: str
@@ -42,21 +42,21 @@ class Place(Struct, frozen=True):
 
 
 def made_up(path: str) -> bool:
-    """Whether the kernel makes it as it is read: such a file's size is reported as 0, and a tar of it is empty."""
+    """Whether the kernel generates it on reading: such a file's size is reported as 0, and a tar of it is empty."""
     return _below(path, frozenset({"/proc", "/sys"}))
 
 
 def checked(path: str) -> str:
-    """A guest path in its plain form. Raises UsageError for one that is not absolute."""
+    """A guest path in normal form. Raises UsageError if it is not absolute."""
     if not path.startswith("/") or "\0" in path:
         raise UsageError(f"{path!r} is not an absolute path", hint="write /folder/file")
     return posixpath.normpath(path) if not path.startswith("//") else posixpath.normpath(path[1:])
 
 
 async def locate(engine: Engine, id: str, path: str, *, last: bool = True) -> Place:
-    """Follow the path's links outside of any tmpfs; its last component too, unless ``last`` is off.
+    """Follow the path's links outside of any tmpfs, including its last component unless ``last`` is off.
 
-    Raises NotFound for the container; Conflict where it must run.
+    Raises NotFound for the container; Conflict if it has to run.
     """
     path = checked(path)
     with about(described(id)):
@@ -74,18 +74,18 @@ async def locate(engine: Engine, id: str, path: str, *, last: bool = True) -> Pl
 
 
 async def seen(engine: Engine, id: str, path: str) -> FileInfo | None:
-    """A path as the engine's archive sees it, a last link not followed but reported; None if it does not exist."""
+    """A path as the engine's archive sees it; a last link is reported, not followed. None if it does not exist."""
     try:
         headers = await engine.head(container_path(id, "archive"), {"path": path})
     except Refused as error:
         if error.status == 500:
-            return None  # a file stands where the path wants a folder: the engine answers a HEAD without a reason
+            return None  # a file where the path needs a folder: the engine answers a HEAD without a reason
         raise
     return _described(headers) if headers is not None else None
 
 
 async def _followed(engine: Engine, id: str, path: str, mounts: frozenset[str]) -> str:
-    """The engine tells a link's final target, so each component costs one question at most."""
+    """The engine reports a link's final target, so each component costs one request at most."""
     real, rest = "/", [part for part in path.split("/") if part]
     while rest and not _below(real, mounts):
         real = posixpath.join(real, rest.pop(0))

@@ -1,6 +1,6 @@
-"""The request that creates a container, with every protection that a plain Docker engine has.
+"""The request that creates a container, with every protection that a plain Docker engine offers.
 
-The set was tried on 20.10 and 28.5: no capability, seccomp on, unshare, mount and dmesg denied, a fork bomb
+The settings were tried on 20.10 and 28.5: no capability, seccomp on, unshare, mount and dmesg denied, a fork bomb
 stopped, at no measurable cost to the start (170-260 ms with or without).
 """
 
@@ -19,15 +19,15 @@ from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 
 DEFAULT_USER = "1000:1000"
-"""Who runs the command where neither the spec nor the image names a user."""
+"""The user of the command if neither the spec nor the image names one."""
 
 TMP_MIB = 512
-"""How large /tmp may grow unless the option ``tmp_mib`` says, as on bubblewrap. It counts as the sandbox's memory."""
+"""How large /tmp may grow unless the option ``tmp_mib`` is set, as on bubblewrap. It counts as the sandbox's memory."""
 
 _TMPFS = {
-    # Empty files are kernel memory: unless told, one may be made for each two pages of the host.
+    # Empty files are kernel memory: by default, one may be created for every two pages of the host.
     "/run": "rw,noexec,nosuid,nodev,size=16m,nr_inodes=16k,mode=1777",
-    # Of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
+    # A mode of its own, as runc gives a tmpfs the mode of the image's folder below it, and /run is mostly root's.
     secret_handover.FOLDER: "rw,noexec,nosuid,nodev,size=1m,nr_inodes=1k,mode=1777",
 }
 
@@ -35,15 +35,15 @@ GIVEN_BACK = frozenset(
     {"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
      "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT", "SYS_PTRACE"}
 )  # fmt: skip
-"""Docker's own default set, and SYS_PTRACE for debuggers. Not NET_RAW: with it a guest forges addresses to its
-gateway and its neighbours. The rest (SYS_ADMIN, NET_ADMIN, ...) takes over a host, or its network."""
+"""Docker's own default set, and SYS_PTRACE for debuggers. Without NET_RAW: with it a guest forges addresses to its
+gateway and its neighbours. The rest (SYS_ADMIN, NET_ADMIN, ...) can take over a host, or its network."""
 
 
 def body(
     spec: SandboxSpec, image: Mapping[str, Any], info: Mapping[str, Any], secrets: Sequence[ResolvedSecret],
     tmp_mib: int = TMP_MIB,
 ) -> dict[str, Any]:  # fmt: skip
-    """What to POST to containers/create. Raises InvalidSpec where there is nothing to run."""
+    """The body to POST to containers/create. Raises InvalidSpec if there is nothing to run."""
     user = spec.user or _default_user(spec, image)
     made: dict[str, Any] = {
         "Image": spec.image,
@@ -107,7 +107,7 @@ def tmpfs(tmp_mib: int) -> dict[str, str]:
 
 
 def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
-    """Memory without swap beyond it, CPU quota and number of processes, as far as the engine's kernel has them."""
+    """Memory without additional swap, CPU quota and number of processes, as far as the engine's kernel has them."""
     made: dict[str, int] = {}
     if info.get("PidsLimit", True):
         made["PidsLimit"] = spec.pids or DEFAULT_PIDS
@@ -119,7 +119,7 @@ def limits(spec: SandboxSpec, info: Mapping[str, Any]) -> dict[str, int]:
 
 
 def changed_limits(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, Any]) -> dict[str, int]:
-    """Of a container that another tool made, only what is asked for and differs: its swap and the rest stay as set."""
+    """For a container that another tool made, only what the request changes: its swap and the rest stay as they are."""
     same = {"PidsLimit"} if spec.pids is None or spec.pids == now.get("PidsLimit") else set()
     if limits.get("Memory") == now.get("Memory"):
         same |= {"Memory", "MemorySwap"}
@@ -129,7 +129,7 @@ def changed_limits(limits: dict[str, int], spec: SandboxSpec, now: Mapping[str, 
 
 
 def _mounts(spec: SandboxSpec) -> list[dict[str, Any]]:
-    # Never Binds: those make a missing source, as root.
+    # Never Binds: those create a missing source, as root.
     if not spec.workspace:
         return []
     return [{"Type": "bind", "Source": spec.workspace, "Target": "/workspace", "ReadOnly": False}]
@@ -143,7 +143,7 @@ def _default_user(spec: SandboxSpec, image: Mapping[str, Any]) -> str:
 
 
 def _owner(folder: str) -> str:
-    """The folder's owner, so that the sandbox can write its workspace; empty for root and where it cannot be seen."""
+    """The folder's owner, so that the sandbox can write its workspace; empty for root and if it cannot be read."""
     try:
         found = Path(folder).stat()
     except OSError:
@@ -163,7 +163,7 @@ def workspace_note(folder: str, user: str) -> str:
     shift = 6 if found.st_uid == int(uid) else 3 if gid.isdecimal() and found.st_gid == int(gid) else 0
     if found.st_mode >> shift & 0o3 == 0o3:
         return ""
-    # Without CAP_DAC_OVERRIDE the container's root is bound by the folder's mode like anyone.
+    # Without CAP_DAC_OVERRIDE the folder's mode binds the container's root like any other user.
     return f"uid {uid} of the sandbox cannot write it: it belongs to {found.st_uid}, mode {found.st_mode & 0o777:o}"
 
 

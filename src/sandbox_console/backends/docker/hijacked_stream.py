@@ -1,7 +1,7 @@
 """A hijacked connection to a container or a command in it: bytes in, two streams out.
 
-aiodocker's stream does the upgrade, the frames and the back-pressure (it stops reading the socket at 128 KiB);
-this adds the end of stdin, which it lacks, and a close that cannot fail.
+aiodocker's stream does the upgrade, the frames and the back-pressure (it stops reading the socket at 128 KiB); this
+adds closing stdin, which it lacks, and a close that cannot fail.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Channel:
-    """Open, read until None, close. Writing after the other end has gone does nothing."""
+    """Open, read until None, close. Writing does nothing once the other end is closed."""
 
     def __init__(self, engine: Engine, stream: Hijacked) -> None:
         self._engine = engine
@@ -30,13 +30,13 @@ class Channel:
         await self._engine.hijack(self._stream)
 
     async def read(self) -> tuple[int, bytes] | None:
-        """The next chunk and its stream (1 stdout, 2 stderr); None at the end. Raises Lost where it broke off."""
+        """The next chunk and its stream (1 stdout, 2 stderr); None at the end. Raises Lost if it broke off."""
         with self._engine.translated():
             return await self._stream.read_out()
 
     async def write(self, data: bytes) -> None:
-        """Pass bytes on; returns when the socket takes more."""
-        # The library asserts that the connection is there: the peer may have closed it at any moment.
+        """Write bytes; returns when the socket accepts more."""
+        # The library asserts that the connection exists, but the peer may have closed it at any moment.
         with suppress(OSError, RuntimeError, AssertionError):
             await self._stream.write_in(data)
 
@@ -50,13 +50,13 @@ class Channel:
         return True
 
     async def flush(self) -> None:
-        """Wait until the socket has taken everything."""
+        """Wait until the socket has accepted everything."""
         transport = self._transport()
         while transport and not transport.is_closing() and transport.get_write_buffer_size():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
-        """Close both ways at once: input that nobody took is dropped, or the socket would wait for it for ever."""
+        """Close both directions at once: unread input is dropped, as the socket would wait for it for ever."""
         transport = self._transport()
         response = self._stream._resp  # noqa: SLF001 - as in _transport
         with suppress(OSError, RuntimeError, AssertionError):

@@ -1,4 +1,4 @@
-"""An engine's images: which there are, what uses them, and what a prune would free."""
+"""An engine's images: the list, what uses them, and what a prune would free."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ AT_ONCE = 16
 PRUNE_S = 600.0
 
 Chain = tuple[str, ...]
-"""The ids of an image's layers up to one of them: two images share a layer where they share all below it as well."""
+"""The ids of an image's layers up to one of them: two images share a layer if they also share all layers below it."""
 
 
 NEEDED = "egress gateways are made from it"
-"""Why a prune leaves an image that nothing uses now: without it no sandbox gets egress until someone pulls it again."""
+"""Why a prune keeps an image that nothing uses now: without it no sandbox gets egress until someone pulls it again."""
 
 
 async def images(engine: Engine, gateway: str = "") -> list[Image]:
-    """All but the layers of builds, the newest first. ``gateway`` is the name or id of what gateways are made from."""
+    """All images except the layers of builds, newest first. ``gateway`` is the name or id of the gateways' image."""
     rows, containers = await asyncio.gather(
         engine.call("GET", "images/json"), engine.call("GET", "containers/json", params={"all": 1})
     )
@@ -44,7 +44,7 @@ async def images(engine: Engine, gateway: str = "") -> list[Image]:
 
 
 async def remove(engine: Engine, name: str, force: bool) -> None:
-    """Raises NotFound; Conflict where a container uses it."""
+    """Remove an image. Raises NotFound; Conflict if a container uses it."""
     try:
         await engine.call("DELETE", _path(name, ""), params={"force": int(force)}, timeout_s=PRUNE_S)
     except Refused as error:
@@ -52,7 +52,7 @@ async def remove(engine: Engine, name: str, force: bool) -> None:
 
 
 async def prunable(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
-    """What a prune would remove, and the exact sum of the layers that nothing else then holds."""
+    """What a prune would remove, and the exact sum of the layers that nothing else needs then."""
     found = await images(engine, gateway)
     free = [image for image in found if not image.used_by and (unused or not image.names)]
     gone = [image for image in free if not image.needed]
@@ -66,9 +66,9 @@ async def prunable(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
 
 
 async def prune(engine: Engine, unused: bool, gateway: str = "") -> Prunable:
-    """Remove them; tells what was removed and freed."""
+    """Remove them; returns what was removed and freed."""
     told = await prunable(engine, unused, gateway)
-    if told.spared:  # the engine's own prune knows no exception by name
+    if told.spared:  # the engine's own prune has no exceptions by name
         return await _prune_but(engine, told, gateway)
     return await _prune(engine, unused)
 
@@ -79,7 +79,7 @@ async def _prune_but(engine: Engine, told: Prunable, gateway: str) -> Prunable:
             try:
                 await engine.call("DELETE", image_path(name, ""), timeout_s=PRUNE_S)
             except Refused as error:
-                if error.status not in (404, 409):  # gone already, or used meanwhile
+                if error.status not in (404, 409):  # gone already, or in use by now
                     raise
     left = {image.id for image in await images(engine, gateway)}
     gone = tuple(image for image in told.images if image.id not in left)
@@ -97,7 +97,7 @@ async def _prune(engine: Engine, unused: bool) -> Prunable:
 
 
 async def load(engine: Engine, archive: AsyncIterator[bytes]) -> str:
-    """The name, or the id where the archive has none. Raises BackendError for what is no image archive."""
+    """The name, or the id if the archive has none. Raises BackendError if it is not an image archive."""
     loaded: list[str] = []
     try:
         async with engine.stream(
@@ -126,7 +126,7 @@ async def save(engine: Engine, name: str) -> AsyncGenerator[bytes, None]:
 
 
 def raise_error(said: Mapping[str, Any], what: str) -> None:
-    """Raise BackendError for a failure reported in the middle of an answer that began with success."""
+    """Raise BackendError for a failure that is reported in the middle of an answer that began with success."""
     if "error" in said or "errorDetail" in said:
         text = str((said.get("errorDetail") or {}).get("message") or said.get("error"))
         told = refused(text, 500)
@@ -134,7 +134,7 @@ def raise_error(said: Mapping[str, Any], what: str) -> None:
 
 
 async def _id(engine: Engine, name: str) -> str:
-    """The id of an image by its name; empty where there is none."""
+    """The id of an image by its name; empty if there is none."""
     try:
         return str((await engine.call("GET", image_path(name)))["Id"]) if name else ""
     except (Refused, ValueError):

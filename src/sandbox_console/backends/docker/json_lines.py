@@ -1,4 +1,4 @@
-"""The lines of an engine's answer: it streams events, samples and progress as a JSON object a line."""
+"""The lines of an engine's answer: it streams events, samples and progress as one JSON object per line."""
 
 from __future__ import annotations
 

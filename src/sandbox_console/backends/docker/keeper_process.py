@@ -1,4 +1,4 @@
-"""The keeper as a process: started where there is something to keep, asked how it is, replaced by a newer one."""
+"""The keeper as a process: started if there is something to keep, checked, and replaced by a newer one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.lifetime_keeper import LifetimeKeeper
 
 START_S = 10.0
-"""How long a keeper may take to answer: its imports are half a second of an idle machine."""
+"""How long a keeper may take to answer: its imports take half a second on an idle machine."""
 
 ANSWER_S = 1.0
 RECENT_S = 2.0
@@ -33,7 +33,7 @@ _ENV_NAMES = frozenset({"HOME", "PATH", "TZ", "TMPDIR", "USER", "LOGNAME"})
 
 
 class Answer(Struct, frozen=True):
-    """What a keeper tells: its process, its version, and how many containers that run it holds to a limit."""
+    """What a keeper reports: its process, its version, and how many running containers it holds to a limit."""
 
     pid: int
     version: str
@@ -41,7 +41,7 @@ class Answer(Struct, frozen=True):
 
 
 class KeeperProcess:
-    """The keeper of one engine and one state folder, seen from a console."""
+    """The keeper of one engine and one state folder, from a console's point of view."""
 
     def __init__(self, folder: Path, context: str, engine: str) -> None:
         self._folder, self._context, self._engine = folder, context, engine
@@ -50,7 +50,7 @@ class KeeperProcess:
         self._last: Answer | None = None
 
     def need(self) -> Answer:
-        """See that it runs, starting it where it does not; one of another version is replaced. Raises BackendError."""
+        """Make sure that it runs, and start it if not; one of another version is replaced. Raises BackendError."""
         ends = time.monotonic() + START_S
         try:
             place = ProcessFolder(str(self._folder / "keeper"), make=True)
@@ -72,7 +72,7 @@ class KeeperProcess:
         raise self._failed(f"no answer within {START_S:g} s")
 
     def see(self) -> None:
-        """Start it where it does not run, and wait for nothing."""
+        """Start it if it does not run, without waiting for anything."""
         with suppress(OSError):
             place = ProcessFolder(str(self._folder / "keeper"), make=True)
             try:
@@ -82,7 +82,7 @@ class KeeperProcess:
                 place.close()
 
     def look(self) -> Answer | None:
-        """What it tells; None where it does not run or does not answer."""
+        """What it reports; None if it does not run or does not answer."""
         if time.monotonic() - self._asked_s >= RECENT_S:
             self._last = None
             with suppress(OSError):
@@ -107,12 +107,12 @@ class KeeperProcess:
 
 
 def name_of(engine: str) -> str:
-    """The name of an engine's keeper; an engine chooses its own id, so that it is hashed."""
+    """The name of an engine's keeper; an engine chooses its own id, so the id is hashed."""
     return f"docker-{hashlib.sha256(engine.encode()).hexdigest()[:16]}"
 
 
 async def serve(keeper: LifetimeKeeper, folder: Path, engine: str) -> None:
-    """Be the process of this name, whose lock was handed over: answer, keep, and leave no gap when nothing is left."""
+    """Be the process of this name, which was given the lock: answer, keep, and leave no gap at the end."""
     place, name = ProcessFolder(str(folder / "keeper")), name_of(engine)
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,7 +144,7 @@ def _ask(place: ProcessFolder, name: str) -> Answer | None:
 
 
 def _environment() -> dict[str, str]:
-    """What its connection and its log need; a secret of the starter's is none of it."""
+    """The variables that its connection and its log need, without any secret of the process that started it."""
     return {
         name: value
         for name, value in os.environ.items()

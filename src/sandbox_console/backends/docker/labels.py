@@ -7,43 +7,43 @@ from collections.abc import Mapping
 from sandbox_console.backends.common.installation import differ
 
 MANAGED = "sandbox-console.managed"
-"""``1`` on every container of the console's."""
+"""``1`` on every container that the console made."""
 
 INSTALLATION = "sandbox-console.installation"
-"""Whose it is: the id of the state directory that it was made from. Other consoles share the engine."""
+"""Its installation: the id of the state directory that it was made from. Other consoles share the engine."""
 
 SPEC = "sandbox-console.spec"
-"""The spec as asked for, as JSON; of secrets it has the names only."""
+"""The spec as requested, as JSON; of secrets it has only the names."""
 
 SECRETS = "sandbox-console.secrets"
-"""What a start must bring: ``env:NAME`` or ``file:NAME``, separated by commas."""
+"""The secrets that a start must supply: ``env:NAME`` or ``file:NAME``, separated by commas."""
 
 WORKSPACE = "sandbox-console.workspace"
-"""What was seen at creation about the user's access to the workspace."""
+"""What was found at creation about the user's access to the workspace."""
 
 WRAPPER = "sandbox-console-secrets"
-"""The name ($0) of the shell that reads secrets before the command; tells its containers apart."""
+"""The name ($0) of the shell that reads secrets before the command; it identifies its containers."""
 
 HELPER = "sandbox-console-helper"
-"""The name ($0) of a shell that the console runs for itself; tells its commands apart in the engine's events."""
+"""The name ($0) of a shell that the console runs for itself; it identifies its commands in the engine's events."""
 
 EGRESS = "sandbox-console.egress"
 """On a sandbox with egress or ports and on its network: the token that names its gateway."""
 
 GATEWAY = "sandbox-console.gateway"
-"""On a gateway's container: the same token."""
+"""On a gateway's container: the token of its sandbox."""
 
 
 def is_anothers(labels: Mapping[str, str], ours: str) -> bool:
-    """Whether a console made it that is not this one, whose installation is ``ours``."""
+    """Whether another console made it; ``ours`` is the installation of this one."""
     return labels.get(MANAGED) == "1" and differ(labels.get(INSTALLATION, ""), ours)
 
 
 def gateway_name(token: str) -> str:
-    """The name of the container that is a gate's gateway."""
+    """The name of a gateway's container."""
     return f"sandbox-console-gateway-{token}"
 
 
 def is_gateway(name: str, labels: Mapping[str, str]) -> bool:
-    """Whether a container is a gateway. An image can bring its containers the label, but not the name."""
+    """Whether a container is a gateway. An image can give its containers the label, but not the name."""
     return GATEWAY in labels and name.lstrip("/") == gateway_name(labels[GATEWAY])

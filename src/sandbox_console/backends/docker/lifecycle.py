@@ -1,4 +1,4 @@
-"""Creating and starting containers: the two calls that take more than one request."""
+"""Creating and starting containers: the two operations that take more than one request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def create(
     tmp_mib: int = hardening.TMP_MIB,
     installation: str = "",
 ) -> str:
-    """The new container's id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing behind when it raises."""
+    """Create a container; returns its id. Raises InvalidSpec, Conflict, Unsupported; leaves nothing on failure."""
     secret_handover.check(secrets)
     image = await _image(engine, spec)
     body = await asyncio.to_thread(hardening.body, spec, image, info, secrets, tmp_mib)
@@ -59,7 +59,7 @@ async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> s
     except Refused as error:
         raise _create_failed(engine, spec, error) from error
     except asyncio.CancelledError:
-        # The engine finishes what it has begun: wait for its answer, as only that tells what to take away.
+        # The engine finishes what it has begun: wait for its answer, which is the only way to know what to remove.
         with suppress(ConsoleError):
             await remove_quietly(engine, str((await asked)["Id"]))
         raise
@@ -67,7 +67,7 @@ async def _created(engine: Engine, spec: SandboxSpec, body: dict[str, Any]) -> s
 
 
 async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSecret]) -> None:
-    """Start a container, handing over the secrets that it waits for. A no-op on a running one."""
+    """Start a container, and hand over the secrets that it waits for. A no-op on a running one."""
     with about(name):
         data = await engine.call("GET", container_path(id, "json"))
     if data["State"]["Running"] and not data["State"].get("Restarting"):
@@ -79,7 +79,7 @@ async def start(engine: Engine, id: str, name: str, secrets: Sequence[ResolvedSe
         await _start(engine, id, name)
         return
     payload = secret_handover.payload(chosen)
-    # Attached before the start: the engine keeps stdin for whoever is there, and nobody else can come between.
+    # Attached before the start: the engine keeps stdin for this client, and nobody else can get in between.
     channel = Channel(engine, engine.docker.containers.container(id).attach(stdin=True))
     try:
         with about(name):
@@ -102,12 +102,12 @@ async def _passed_on(channel: Channel) -> None:
 
 
 async def _program_there(engine: Engine, id: str, name: str, data: dict[str, Any]) -> None:
-    """Raise BackendError where the program is not in the image: behind an init the engine does not see that itself."""
+    """Raise BackendError if the program is not in the image: behind an init the engine does not notice that itself."""
     words = command(data["Config"])
     if not words or not data["HostConfig"].get("Init") or words[0].startswith(("./", "../")):
         return
     if "/" in words[0]:
-        # What a mount covers cannot be looked at before the start.
+        # What a mount covers cannot be checked before the start.
         places = [] if words[0].startswith(("/workspace", "/tmp", "/run")) else [words[0]]  # noqa: S108
     else:
         places = [f"{folder}/{words[0]}" for folder in _search_path(data["Config"]) if folder.startswith("/")]
@@ -125,7 +125,7 @@ def _search_path(config: dict[str, Any]) -> list[str]:
 
 
 async def remove_quietly(engine: Engine, id: str) -> None:
-    """Undo a create; a failure of that is not worth hiding what went wrong first."""
+    """Undo a create; if that fails too, the first error is the one to report."""
     try:
         await engine.call("DELETE", container_path(id), params={"force": 1, "v": 1})
     except ConsoleError:
@@ -134,7 +134,7 @@ async def remove_quietly(engine: Engine, id: str) -> None:
 
 async def _image(engine: Engine, spec: SandboxSpec) -> dict[str, Any]:
     """The image's configuration for containers, and its architecture. Raises InvalidSpec."""
-    # The engine accepts an empty image, and makes a container that can never run.
+    # The engine accepts an empty image, and creates a container that can never run.
     if not spec.image.strip():
         raise InvalidSpec({"image": "an image is needed, for example alpine:3"}, hint="sandbox-console images ls")
     try:
@@ -176,7 +176,7 @@ async def _start(engine: Engine, id: str, name: str) -> None:
         cause = error.__cause__ if isinstance(error, NotFound) else error
         if not isinstance(cause, Refused) or "No such container" in cause.message:
             raise
-        # The engine also says 404 where the program is not there.
+        # The engine also answers 404 if the program does not exist.
         raise BackendError(f"{name} cannot start: {plain(cause.message)}", hint=_start_hint(cause.message)) from error
 
 

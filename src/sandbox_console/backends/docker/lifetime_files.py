@@ -1,7 +1,7 @@
-"""Which containers have a longest life or an idle time: a file for each, in this console's own state.
+"""Which containers have a longest life or an idle time: one file for each, in this console's own state.
 
-Labels would not do: an image brings its containers any label, and whoever makes a container gives it any. What is
-written here was asked for through this console, and holds for one container of one engine.
+Labels would not do: an image gives its containers any label, and so does whoever creates a container. What is written
+here was requested through this console, and applies to one container of one engine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from sandbox_console.errors import BackendError
 from sandbox_console.model.spec import SandboxSpec
 
-_BLOCK = 2048  # rewritten in place, so that a full disk holds no end back
+_BLOCK = 2048  # rewritten in place, so that a full disk cannot keep a container from being ended
 _ID = re.compile(r"[0-9a-f]{12,64}")
 
 
@@ -26,8 +26,8 @@ class Lifetime(Struct, frozen=True):
     """One container's limits, and its present run.
 
     ``engine`` is the engine's own id. ``run`` is when the engine started it, in the engine's words; it began at
-    ``began_s`` of the monotonic clock of the boot ``boot``, which no change of the time of day moves. ``why`` is told
-    of the run ``ended``; ``unrecorded`` is set until that end is in the audit log.
+    ``began_s`` of the monotonic clock of the boot ``boot``, which no change of the time of day moves. ``why`` is the
+    reason for the end of the run ``ended``; ``unrecorded`` is set until that end is in the audit log.
     """
 
     id: str
@@ -44,13 +44,13 @@ class Lifetime(Struct, frozen=True):
 
 
 class LifetimeFiles:
-    """The files. Who has none for a container knows of no limit of it."""
+    """The files. A console that has none for a container knows of no limit of it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def add(self, id: str, engine: str, spec: SandboxSpec) -> None:
-        """Take a container's limits down, on disk when this returns. Raises BackendError."""
+        """Write a container's limits, on disk when this returns. Raises BackendError."""
         asked = Lifetime(id, engine, spec.name, spec.max_duration_s, spec.idle_timeout_s)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,18 +61,18 @@ class LifetimeFiles:
             raise BackendError(text, hint="free disk space, or leave max_duration_s and idle_timeout_s out") from error
 
     def put(self, lifetime: Lifetime) -> None:
-        """Change what is known of one that is there. A disk that takes nothing is no error: the limit holds on."""
+        """Change an existing entry. A disk that cannot be written is no error: the limit still holds."""
         with suppress(OSError):
             self._write(lifetime, 0)
 
     def forget(self, id: str) -> None:
-        """The container is gone."""
+        """Remove the entry of a container that is gone."""
         with suppress(OSError, ValueError):
             self._path(id).unlink()
             self._path(id).with_suffix(".held").unlink(missing_ok=True)
 
     def hold(self, id: str, held: bool) -> None:
-        """Make a container's limits wait, or hold again. Raises BackendError."""
+        """Suspend a container's limits, or enforce them again. Raises BackendError."""
         path = self._path(id).with_suffix(".held")
         try:
             path.touch(mode=0o600) if held else path.unlink(missing_ok=True)
@@ -82,11 +82,11 @@ class LifetimeFiles:
             ) from error
 
     def held(self, id: str) -> bool:
-        """Whether a container's limits wait."""
+        """Whether a container's limits are suspended."""
         return self._path(id).with_suffix(".held").exists()
 
     def get(self, id: str) -> Lifetime | None:
-        """What is known of a container; None where it has no limit, or the file is none of ours."""
+        """The entry of a container; None if it has no limit, or the file is not one of ours."""
         try:
             found = msgspec.json.decode(self._path(id).read_bytes().strip(), type=Lifetime)
         except (OSError, ValueError):  # msgspec's errors are among them
@@ -94,7 +94,7 @@ class LifetimeFiles:
         return found if found.id == id else None
 
     def all(self, engine: str) -> list[Lifetime]:
-        """All of one engine."""
+        """All entries of one engine."""
         try:
             names = sorted(os.listdir(self._folder))  # noqa: PTH208 - pathlib costs three times as much
         except OSError:
@@ -121,5 +121,5 @@ class LifetimeFiles:
 
 
 def asks(spec: SandboxSpec | None) -> bool:
-    """Whether a spec has a limit of time."""
+    """Whether a spec has a time limit."""
     return spec is not None and (spec.max_duration_s is not None or spec.idle_timeout_s is not None)

@@ -1,7 +1,7 @@
-"""Ends containers whose time ran out, in a process that outlives every console: one for an engine and a state folder.
+"""Ends containers whose time ran out, in a process that outlives every console: one per engine and state folder.
 
-It follows the engine's events and asks about a container when its time may be over. It waits out an engine that is
-frozen or gone: a limit that passed meanwhile is kept when the engine answers again.
+It follows the engine's events and inspects a container when its time may be over. It waits for an engine that is frozen
+or gone: a limit that passed meanwhile is enforced when the engine answers again.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.gateways import Gateways
 
 GRACE_S = 10
-"""Between the request to end and the kill, as on bubblewrap."""
+"""How long to wait between the request to end and the kill, as on bubblewrap."""
 
 QUIET_S = 10.0
-"""How long without an event until the engine is asked whether it answers."""
+"""How long without an event until the engine is checked for an answer."""
 
 RETRY_S = 1.0
-"""Before an end that failed is tried again."""
+"""How long to wait before an end that failed is tried again."""
 
 HELD_S = 2.0
-"""How often a limit that has passed is looked at while its container is in quarantine."""
+"""How often a limit that has passed is checked while its container is in quarantine."""
 
 _MARGIN_S = 0.02
 _USE = frozenset({"exec_create", "exec_start", "exec_die", "attach", "archive-path", "extract-to-dir", "unpause"})
@@ -52,11 +52,11 @@ _PARAMS = {"filters": json.dumps({"type": ["container"]})}
 
 
 Signs = tuple[float | None, float | None]
-"""When its main process wrote a line last, and when a byte passed one of its ports, by the time of day."""
+"""When its main process last wrote a line, and when a byte last passed one of its ports, by the time of day."""
 
 
 class KeptContainer:
-    """One run of one container: when it began, and when it was last of use."""
+    """One run of one container: when it began, and when it was last in use."""
 
     def __init__(self, lifetime: Lifetime, data: Mapping[str, Any]) -> None:
         self.lifetime = lifetime
@@ -69,7 +69,7 @@ class KeptContainer:
 
     @property
     def due_s(self) -> float:
-        """When to look next, on the monotonic clock."""
+        """When to check next, on the monotonic clock."""
         longest, idle = self.lifetime.max_duration_s, self.lifetime.idle_timeout_s
         ends = [self.lifetime.began_s + longest] if longest is not None else []
         ends += [self.used_s + idle] if idle is not None else []
@@ -77,13 +77,13 @@ class KeptContainer:
 
     @property
     def over(self) -> bool:
-        """Whether its longest life has passed."""
+        """Whether its maximum duration has passed."""
         longest = self.lifetime.max_duration_s
         return longest is not None and time.monotonic() >= self.lifetime.began_s + longest
 
 
 class LifetimeKeeper:
-    """Keeps to the limits of all containers of an engine that have some, until none of them is left."""
+    """Enforces the limits of all containers of an engine that have some, until none of them is left."""
 
     def __init__(self, connection: Connection, lifetimes: LifetimeFiles, gates: Gateways, record: RecordEnd) -> None:
         self._connection, self._lifetimes, self._gates, self._record = connection, lifetimes, gates, record
@@ -93,11 +93,11 @@ class LifetimeKeeper:
 
     @property
     def held(self) -> int:
-        """How many that run have a limit."""
+        """How many running containers have a limit."""
         return len(self._held)
 
     async def run(self, engine_id: str) -> None:
-        """Keep on until the engine has no container with a limit any more, or is another one."""
+        """Go on until no container of the engine has a limit any more, or the engine is another one."""
         self.engine_id = engine_id
         backoff = Backoff()
         while await asyncio.to_thread(self._lifetimes.all, engine_id):
@@ -109,7 +109,7 @@ class LifetimeKeeper:
         await asyncio.gather(*self._ends.values(), return_exceptions=True)
 
     async def _connected(self) -> bool:
-        """While one connection lasts; False where nothing is left to keep."""
+        """Run for as long as one connection lasts; False if there is nothing left to keep."""
         engine = await self._connection.engine()
         async with engine.stream("events", _PARAMS) as chunks:
             await self._connection.refresh()
@@ -143,7 +143,7 @@ class LifetimeKeeper:
         return False
 
     async def _quiet(self, engine: Engine) -> bool:
-        """Nothing happens: see that the engine answers, and write down what could not be before."""
+        """After a quiet time: check that the engine answers, and record what could not be recorded before."""
         await engine.call("GET", "_ping", timeout_s=PROBE_S)
         left = await asyncio.to_thread(self._lifetimes.all, self.engine_id)
         for one in left:
@@ -152,7 +152,7 @@ class LifetimeKeeper:
         return bool(left)
 
     async def _adopt(self, engine: Engine) -> None:
-        """Take up every container that has a limit as it is now."""
+        """Take over every container that has a limit, in its present state."""
         for one in await asyncio.to_thread(self._lifetimes.all, self.engine_id):
             await self._take(engine, one)
 
@@ -203,7 +203,7 @@ class LifetimeKeeper:
         return True
 
     async def _look(self, engine: Engine) -> None:
-        """End what is over, and see whether what nobody asked anything of was of use all the same."""
+        """End what is over, and check whether a container that nobody sent a command was in use all the same."""
         for box, one in list(self._held.items()):
             if box in self._ends or one.due_s > time.monotonic():
                 continue
@@ -215,7 +215,7 @@ class LifetimeKeeper:
                 self._ends[box] = asyncio.create_task(self._end(engine, one, why))
 
     async def _idle(self, engine: Engine, one: KeptContainer) -> str:
-        """Why to end it; empty where it was of use."""
+        """Why to end it; empty if it was in use."""
         limit, data = one.lifetime.idle_timeout_s, await self._inspected(engine, one.lifetime.id)
         if limit is None or data is None or not data["State"].get("Running"):
             self._held.pop(one.lifetime.id, None)
@@ -227,7 +227,7 @@ class LifetimeKeeper:
             signs = await self._signs(engine, data)
             for at in {at for at, before in zip(signs, one.signs, strict=True) if at is not None and at != before}:
                 ago = time.time() - at
-                # The time of day may have jumped: then it was of use, and nobody can tell when.
+                # The time of day may have jumped: then it was in use, at an unknown time.
                 one.used_s = max(one.used_s, now - (ago if 0 <= ago <= now - one.looked_s else 0.0))
             one.signs = signs
         one.looked_s = now
@@ -237,7 +237,7 @@ class LifetimeKeeper:
         return await _last_line(engine, str(data["Id"])), await asyncio.to_thread(self._gates.port_used, data)
 
     async def _busy(self, engine: Engine, data: Mapping[str, Any], one: KeptContainer) -> bool:
-        """Whether a command runs in it that is not the image's own checkup."""
+        """Whether a command runs in it, other than the image's own health check."""
         for command in data.get("ExecIDs") or ():
             with suppress(Refused):
                 found = await engine.call("GET", f"exec/{command}/json")
@@ -248,7 +248,7 @@ class LifetimeKeeper:
         return False
 
     async def _end(self, engine: Engine, one: KeptContainer, why: str) -> None:
-        """End it; that it was for this reason is on disk before, and the attempt on record, if that can be."""
+        """End it. The reason is written to disk before, and the attempt is put on record, if that is possible."""
         lifetime = structs.replace(one.lifetime, ended=one.lifetime.run, why=why, unrecorded=True)
         await asyncio.to_thread(self._lifetimes.put, lifetime)
 
@@ -261,7 +261,7 @@ class LifetimeKeeper:
             if await self._record(self._target(lifetime), why, stop):
                 await asyncio.to_thread(self._lifetimes.put, structs.replace(lifetime, unrecorded=False))
         except ConsoleError:
-            pass  # the engine froze or refused: what is over stays over
+            pass  # the engine froze or refused: the time is still over
         finally:
             one.retry_s = time.monotonic() + RETRY_S
             self._ends.pop(lifetime.id, None)
@@ -295,7 +295,7 @@ async def _read(chunks: AsyncIterator[bytes], queue: asyncio.Queue[bytes | None]
 
 
 async def _stopped(engine: Engine, id: str) -> None:
-    """Stop a container, paused or not. One that has ended or is gone is as it should be."""
+    """Stop a container, paused or not. It is no error if it has ended or is gone."""
     with suppress(Refused):  # it is not paused
         await engine.call("POST", container_path(id, "unpause"))
     try:
@@ -313,7 +313,7 @@ async def _age(engine: Engine, run: str) -> float:
 
 
 async def _last_line(engine: Engine, id: str) -> float | None:
-    """When the main process wrote its last line; None where it wrote none."""
+    """When the main process wrote its last line; None if it wrote none."""
     params: dict[str, str | int] = {"stdout": 1, "stderr": 1, "tail": 1, "timestamps": 1}
     head = b""
     with suppress(Refused):
@@ -326,7 +326,7 @@ async def _last_line(engine: Engine, id: str) -> float | None:
 
 
 def _checkup(data: Mapping[str, Any]) -> str:
-    """The words of the image's own check of its health, as the engine's events tell them."""
+    """The command line of the image's own health check, as the engine's events show it."""
     test = list((data["Config"].get("Healthcheck") or {}).get("Test") or ())
     if test[:1] == ["CMD-SHELL"]:
         return " ".join([*(data["Config"].get("Shell") or ["/bin/sh", "-c"]), *test[1:]])
@@ -334,5 +334,5 @@ def _checkup(data: Mapping[str, Any]) -> str:
 
 
 def boot() -> str:
-    """The id of this machine's present boot, for which its monotonic clock counts."""
+    """The id of this machine's present boot, to which its monotonic clock belongs."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

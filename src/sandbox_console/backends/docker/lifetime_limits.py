@@ -1,4 +1,4 @@
-"""The time limits of one engine's sandboxes: written down at a create, enforced by a keeper process."""
+"""The time limits of one engine's sandboxes: written down on creation, enforced by a keeper process."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from sandbox_console.model.spec import SandboxSpec
 
 SEE_S = 10.0
-"""How often a console that watches looks after the keeper."""
+"""How often a console that watches checks the keeper."""
 
 _FIELDS = ("max_duration_s", "idle_timeout_s")
 
 
 class LifetimeLimits:
-    """The lifetimes of one engine's sandboxes. ``problem`` is why none can be kept to; empty where they can."""
+    """The lifetimes of one engine's sandboxes. ``problem`` is why they cannot be enforced; empty if they can."""
 
     def __init__(self, connection: Connection, state_dir: Path | None, gates: Gateways) -> None:
         self._connection, self._folder, self._gates = connection, state_dir, gates
@@ -51,7 +51,7 @@ class LifetimeLimits:
         return self._process
 
     async def add(self, engine: Engine, id: str, spec: SandboxSpec) -> None:
-        """Take a new container's limits down. Where that fails it is removed again. Raises BackendError."""
+        """Write a new container's limits. If that fails the container is removed. Raises BackendError."""
         if self._files is None or self.problem or not asks(spec):
             return
         try:
@@ -61,12 +61,12 @@ class LifetimeLimits:
             raise
 
     async def hold(self, id: str, held: bool) -> None:
-        """Make a container's limits wait, or hold again. Raises BackendError."""
+        """Suspend a container's limits, or enforce them again. Raises BackendError."""
         if self._files is not None and await self._known(id) is not None:
             await asyncio.to_thread(self._files.hold, id, held)
 
     async def need(self, data: Mapping[str, Any]) -> None:
-        """See before a start that its limits will hold. Raises Conflict, BackendError; nothing where best-effort."""
+        """Check before a start that its limits will hold. Raises Conflict, BackendError; nothing on best effort."""
         spec = spec_of(data)
         if spec is None or not asks(spec):
             return
@@ -91,13 +91,13 @@ class LifetimeLimits:
             await asyncio.to_thread(self._files.forget, id)
 
     async def see(self) -> None:
-        """Start a keeper where there is something to keep and none runs; nothing is waited for."""
+        """Start a keeper if there is something to keep and none runs, without waiting for it."""
         keeper = self._keeper()
         if keeper is not None and await self._any(self._engine):
             await asyncio.to_thread(keeper.see)
 
     async def see_on(self) -> None:
-        """Look after the keeper until cancelled."""
+        """Check on the keeper until cancelled."""
         while True:
             await asyncio.sleep(SEE_S)
             await self.see()
@@ -111,12 +111,12 @@ class LifetimeLimits:
             await self._once_more(engine)
 
     async def _once_more(self, engine: str) -> None:
-        """What was made while it ended has found it still there: another takes over."""
+        """A container that was created while the keeper ended found it still running: start another keeper."""
         if self._folder is not None and await self._any(engine):
             KeeperProcess(self._folder, self._connection.context, engine).see()
 
     async def facts(self, data: Mapping[str, Any]) -> Sequence[Fact]:
-        """What holds of a container's limits of time."""
+        """The facts about a container's time limits."""
         spec = spec_of(data)
         if spec is None or not asks(spec):
             return ()
@@ -125,12 +125,12 @@ class LifetimeLimits:
         return tuple(_facts(spec, known, answer))
 
     async def why(self, data: Mapping[str, Any]) -> str:
-        """Why its keeper ended a container's last run; empty where it did not."""
+        """Why its keeper ended a container's last run; empty if it did not."""
         known = await self._known(str(data["Id"])) if asks(spec_of(data)) else None
         return known.why if known is not None and known.ended == data["State"].get("StartedAt") else ""
 
     async def diagnosed(self) -> Sequence[Diagnosis]:
-        """The doctor's line; none where nothing has a limit."""
+        """The doctor's line; none if nothing has a limit."""
         if not await self._any(self._engine):
             return ()
         answer = await self._answer()

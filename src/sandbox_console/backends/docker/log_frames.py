@@ -1,8 +1,8 @@
 """The engine's log wire format: frames of 8 bytes head, each payload a timestamp, a space and the text.
 
-Head: stream (1 stdout, 2 stderr), three zero bytes, big-endian length (Docker Engine API, "Attach", stream format).
-A line above 16 KiB comes as several payloads, only the last with a newline. A container with a terminal has no
-frames: there the timestamps are in the text itself.
+Head: stream (1 stdout, 2 stderr), three zero bytes, big-endian length (Docker Engine API, "Attach", stream format). A
+line above 16 KiB comes as several payloads, and only the last one ends with a newline. A container with a terminal has
+no frames: its timestamps are in the text itself.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _STAMP_LENGTH = 31
 
 
 class Clock:
-    """Timestamps of the fixed form 2026-01-02T03:04:05.123456789Z as ns since the epoch; the second is parsed once."""
+    """Timestamps of the fixed form 2026-01-02T03:04:05.123456789Z as ns since the epoch; each second is parsed once."""
 
     def __init__(self) -> None:
         self._second = b""
         self._ns = 0
 
     def ns(self, stamp: bytes) -> int:
-        """Raises ValueError for another form."""
+        """Parse one. Raises ValueError for another form."""
         if stamp[:19] != self._second:
             self._ns = timegm(strptime(stamp[:19].decode("ascii"), "%Y-%m-%dT%H:%M:%S")) * 10**9
             self._second = stamp[:19]
@@ -39,10 +39,10 @@ class Clock:
 
 
 class Demuxer:
-    """Frames to records; a frame cut by the end of a chunk waits for the next.
+    """Turns frames into records; a frame that is cut by the end of a chunk waits for the next chunk.
 
-    The engine's `local` log driver drops the newline that ends a line of several parts. It is put back: a part
-    that is not full is a line's last, and all parts of a line have one time.
+    The engine's `local` log driver drops the newline that ends a line of several parts. It is put back: a part that is
+    not full is the last of its line, and all parts of a line have one time.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Demuxer:
         return out
 
     def feed_joined(self, chunk: bytes) -> list[LogRecord]:
-        """The same bytes in fewer records: whole lines of one stream that follow each other are one."""
+        """The bytes in fewer records: consecutive whole lines of one stream become one record."""
         data = self._rest + chunk if self._rest else chunk
         at, end = 0, len(data)
         out, lines, of, first = list[LogRecord](), list[bytes](), -1, 0
@@ -118,7 +118,7 @@ class Demuxer:
 
 
 class TtySplitter:
-    """A terminal's log to records: a timestamp begins each line, and each 16 KiB part of a long one."""
+    """Turns a terminal's log into records: a timestamp begins each line, and each 16 KiB part of a long one."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -136,14 +136,14 @@ class TtySplitter:
         return out
 
     def flush(self) -> list[LogRecord]:
-        """The last part, which no newline ended."""
+        """The last part, which does not end with a newline."""
         rest, self._rest = self._rest, b""
         return [self._record(rest)] if len(rest) >= _STAMP_LENGTH else []
 
     def _end(self, data: bytes, at: int) -> int | None:
         newline = data.find(b"\n", at + _STAMP_LENGTH)
         full = at + _STAMP_LENGTH + PART
-        # A part is full only where the next one's timestamp follows; a longer line cannot be told otherwise.
+        # A part is full only if the next one's timestamp follows; a longer line cannot be recognised otherwise.
         if (newline < 0 or newline >= full) and _STAMP.match(data, full):
             return full
         return newline + 1 if newline >= 0 else None

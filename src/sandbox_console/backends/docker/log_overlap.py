@@ -1,4 +1,4 @@
-"""Drops log records that were delivered already: a reconnect reads a little twice, and rotation repeats lines."""
+"""Drops log records that were already delivered: a reconnect reads a little twice, and rotation repeats lines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sandbox_console.model.log import LogRecord, Stream
 
 RECENT = 8192
 RECENT_NS = 10 * 10**9
-"""How much of a stream is remembered, in records and by their times: a rotation repeats what was written last."""
+"""How much of a stream is remembered, in records and by time: a rotation repeats what was written last."""
 
 
 class _Mark(Struct):
-    """Where a stream is: the time of its last record, and what it wrote at that time, in order.
+    """The position in a stream: the time of its last record, and what it wrote at that time, in order.
 
     The parts of a long line share one time and may be equal, so equal records are distinguished by their number.
     """
@@ -26,10 +26,10 @@ class _Mark(Struct):
 
 
 class Seen:
-    """Times within one stream never go back, so what is older than the last was reported already.
+    """Times within one stream never go back, so anything older than the last record was already reported.
 
-    ``last_ns`` is the newest of all streams, 0 before the first record; ``overlap`` whether the replay has met
-    a record that was reported before, so that nothing is missing in between.
+    ``last_ns`` is the newest of all streams, 0 before the first record; ``overlap`` is whether the replay has reached a
+    record that was already reported, so that nothing is missing in between.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Seen:
         self._replaying = False
 
     def replay(self) -> None:
-        """The next records may be old ones."""
+        """Allow the next records to be old ones."""
         self._replaying, self.overlap = True, False
         for mark in self._marks.values():
             mark.again = 0

@@ -1,7 +1,7 @@
-"""Follows a container's log, and reads on where the stream breaks off without saying why.
+"""Follows a container's log, and continues where the stream breaks off without a reason.
 
-The engine's `logs` endpoint and never `attach`: an attached reader that stalls blocks the container itself.
-The engine ends every record with a newline, also the last one of a program that wrote none.
+It uses the engine's `logs` endpoint and never `attach`: an attached reader that stalls blocks the container itself. The
+engine ends every record with a newline, even the last one of a program that wrote none.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from sandbox_console.errors import BackendUnreachable, NotFound, Unsupported
 from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord
 
 RESTART_S = 1.5
-"""How long a container that ended while it was followed may take to run again: an engine starts one in 0.5 s."""
+"""How long a container that ended while being followed may take to run again: an engine starts one in 0.5 s."""
 
 _LOOKS = 5
 _JOINED = 256 * 1024
 
 OVERLAP_NS = 10**9
-"""How far before the last record a reconnect reads again: the two streams' timestamps are not in one order."""
+"""How far before the last record a reconnect starts: the timestamps of the two streams are not in one order."""
 
 
 async def read(connection: Connection, id: str, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
@@ -64,7 +64,7 @@ async def read(connection: Connection, id: str, query: LogQuery) -> AsyncGenerat
 
 
 class _Reader:
-    """One query's reading, over as many connections as it takes."""
+    """The reading for one query, over as many connections as it takes."""
 
     def __init__(self, connection: Connection, id: str, query: LogQuery) -> None:
         self._connection = connection
@@ -90,7 +90,7 @@ class _Reader:
             self._seen.replay()
 
     async def running(self) -> bool | None:
-        """Whether the container runs; None where it is gone. Waits for an engine that does not answer."""
+        """Whether the container runs; None if it is gone. Waits for an engine that does not answer."""
         backoff = Backoff()
         while True:
             try:
@@ -102,7 +102,7 @@ class _Reader:
                 await backoff.wait()
 
     async def running_again(self) -> bool | None:
-        """As ``running``, but one that ended may be in the middle of a restart, its own or its engine's."""
+        """As ``running``, but a container that ended may be restarting, by itself or with its engine."""
         for _ in range(_LOOKS):
             if (running := await self.running()) is not False:
                 return running
@@ -110,7 +110,7 @@ class _Reader:
         return await self.running()
 
     async def once(self, *, follow: bool) -> AsyncGenerator[Sequence[LogItem], None]:
-        """What is new of one reading."""
+        """The new records of one reading."""
         splitter = TtySplitter() if self._tty else Demuxer()
         once = not self._query.follow  # then nothing is read twice
         joined = once and not self._query.lines
@@ -164,9 +164,9 @@ class _Reader:
 
 
 def longest_silence(last_ns: int, fresh: Sequence[LogRecord]) -> int:
-    """Before which of the records after ``last_ns`` nothing was written for longest.
+    """The record after ``last_ns`` that follows the longest silence.
 
-    What a dying engine had read and not written yet is missing there, and not where we had read to.
+    What a dying engine had read but not yet written is missing there, and not at the point that we had read to.
     """
     times = [last_ns, *(record.at_ns for record in fresh)]
     return max(range(len(fresh)), key=lambda at: times[at + 1] - times[at])

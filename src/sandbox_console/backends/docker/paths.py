@@ -1,4 +1,4 @@
-"""Paths of the engine's API. Nothing but an id gets into one."""
+"""Paths of the engine's API. Only ids get into them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def container_path(id: str, rest: str = "") -> str:
 
 
 def image_path(image: str, rest: str = "json") -> str:
-    """The path of an image's endpoint, by default of its account. Raises ValueError for what cannot be a reference."""
+    """The path of an image's endpoint, by default for its description. Raises ValueError for an invalid reference."""
     if not _IMAGE.match(image) or ".." in image:
         raise ValueError(f"{image!r} is not an image's name")
     return f"images/{image}/{rest}" if rest else f"images/{image}"
 
 
 def described(id: str) -> str:
-    """A container in an error's words."""
+    """A container as error messages name it."""
     return f"container {id[:12]}"

@@ -1,4 +1,4 @@
-"""Who holds a port of the engine's host that a sandbox wants: another container, or a gateway nobody needs."""
+"""Who holds a port of the engine's host that a sandbox needs: another container, or a gateway nobody needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIVE = ("running", "paused", "restarting")
 
 
 async def holder(engine: Engine, place: PublishedPort) -> tuple[str, str]:
-    """(its name, the token of its gateway where that is idle); empty for a program that is no container."""
+    """(its name, the token of its gateway if that is idle); empty for a program that is not a container."""
     for row in await engine.call("GET", "containers/json"):
         if any(_overlaps(bound, place) for bound in row.get("Ports") or ()):
             labels = row.get("Labels") or {}
@@ -30,7 +30,7 @@ async def holder(engine: Engine, place: PublishedPort) -> tuple[str, str]:
 
 
 async def _behind(engine: Engine, gateway: Mapping[str, Any], token: str) -> tuple[str, str]:
-    """A sandbox that ended by itself leaves its gateway; so does a console that was killed as it started one."""
+    """A sandbox that ended by itself leaves its gateway behind; so does a console killed while starting one."""
     filters = json.dumps({"label": [f"{EGRESS}={token}"]})
     rows = await engine.call("GET", "containers/json", params={"all": 1, "filters": filters})
     if not rows:
@@ -43,7 +43,7 @@ async def _behind(engine: Engine, gateway: Mapping[str, Any], token: str) -> tup
 
 
 async def _left(engine: Engine, sandbox: str, gateway: str) -> bool:
-    """Whether the gateway is from before the sandbox's end, and not of a start that is under way."""
+    """Whether the gateway is older than the sandbox's end, and not part of a start that is under way."""
     ended = seconds((await engine.call("GET", container_path(sandbox, "json")))["State"].get("FinishedAt"))
     began = seconds((await engine.call("GET", container_path(gateway, "json")))["State"].get("StartedAt"))
     return began is None or time.time() - began > _IDLE_S or (ended is not None and began < ended)

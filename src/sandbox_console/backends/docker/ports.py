@@ -23,7 +23,7 @@ _ELSEWHERE = "publish at 127.0.0.1, at 0.0.0.0, or at another address of that ho
 
 
 def words(asked: Sequence[PublishedPort], target: str) -> list[str]:
-    """The gateway's arguments that relay its listeners to an address."""
+    """The gateway's arguments that make it relay its listeners to an address."""
     found = []
     for number, one in enumerate(asked, FIRST):
         found += ["--publish", f"{number}={target}:{one.port}", *(("--loopback", str(number)) if one.loopback else ())]
@@ -44,7 +44,7 @@ def bindings(asked: Sequence[PublishedPort]) -> dict[str, Any]:
 
 
 def facts(asked: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, why: str) -> Iterator[Fact]:
-    """Where the engine answers for each port; ``why`` it does not where ``gateway``, as inspected, has no place."""
+    """Where the engine publishes each port; ``why`` is used if ``gateway``, as inspected, has no place for it."""
     found: dict[int, list[Mapping[str, str]]] = {}
     for one, places in zip(asked, _bound(asked, gateway), strict=True):
         found.setdefault(one.port, []).extend(places)
@@ -53,12 +53,12 @@ def facts(asked: Sequence[PublishedPort], gateway: Mapping[str, Any] | None, why
 
 
 def unbound(asked: Sequence[PublishedPort], gateway: Mapping[str, Any]) -> str:
-    """The first place that an engine was asked for and has not bound; empty where it has all."""
+    """The first place that was requested and that the engine has not bound; empty if it has bound all."""
     return next((one.place for one, places in zip(asked, _bound(asked, gateway), strict=True) if not places), "")
 
 
 def wanted(asked: Sequence[PublishedPort], message: str) -> PublishedPort | None:
-    """Which place an engine means that says "in use"; None where it means something else."""
+    """The place that an engine reports as in use; None if its message means something else."""
     if "already in use" not in message and "already allocated" not in message:
         return None
     named = [one for one in asked if one.host_port and re.search(rf":{one.host_port}(?!\d)", message)]
@@ -66,7 +66,7 @@ def wanted(asked: Sequence[PublishedPort], message: str) -> PublishedPort | None
 
 
 def failure(asked: Sequence[PublishedPort], name: str, message: str) -> BackendError | None:
-    """Why the ports cannot be published in the engine's words; None where that is not what it refuses."""
+    """Why the ports cannot be published, in the engine's words; None if it refuses something else."""
     text = plain(message)
     why = _ENDPOINT.sub("", text)
     if not asked or (why == text and "host port" not in text and "userland proxy" not in text):

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.reaper import Reaper
 
 WRITE_CHECK_S = 0.25
-"""How long a write may wait before it is asked whether anyone is left to read it."""
+"""How long a write may wait before a check whether anyone is left to read it."""
 
 HANG_UP_S = 0.3
 """How long a command has between the hang-up and the kill."""
 
 SILENCE_S = 1.5
-"""How long a command may print nothing until the engine is asked whether it is still there, and again after that."""
+"""How long a command may be silent before the engine is checked for an answer, and between later checks."""
 
 ANSWER_S = 8.0
-"""Seconds that the engine has for the answer: with the silence before it, less than 10 s."""
+"""How many seconds the engine has to answer: with the silence before it, less than 10 s."""
 
 LINGER_S = 2.5
-"""The engine itself gives the last output 2 s to come after a command has ended."""
+"""The engine itself waits 2 s for the last output after a command has ended."""
 
 _KILLED = 137
 _OOM_LOOKS_S = (0.0, 0.1, 0.4)
@@ -41,9 +41,9 @@ Chunk = tuple[int, bytes]
 
 
 class Execution:
-    """One exec of the engine: opened, read, waited for and ended alike with and without a terminal.
+    """One exec of the engine: opened, read, waited for and ended identically with and without a terminal.
 
-    ``refused`` is set when the command could not be run at all: then it never had a process. ``silent`` is set when the
+    ``refused`` is set if the command could not be run at all: then it never had a process. ``silent`` is set if the
     engine did not answer while it ran.
     """
 
@@ -76,14 +76,14 @@ class Execution:
             await self.channel.close()
             if error.status != 400:
                 raise
-            self.refused = not_run(error.message)  # engines from 23 on tell it here, older ones on stdout
+            self.refused = not_run(error.message)  # engines from 23 on report it here, older ones on stdout
             self._ended.set()
         except BaseException:
             await self.channel.close()
             raise
 
     async def read(self) -> Chunk | None:
-        """The next chunk; None at the end, also where the connection broke: wait() tells which."""
+        """The next chunk; None at the end, and if the connection broke: wait() reports which."""
         async with self._reading:
             chunk = None if self._ended.is_set() else await self._next()
             self._heard = time.monotonic()
@@ -97,7 +97,7 @@ class Execution:
         return chunk
 
     async def watch(self) -> None:
-        """End the reading once the engine does not answer: a frozen one keeps its connections open for ever."""
+        """End the reading if the engine does not answer: a frozen one keeps its connections open for ever."""
         while not self._ended.is_set():
             await asyncio.sleep(SILENCE_S)
             if time.monotonic() - self._heard < SILENCE_S:
@@ -108,11 +108,11 @@ class Execution:
                 self.silent = BackendUnreachable(f"{error.message}; the command may still run", hint=error.hint)
                 self._ended.set()
                 await self.channel.close()
-            except Refused:  # it answers, and whoever waits for the command is told
+            except Refused:  # it answers, and whoever waits for the command gets the error
                 continue
 
     async def write(self, data: bytes) -> None:
-        """Pass bytes to stdin. One that is never read is given up when the command ends, which the engine does not."""
+        """Write bytes to stdin. Unread input is given up when the command ends, which the engine itself does not do."""
         if self._deaf:
             return
         task = asyncio.ensure_future(self.channel.write(data))
@@ -127,7 +127,7 @@ class Execution:
             task.cancel()
 
     async def wait(self) -> Exit:
-        """How it ended. Asks the engine by itself too, as nobody may be reading to the end."""
+        """How it ended. This also checks with the engine directly, as nobody may be reading to the end."""
         pause = 0.02
         while self.refused is None:
             if self.silent is not None:
@@ -169,8 +169,8 @@ class Execution:
             await self._hang_up()
             await self._reaper.kill()
         else:
-            # Frozen before its input ends, so that it does not take a part for all. Output that nobody reads would hold
-            # up how the engine ends every other command of the container, the freeze among them: 10 s each.
+            # Frozen before its input ends, so that it does not take a part for all of it. Output that nobody reads
+            # would delay the end of every other command of the container, the freeze among them: 10 s each.
             dropping = asyncio.ensure_future(self._drop())
             try:
                 await self._reaper.freeze()
@@ -188,7 +188,7 @@ class Execution:
                 await self.wait()
 
     async def _drop(self) -> None:
-        """Read what comes, for nobody, unless another does."""
+        """Read and discard what comes, unless somebody else reads."""
         async with self._reading:
             while await self._next() is not None:
                 pass
@@ -200,7 +200,7 @@ class Execution:
             return None
 
     async def _see_refusal(self, chunk: Chunk) -> None:
-        """Older engines write why a command was not run to its stdout, ended as no program does."""
+        """Older engines write to its stdout why a command was not run, with an ending that no program has."""
         if chunk[1].endswith(b"\r\n"):
             found = await self._inspect()
             if found is not None and found["Pid"] == 0 and not found["Running"]:
@@ -218,9 +218,10 @@ class Execution:
         return Exit(code=code, signal=signal, oom=oom, reason="out of memory" if oom else "")
 
     async def _out_of_memory(self) -> bool:
-        """Whether the kernel killed a process of the container for want of memory while the command ran.
+        """Whether the kernel killed a process of the container because it was out of memory, while the command ran.
 
-        Asked where it was killed and not by us. The engine tells it by an event, which may come after the end.
+        Checked if the command was killed, and not by us. The engine reports it with an event, which may come after the
+        end.
         """
         filters = json.dumps({"container": [self._container], "event": ["oom"]})
         for pause in _OOM_LOOKS_S:
@@ -243,7 +244,7 @@ class Execution:
 
 
 class DockerProcess:
-    """A command with its streams apart."""
+    """A command with separate streams."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
@@ -285,7 +286,7 @@ class DockerProcess:
 
 
 def not_run(message: str) -> Exit:
-    """127 where the program is not there, 126 where it is and cannot be run: the shell's convention."""
+    """127 if the program does not exist, 126 if it exists and cannot be run: the shell's convention."""
     text = plain(message.strip())
     missing = "executable file not found" in text or ('exec: "' in text and "no such file or directory" in text)
     return Exit(code=127 if missing else 126, reason=text)

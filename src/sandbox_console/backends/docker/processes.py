@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
 
 _COLUMNS = "-eo pid,ppid,uid,cputimes,rss,stat,args"
-"""For procps' ps, which the engine's host runs; the engine joins what follows the last column's start."""
+"""For procps' ps, which the engine's host runs; the engine joins everything after the last column's start."""
 
 _KINDS = {0: "changed", 1: "added", 2: "deleted"}
 
 
 async def processes(engine: Engine, id: str) -> Sequence[GuestProcess]:
-    """What runs in it, by its own pids where the engine is on this host, else by the host's.
+    """What runs in it, with its own pids if the engine is on this host, else with the host's.
 
-    Raises NotFound, Conflict where it does not run.
+    Raises NotFound, or Conflict if it does not run.
     """
     with about(described(id)):
         try:
@@ -71,11 +71,11 @@ def _masked_spec(text: str) -> str:
         spec["env"] = dict.fromkeys(spec.get("env") or {}, MASK)
         return json.dumps(spec, sort_keys=True)
     except (ValueError, TypeError, AttributeError):
-        return MASK  # a forged one may hold anything
+        return MASK  # a forged one may contain anything
 
 
 def _as_seen_inside(id: str, rows: list[GuestProcess]) -> list[GuestProcess]:
-    """Processes with the pids of the innermost namespace; untouched where this host's /proc is not the engine's."""
+    """Processes with the pids of the innermost namespace; unchanged if this host's /proc is not the engine's."""
     known = {row.pid: pids[-1] for row in rows if (pids := _pids_of(row.pid, id))}
     if not known:
         return rows
@@ -87,7 +87,7 @@ def _as_seen_inside(id: str, rows: list[GuestProcess]) -> list[GuestProcess]:
 
 
 def _pids_of(pid: int, id: str) -> list[int]:
-    """A process's pid in each namespace that it is in (proc(5), NSpid); empty where it is not the container's."""
+    """A process's pid in each namespace that it is in (proc(5), NSpid); empty if it is not the container's."""
     folder = Path(f"/proc/{pid}")
     try:
         if id not in (folder / "cgroup").read_text():
@@ -125,7 +125,7 @@ def _number(text: str) -> int | None:
 
 
 def _cpu(text: str) -> float | None:
-    """Seconds as such, or as ps -f writes them: [[days-]hours:]minutes:seconds."""
+    """Seconds as a number, or as ps -f writes them: [[days-]hours:]minutes:seconds."""
     if not re.fullmatch(r"(\d+-)?\d+(:\d+)*", text):
         return None
     days, _, rest = text.rpartition("-")

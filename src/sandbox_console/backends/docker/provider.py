@@ -16,16 +16,17 @@ _OPTIONS = ("contexts", "capabilities", "tmp_mib", "egress_image", "egress_netwo
 
 
 class DockerProvider:
-    """The entry point. Options: ``contexts``, names of docker contexts, without it the current one; ``egress_*``.
+    """The entry point. Options: ``contexts``, names of docker contexts (default: the current one); ``egress_*``.
 
-    Also ``capabilities``, which Linux capabilities root in a sandbox keeps (none), and ``tmp_mib``, the size of /tmp.
+    Also ``capabilities``, the Linux capabilities that root in a sandbox keeps (none), and ``tmp_mib``, the size of
+    /tmp.
     """
 
     name: ClassVar[str] = "docker"
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """One backend a context. Raises ConfigError for an unknown option or a wrong value; reads no network."""
+        """One backend per context. Raises ConfigError for an unknown option or an invalid value; reads no network."""
         from sandbox_console.backends.docker.backend import DockerBackend
         from sandbox_console.backends.docker.gateways import Options
         from sandbox_console.backends.docker.hardening import capabilities, tmp_mib

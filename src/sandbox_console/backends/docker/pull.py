@@ -1,4 +1,4 @@
-"""Pulls an image, reporting each layer's progress. Ending the request ends the transfer."""
+"""Pulls an image, and reports each layer's progress. Ending the request ends the transfer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from sandbox_console.backends.docker.engine import Engine
 
 EVERY_S = 0.25
-"""The engine tells each layer's bytes ten times a second; a person reads fewer."""
+"""The engine reports each layer's bytes ten times a second; users need fewer updates."""
 
 _MIB = 1024 * 1024
 
 
 async def pull(engine: Engine, name: str, progress: Progress) -> str:
-    """The image's id. Raises NotFound, BackendError (the registry refuses, cannot be reached), UsageError."""
+    """Returns the image's id. Raises NotFound, BackendError (the registry refuses or is unreachable), UsageError."""
     reference = Reference.parse(name)
     login = await asyncio.to_thread(credentials, reference.registry)
     layers = _Layers(progress)
@@ -47,10 +47,10 @@ async def pull(engine: Engine, name: str, progress: Progress) -> str:
 
 
 def credentials(registry: str) -> dict[str, str]:
-    """The header with what ``docker login`` kept for a registry; empty without. Runs a helper program: off the loop.
+    """The header with the stored ``docker login`` of a registry; empty without. It runs a helper program: off the loop.
 
-    The docker package's reader knows config.json, credential stores and per-registry helpers. Raises BackendError
-    where a helper fails.
+    The docker package's reader knows config.json, credential stores and per-registry helpers. Raises BackendError if a
+    helper fails.
     """
     from docker.errors import DockerException
 
@@ -69,7 +69,7 @@ def credentials(registry: str) -> dict[str, str]:
 
 
 class _Layers:
-    """Turns the engine's lines into a person's: a layer's every change of state, and now and then its bytes."""
+    """Turns the engine's lines into lines for users: every change of a layer's state, and now and then its bytes."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -77,7 +77,7 @@ class _Layers:
         self._told: dict[str, float] = {}
 
     def tell(self, said: Mapping[str, Any]) -> None:
-        """Pass one of the engine's lines on, if it is news."""
+        """Pass one of the engine's lines on, if it says something new."""
         layer, state = str(said.get("id", "")), str(said.get("status", ""))
         now = time.monotonic()
         same = self._states.get(layer) == state
@@ -100,7 +100,7 @@ def _amount(detail: Mapping[str, Any]) -> str:
 
 def _failed(name: str, reference: Reference, error: ConsoleError, *, known: bool) -> ConsoleError:
     text = error.message.lower()
-    # Without a login some registries say "denied" for what is not there, and add that it "may" not exist.
+    # Without a login some registries say "denied" for what does not exist, and add that it "may" not exist.
     denied = any(word in text for word in ("unauthorized", "denied", "no basic auth"))
     if not denied and any(word in text for word in ("manifest unknown", "not found", "does not exist")):
         return NotFound(f"the registry {reference.registry} has no {name!r}: {error.message}", hint="see its tags")

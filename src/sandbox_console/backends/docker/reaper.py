@@ -1,9 +1,9 @@
-"""Ends a command and everything that it started. Closing its socket would end nothing.
+"""Ends a command and everything that it started. Closing its socket would not end anything.
 
-Every process of the command carries a mark in its environment. A second command finds the mark in
-``/proc/*/environ``, adds the descendants of those it finds, and signals them all. Where it finds none it looks a
-second time: a process that becomes another program has no environment for a moment. It runs as the same user and with
-no more rights than the first. What cleared its environment *and* left its parents is not found.
+Every process of the command has a mark in its environment. A second command looks for the mark in ``/proc/*/environ``,
+adds the descendants of those it finds, and signals them all. If it finds none it looks a second time: a process that is
+executing another program has no environment for a moment. It runs as the command's user and with no more rights. A
+process that cleared its environment *and* left its parents is not found.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PATIENCE_S = 10.0
 _LEFT = 3
 """The script's exit code where a process of the mark is there after its last round."""
 
-# Builtins only, so it needs /bin/sh and nothing else. $1 the mark, $2 the signal, $3 how many rounds at most.
+# Builtins only, so it needs nothing but /bin/sh. $1 the mark, $2 the signal, $3 the maximum number of rounds.
 _SCRIPT = r"""
 round=0 none=0
 while [ $round -lt $3 ]; do
@@ -77,7 +77,7 @@ class Reaper:
         await self._signal("HUP", 1)
 
     async def freeze(self) -> None:
-        """Let none of them go on, as a shell would whose command is killed before it."""
+        """Stop all of them, as a shell would go on if its command is killed before it."""
         await self._signal("STOP", 1)
 
     async def kill(self) -> None:
@@ -92,7 +92,7 @@ class Reaper:
         raise BackendError(f"the command may still run: {why}", hint="stop or kill the sandbox")
 
     async def _signal(self, name: str, rounds: int) -> int:
-        """The helper's exit code; 0 where nothing of the mark is left, or the container does not run."""
+        """The helper's exit code; 0 if nothing with the mark is left, or the container does not run."""
         body = {
             "Cmd": ["/bin/sh", "-c", _SCRIPT, HELPER, self._mark, name, str(rounds)],
             "User": self._user,
@@ -107,13 +107,13 @@ class Reaper:
             if error.status in (404, 409) and "paused" not in error.message:
                 return 0
             if error.status == 400:
-                return 127  # engines from 23 on refuse the start of a program that is not there
+                return 127  # engines from 23 on refuse to start a program that does not exist
             raise
         except TimeoutError:
             return 1
 
     async def _from_this_host(self) -> bool:
-        """Signal by the host's process ids, where the engine is on this host and we may. True where some were found."""
+        """Signal by the host's process ids, if the engine is on this host and we may. True if some were found."""
         if self._engine.endpoint.socket is None:
             return False
         top = await self._engine.call("GET", container_path(self._container, "top"), params={"ps_args": "-eo pid"})

@@ -1,4 +1,4 @@
-"""Splits an image's name into its parts (the distribution project's reference grammar)."""
+"""Splits an image's name into its parts (by the grammar of the distribution project)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Reference(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Raises UsageError for what cannot be an image's name."""
+        """Split a name. Raises UsageError for what cannot be an image's name."""
         rest, at, digest = text.partition("@")
         name, colon, tag = rest.rpartition(":")
         if not colon or "/" in tag:
@@ -38,11 +38,11 @@ class Reference(Struct, frozen=True):
 
     @property
     def wanted(self) -> str:
-        """The tag or digest to pull: without one the engine would pull every tag that there is."""
+        """The tag or digest to pull: without one the engine would pull every tag."""
         return self.digest or self.tag or "latest"
 
     @property
     def registry(self) -> str:
-        """The host that it comes from."""
+        """The registry's host."""
         first, slash, _ = self.name.partition("/")
         return first if slash and ("." in first or ":" in first or first == "localhost") else HUB

@@ -1,7 +1,7 @@
-"""Secrets through stdin: a small shell reads them before the command, so no inspect and no disk has them.
+"""Secrets through stdin: a small shell reads them before the command, so they are in no inspect and on no disk.
 
-Lines: ``e NAME=value`` for a variable, ``f NAME=value`` for a file, ``+more`` for each further line of a value,
-``.`` at the end. Only builtins of a POSIX shell are used: any image with /bin/sh will do.
+Lines: ``e NAME=value`` for a variable, ``f NAME=value`` for a file, ``+more`` for each further line of a value, ``.``
+at the end. Only builtins of a POSIX shell are used: any image with /bin/sh will do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sandbox_console.model.secret import ResolvedSecret
 
 FOLDER = "/run/secrets"
 WAIT_S = 5
-"""How long the command waits for its secrets: the console sends them with the start, others never do."""
+"""How long the command waits for its secrets: the console sends them with the start, other tools never do."""
 
 _READ = r"""
 _sc_nl='
@@ -39,7 +39,7 @@ _sc_read() {
 unset _sc_k _sc_n _sc_v _sc_l _sc_end
 """
 
-# bash and busybox have `read -t`; dash has not, so there a watchdog interrupts the read.
+# bash and busybox have `read -t`; dash does not, so there a watchdog interrupts the read.
 _ENTRY = (
     _READ
     + r"""
@@ -62,14 +62,14 @@ exec "$@" </dev/null
 """.replace("@WAIT@", str(WAIT_S))
 )
 
-# For a command that runs beside the main process: files only, into a folder that may have to be made.
+# For a command that runs beside the main process: files only, in a folder that may have to be created.
 _FILES = (
     "umask 077; [ -d /run/secrets ] || mkdir -p /run/secrets || exit 1\n" + _READ + "_sc_read ''; [ \"$_sc_end\" = ok ]"
 )
 
 
 def entrypoint() -> list[str]:
-    """What runs in place of the image's entrypoint; the real words follow as the command."""
+    """What runs in place of the image's entrypoint; the real command follows as its arguments."""
     return ["/bin/sh", "-c", _ENTRY, WRAPPER]
 
 
@@ -95,7 +95,7 @@ def label(secrets: Sequence[ResolvedSecret]) -> str:
 
 
 def check(secrets: Sequence[ResolvedSecret]) -> None:
-    """Raise Unsupported for a way of handing over that this backend has not."""
+    """Raise Unsupported for a way of handing over that this backend does not have."""
     for secret in secrets:
         if secret.inject == "placeholder":
             raise Unsupported(
@@ -114,7 +114,7 @@ def wanted(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def chosen(wanted: Sequence[tuple[str, str]], secrets: Sequence[ResolvedSecret], sandbox: str) -> list[ResolvedSecret]:
-    """The secrets to send. Raises SecretError where one is missing, or is now to be handed over in another way."""
+    """The secrets to send. Raises SecretError if one is missing, or is to be handed over in another way now."""
     by_key: dict[tuple[str, str], ResolvedSecret] = {(secret.inject, secret.name): secret for secret in secrets}
     missing = [name for how, name in wanted if (how, name) not in by_key]
     if missing:

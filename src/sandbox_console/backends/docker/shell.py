@@ -34,7 +34,7 @@ class DockerTerminal:
         await self.resized(cols, rows)
 
     async def resized(self, cols: int, rows: int) -> bool:
-        """Resize; False where there is no process to tell: not yet, or no longer."""
+        """Resize; False if there is no process yet, or no longer."""
         try:
             await self._engine.call("POST", f"exec/{self._execution.id}/resize", params={"h": rows, "w": cols})
         except Refused:
@@ -49,11 +49,11 @@ class DockerTerminal:
 
 
 async def choose(engine: Engine, container: str) -> str:
-    """The best shell of the image, found without running anything. Raises NotFound, Unsupported where there is none."""
+    """The best shell of the image, found without running anything. Raises NotFound, Unsupported if there is none."""
     for path in SHELLS:
         if await engine.exists(container_path(container, "archive"), {"path": path}):
             return path
-    with about(described(container)):  # nothing is found in a container that is not there, too
+    with about(described(container)):  # nothing is found in a container that does not exist, either
         await engine.call("GET", container_path(container, "json"))
     raise Unsupported(
         "the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell, or exec a program"

@@ -1,8 +1,8 @@
-"""The way to an engine over ssh: one connection a context, with the remote engine's socket forwarded to a local one.
+"""Reaches an engine over ssh: one connection per context, with the remote socket forwarded to a local one.
 
-asyncssh reads what ssh reads: known_hosts, the agent, and of ~/.ssh/config Host, HostName, User, Port, IdentityFile
-and ProxyJump. No session is opened and no environment is sent: the connection carries forwarded sockets only.
-Imported when a context has an address with ``ssh://``.
+asyncssh reads what ssh reads: known_hosts, the agent, and from ~/.ssh/config Host, HostName, User, Port, IdentityFile
+and ProxyJump. No session is opened and no environment is sent: the connection carries forwarded sockets only. This
+module is imported when a context has an address with ``ssh://``.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ LOGIN_S = 8.0
 """Seconds that a connection and its login may take, each jump included."""
 
 ALIVE_S, MISSED = 2, 2
-"""A peer that leaves two questions, asked every two seconds, without an answer is lost: a frozen one after 4 to 6 s."""
+"""A peer that does not answer two checks, sent every two seconds, is lost: a frozen one after 4 to 6 s."""
 
 _REMOTE_SOCKET = "/var/run/docker.sock"
 _FOLDER = "sandbox-console-ssh-"
 _SHORT = 50
-"""Bytes of the path above it: a Unix socket's whole path is at most 107 bytes, 103 on macOS."""
+"""Bytes left for the path above it: a Unix socket's whole path is at most 107 bytes, 103 on macOS."""
 _LONGEST = 300
-"""Characters of an error that the other side worded."""
+"""Characters shown of an error that the other side worded."""
 _NUMBER = re.compile(r"\[Errno (\d+)\]")
 
-asyncssh.set_log_level("CRITICAL")  # its warnings would be printed onto the screen; each failure is raised as well
+asyncssh.set_log_level("CRITICAL")  # its warnings would be printed on the screen; each failure is raised as well
 
 
 class Address(Struct, frozen=True):
@@ -49,11 +49,11 @@ class Address(Struct, frozen=True):
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read it. Raises ValueError where there is no host, or the port is not a number."""
+        """Read it. Raises ValueError if there is no host, or the port is not a number."""
         parts = urlsplit(url)
         if not parts.hostname or parts.password is not None or parts.query or parts.fragment:
             raise ValueError(url)
-        # urlsplit lowers the host's letters, and the aliases of ~/.ssh/config are told apart by them.
+        # urlsplit lowercases the host, and the aliases of ~/.ssh/config are case-sensitive.
         host = parts.netloc.rpartition("@")[2]
         host = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         return cls(host, parts.username, parts.port, parts.path.rstrip("/") or _REMOTE_SOCKET)
@@ -88,7 +88,7 @@ class SshTunnel:
 
 
 async def open_tunnel(context: str, url: str) -> SshTunnel:
-    """Log in and forward the engine's socket. Raises BackendUnreachable with the reason and what to do about it."""
+    """Log in and forward the engine's socket. Raises BackendUnreachable with the reason and a hint."""
     address = Address.parse(url)
     try:
         async with asyncio.timeout(LOGIN_S):
@@ -103,7 +103,7 @@ async def _connect(address: Address) -> asyncssh.SSHClientConnection:
     return await asyncssh.connect(
         address.host,
         **{name: value for name, value in chosen.items() if value is not None},
-        # Nobody is there to answer a question: only what needs no typing, as `ssh -o BatchMode=yes` does.
+        # Nobody is there to answer a question: only methods that need no typing, as with `ssh -o BatchMode=yes`.
         preferred_auth="gssapi-keyex,gssapi-with-mic,publickey",
         keepalive_interval=ALIVE_S,
         keepalive_count_max=MISSED,
@@ -114,7 +114,7 @@ async def _forward(connection: asyncssh.SSHClientConnection, address: Address) -
     folder = await asyncio.to_thread(_private_folder)
     tunnel = SshTunnel(connection, folder)
     try:
-        # A forwarded socket accepts whatever is at its other end: so ask once whether an engine's is there.
+        # A forwarded socket accepts connections whatever is at its other end: so check once that an engine answers.
         _, writer = await connection.open_unix_connection(address.path)
         writer.close()
         await connection.forward_local_path(tunnel.socket, address.path)
@@ -162,7 +162,7 @@ def _reason(address: Address, error: Exception) -> tuple[str, str]:
         case asyncssh.PermissionDenied():
             why = f"{host} refused the login: it accepted no key of yours"
             return why, f"make sure that this works without a question: {ssh} -o BatchMode=yes true"
-        case asyncssh.ChannelOpenError():  # OpenSSH gives one code and no reason for all three
+        case asyncssh.ChannelOpenError():  # OpenSSH returns one code and no reason for all three
             why = f"no engine answers at {host}:{address.path}, or you may not open it, or sshd forwards no sockets"
             return why, "start the engine, join the group docker there, or set AllowStreamLocalForwarding yes"
         case asyncssh.ConfigParseError() | asyncssh.KeyImportError():
@@ -176,7 +176,7 @@ def _reason(address: Address, error: Exception) -> tuple[str, str]:
 
 
 def _plain(error: OSError) -> str:
-    """The words for its errno, or for each of several: asyncio's own are of calls, such as "Connect call failed"."""
+    """The words for its errno, or for each of several: asyncio's own name the call, such as "Connect call failed"."""
     numbers = [int(found) for found in _NUMBER.findall(str(error))] or [error.errno or 0]
     words = dict.fromkeys(os.strerror(number).lower() for number in numbers if number > 0)
     return ", ".join(words) or error.strerror or str(error)[:_LONGEST]

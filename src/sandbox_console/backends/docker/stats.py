@@ -1,4 +1,4 @@
-"""Samples of a running container: read on this machine, streamed by the engine, or asked for one by one."""
+"""Samples of a running container: read on this machine, streamed by the engine, or requested one by one."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ Sample = Mapping[str, Any]
 
 
 ASK_FROM_S = 2.0
-"""From this interval on samples are asked for one by one: a stream has the engine measure every second (0.3 % of a
-core a container on 20.10 with cgroup v1), and shows no more than was asked for."""
+"""From this interval on samples are requested one by one: for a stream the engine measures every second (0.3 % of a
+core per container on 20.10 with cgroup v1), however few samples are needed."""
 
 
 PING_S = 5.0
 
 LOG = "sandbox_console_log"
-"""The log's file, beside what the engine puts into a sample."""
+"""The log file's identity and size, beside what the engine puts into a sample."""
 
 
 async def follow(
     engine: Engine, id: str, interval_s: float, host_memory: int | None, root: str = ""
 ) -> AsyncGenerator[Stats, None]:
-    """A sample about every ``interval_s``, from elsewhere at most one a second, until the container stops running.
+    """A sample about every ``interval_s``, at most one a second if not read here, until the container stops.
 
-    ``host_memory`` (bytes) is what the engine calls the limit of a container that has none; ``root`` is the folder
-    in which it keeps its own things. The log's rate is known where that folder is here and may be read.
+    ``host_memory`` (bytes) is what the engine reports as the limit of a container that has none; ``root`` is the folder
+    with the engine's own data. The log's rate is known if that folder is here and can be read.
     """
     asked = interval_s >= ASK_FROM_S
     before: Sample | None = None
@@ -51,7 +51,7 @@ async def follow(
             before, here = sample, True
     if here:
         return
-    # Streamed at first in any case: a share of CPU needs two samples, and the second is there after a second.
+    # Streamed at first in any case: a share of CPU needs two samples, and the second comes after a second.
     async with aclosing(_streamed(engine, id, 1.0 if asked else interval_s)) as samples:
         count = 0
         async for sample in samples:
@@ -68,7 +68,7 @@ async def follow(
 
 
 async def _here(engine: Engine, id: str, interval_s: float, root: str) -> AsyncGenerator[Sample, None]:
-    """By this machine's files; none where they are not the container's, or not to be read."""
+    """From this machine's files; none if they are not the container's, or cannot be read."""
     if engine.endpoint.socket is None:
         return
     data = await engine.call("GET", container_path(id, "json"))
@@ -81,11 +81,11 @@ async def _here(engine: Engine, id: str, interval_s: float, root: str) -> AsyncG
         wait = interval_s
         await engine.call(
             "GET", "_ping", timeout_s=PING_S
-        )  # an engine that died has no samples, though the files go on
+        )  # an engine that died has no samples, though the files still change
 
 
 def _file(path: str) -> tuple[int, int] | None:
-    """Inode and bytes of a file; None where there is none or it may not be looked at."""
+    """Inode and bytes of a file; None if there is none or it cannot be read."""
     try:
         found = os.stat(path)  # noqa: PTH116
     except OSError:
@@ -99,7 +99,7 @@ async def _streamed(engine: Engine, id: str, interval_s: float) -> AsyncGenerato
         async for line in found:
             sample = json.loads(line)
             if not _running(sample):
-                return  # the engine goes on with empty samples once the container has stopped
+                return  # the engine sends empty samples once the container has stopped
             at = seconds(sample["read"]) or 0.0
             # The engine's second is not exactly one: a tenth of slack keeps an interval of 1 from becoming 2.
             if last is None or at - last >= interval_s - 0.1:
@@ -113,7 +113,7 @@ async def _asked(engine: Engine, id: str, interval_s: float) -> AsyncGenerator[S
         await asyncio.sleep(max(interval_s - took, interval_s / 4))
         began = time.monotonic()
         sample = await engine.call("GET", container_path(id, "stats"), params={"stream": 0, "one-shot": 1})
-        took = time.monotonic() - began  # a second on 20.10, 4 ms on 28.5
+        took = time.monotonic() - began  # takes a second on 20.10, 4 ms on 28.5
         if not _running(sample):
             return
         yield sample
@@ -126,8 +126,8 @@ def _running(sample: Sample) -> bool:
 def measure(sample: Sample, before: Sample | None, host_memory: int | None = None) -> Stats:
     """One sample; rates need the one before.
 
-    The formulas of the docker CLI: CPU is the container's share of the host's CPU time since the engine's own
-    last reading, memory is without the page cache that can be taken back (``total_inactive_file`` of cgroup v1,
+    The formulas of the docker CLI: CPU is the container's share of the host's CPU time since the engine's own last
+    reading, and memory excludes the page cache that can be reclaimed (``total_inactive_file`` of cgroup v1,
     ``inactive_file`` of v2).
     """
     at = seconds(sample["read"]) or 0.0
@@ -176,7 +176,7 @@ def _block(sample: Sample | None, operation: str) -> int | None:
 
 
 def _log(now: tuple[int, int] | None, then: tuple[int, int] | None, gap: float) -> float | None:
-    """Of one that was rotated meanwhile at least what is in the new file."""
+    """If it was rotated meanwhile, at least what is in the new file."""
     if now is None or then is None:
         return None
     return _rate(now[1], then[1] if now[0] == then[0] and now[1] >= then[1] else 0, gap)

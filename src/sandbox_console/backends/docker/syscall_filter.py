@@ -1,7 +1,7 @@
 """The system call filter of the containers that this console makes.
 
-An engine's own default may let sockets of AF_VSOCK through (Docker before 23), those of AF_ALG (before May 2026), and
-either where the upper half of the family's register is not 0, or by socketcall(2) of 32-bit x86.
+An engine's own default may let through sockets of AF_VSOCK (Docker before 23), those of AF_ALG (before May 2026), and
+either one if the upper half of the family's register is not 0, or through socketcall(2) of 32-bit x86.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from sandbox_console.backends import seccomp
 from sandbox_console.model.sandbox import Diagnosis, Fact
 
 _DEFAULTS = ("default", "builtin")  # as engines before and since 23.0 name it
-_IMAGES = ("", "amd64", "arm64")  # programs of a 386 image have no other call for a socket than socketcall
+_IMAGES = ("", "amd64", "arm64")  # programs of a 386 image have no other call for creating a socket than socketcall
 _CLOSED = "no sockets of AF_VSOCK and AF_ALG"
 
 
 def options(info: Mapping[str, Any], image: Mapping[str, Any]) -> list[str]:
-    """What goes into SecurityOpt; nothing where the operator gave the engine another profile, or it has none.
+    """What goes into SecurityOpt; nothing if the operator gave the engine another profile, or it has none.
 
-    ``image`` as inspected.
+    ``image`` is as inspected.
     """
     ours = _profile(info) in _DEFAULTS and str(info.get("Architecture")) in seccomp.MACHINES
     return [f"seccomp={seccomp.docker_profile()}"] if ours and str(image.get("Architecture") or "") in _IMAGES else []
 
 
 def _profile(info: Mapping[str, Any]) -> str:
-    """What the engine says of itself: ``name=seccomp,profile=default``; empty where it has no seccomp."""
+    """What the engine reports: ``name=seccomp,profile=default``; empty if it has no seccomp."""
     for one in info.get("SecurityOptions") or ():
         parts = dict(part.partition("=")[::2] for part in str(one).split(","))
         if parts.get("name") == "seccomp":
@@ -36,7 +36,7 @@ def _profile(info: Mapping[str, Any]) -> str:
 
 
 def fact(security: Sequence[str]) -> Fact:
-    """What holds for a container, by the SecurityOpt that it has."""
+    """The filter that applies to a container, according to its SecurityOpt."""
     named = [one[len("seccomp") + 1 :] for one in security if one.startswith("seccomp")]
     if not named:
         return Fact("seccomp", "the engine's default", "some let sockets of AF_VSOCK and AF_ALG through")

@@ -32,7 +32,7 @@ _STATUS = {
 _EXITED = re.compile(r"Exited \((\d+)\)")
 _UNHEALTHY = "(unhealthy)"  # how the list's own words, "Up 5 minutes (unhealthy)", end
 _RESTARTING = "it ends and the engine starts it again"
-# Labels that tools put on the containers they make; the first that is there names the maker.
+# Labels that tools put on the containers they make; the first that is found names the maker.
 _MAKERS = (
     ("devcontainer.local_folder", "devcontainer"),
     ("devcontainer.config_file", "devcontainer"),
@@ -49,7 +49,7 @@ _COMMANDS = (("swerex-remote", "SWE-ReX"),)  # it sets no label and names contai
 
 
 def from_summary(context: str, data: Mapping[str, Any], *, ours: str = "") -> Sandbox:
-    """A row of the engine's list: what it tells without asking about each container.
+    """A row of the engine's list: what it reports without an inspect of each container.
 
     ``ours`` is the id of this installation.
     """
@@ -122,12 +122,12 @@ def _out_of_memory(state: Mapping[str, Any], oom_at: float | None) -> bool:
 
 
 def spec_of(data: Mapping[str, Any]) -> SandboxSpec | None:
-    """What an inspected container was asked for as; None where it is not ours."""
+    """The spec that an inspected container was requested with; None if it is not ours."""
     return _spec(data["Config"].get("Labels") or {}, str(data["Name"]).lstrip("/"))
 
 
 def maker(name: str, command: str, labels: Mapping[str, str], ours: str = "") -> str:
-    """Who made a container that is not ours, as far as its labels, name or command tell."""
+    """Who made a container that is not ours, as far as its labels, name or command show."""
     if is_anothers(labels, ours):
         return ANOTHER
     if project := labels.get("com.docker.compose.project"):
@@ -149,7 +149,7 @@ def seconds(text: str | None) -> float | None:
 
 
 def _listed_name(data: Mapping[str, Any]) -> str:
-    # A container that others link to is listed with the links' names too, which have a second slash.
+    # A container that others link to is also listed with the links' names, which have a second slash.
     names = [name.removeprefix("/") for name in data.get("Names") or ()]
     return next((name for name in names if "/" not in name), str(data["Id"])[:12])
 
@@ -177,7 +177,7 @@ def _as_it_is(spec: SandboxSpec | None, host: Mapping[str, Any]) -> SandboxSpec 
 
 
 def _shown(labels: Mapping[str, str], spec: SandboxSpec | None) -> dict[str, str]:
-    """Its own labels. The engine adds those of the image, which would say whose sandbox it is, and who may see it."""
+    """Its own labels. The engine adds the image's, which would say whose sandbox it is, and who may see it."""
     if spec is not None:
         return dict(spec.labels)
     return {key: value for key, value in labels.items() if not key.startswith("sandbox-console.")}
@@ -191,7 +191,7 @@ def _inspected_status(state: Mapping[str, Any]) -> Status:
 def _exit(code: int | None, oom: bool | None, error: str) -> Exit:
     signal = code - 128 if code is not None and 128 < code <= 128 + 64 else None
     # 137 alone is any SIGKILL; only the engine's flag and event prove that memory ran out, and a child's OOM kill
-    # leaves them too while the main process ends as it likes.
+    # leaves them too, however the main process ends.
     told = "" if not oom else "out of memory" if signal == 9 else "a process of it was killed for lack of memory"
     return Exit(code=code, signal=signal, oom=oom, reason=told or error)
 

@@ -18,11 +18,11 @@ from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Li
 from sandbox_console.model.sandbox import BackendHealth, Sandbox, SandboxRef
 
 JUST_NOW_S = 1.0
-"""To open a backend asks the engine what it is: not again for the first list, which waits for it."""
+"""Opening a backend reads what the engine is: the first list, which waits for it, does not read it again."""
 QUIET_S = 10.0
-"""Without an event for so long the engine is asked whether it still answers: a frozen one keeps its sockets open."""
+"""After so long without an event the engine is checked for an answer: a frozen one keeps its sockets open."""
 
-# What an event tells about a row; exec, attach, top and resize change nothing that is shown.
+# What an event says about a row; exec, attach, top and resize change nothing that is shown.
 _TELLING = frozenset(
     {"create", "start", "restart", "die", "kill", "stop", "oom", "pause", "unpause", "rename", "update", "destroy"}
     | {"health_status"}
@@ -34,9 +34,9 @@ Inspect = Callable[[SandboxRef], Awaitable[Sandbox]]
 
 
 async def watch(connection: Connection, lists: Lists, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
-    """Health and the list, then changes, reconnecting for as long as it is iterated.
+    """Health and the list, then changes; it reconnects for as long as the caller iterates.
 
-    ``lists`` gives the whole list, and again where it knows more of it.
+    ``lists`` returns the whole list, and returns it again when it knows more.
     """
     told: BackendHealth | None = None
     backoff = Backoff()
@@ -57,7 +57,7 @@ async def watch(connection: Connection, lists: Lists, inspect: Inspect) -> Async
 
 async def _connected(connection: Connection, lists: Lists, inspect: Inspect) -> AsyncGenerator[BackendEvent, None]:
     engine = await connection.engine()
-    # Subscribed first, listed second: `events?since` of an engine gave 256 events at most, so gaps cannot be asked for.
+    # Subscribe first, list second: `events?since` of an engine returned 256 events at most, so gaps cannot be filled.
     async with engine.stream("events", _PARAMS) as chunks:
         health = await connection.health(JUST_NOW_S)
         if not health.ok:

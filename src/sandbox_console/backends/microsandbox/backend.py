@@ -47,7 +47,7 @@ SHELLS = ("/bin/bash", "/bin/sh")
 
 
 class MicrosandboxBackend(Abilities):
-    """The microVMs in the user's microsandbox home. ``folder`` is for what the runtime cannot keep."""
+    """The microVMs in the user's microsandbox home. ``folder`` is for what the runtime cannot store."""
 
     name = "microsandbox"
     host = "local"
@@ -57,10 +57,10 @@ class MicrosandboxBackend(Abilities):
         super().__init__(looker, options or create_options.Options())
 
     async def open(self) -> None:
-        """Nothing: the SDK is loaded when it is needed."""
+        """Does nothing: the SDK is loaded when it is needed."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing stays open."""
 
     def capabilities(self) -> Capabilities:
         return capabilities.capabilities()
@@ -103,7 +103,7 @@ class MicrosandboxBackend(Abilities):
         return create_options.problems(spec)
 
     async def create(self, permit: Permit, spec: SandboxSpec, secrets: Secrets, progress: Progress) -> SandboxRef:
-        """Keep it for its first start, with its image here. Raises InvalidSpec, Conflict, NotFound."""
+        """Store it for its first start, and pull its image now. Raises InvalidSpec, Conflict, NotFound."""
         need(permit)
         if problems := create_options.problems(spec):
             raise InvalidSpec(problems)
@@ -140,7 +140,7 @@ class MicrosandboxBackend(Abilities):
         need(permit)
         module = await sdk.load()
         handle = await self._looker.running(module, ref)
-        await self._looker.jobs(module, handle)  # it cannot be asked while it is frozen
+        await self._looker.jobs(module, handle)  # it does not answer while it is frozen
         await sdk.call(module, f"sandbox {handle.name}", handle.pause())
 
     async def resume(self, permit: Permit, ref: SandboxRef) -> None:
@@ -168,7 +168,7 @@ class MicrosandboxBackend(Abilities):
         await update.update(await sdk.load(), self._looker, ref, spec)
 
     async def out_of_bounds(self, ref: SandboxRef, spec: SandboxSpec) -> Mapping[str, str]:
-        """What a running one cannot take live. Raises NotFound."""
+        """The fields that a running sandbox cannot change live. Raises NotFound."""
         return await update.out_of_bounds(await sdk.load(), self._looker, ref, spec)
 
     async def exec(self, permit: Permit, request: Exec, secrets: Secrets) -> MicrosandboxProcess:
@@ -202,12 +202,12 @@ class MicrosandboxBackend(Abilities):
         raise Conflict("the sandbox's image has neither /bin/bash nor /bin/sh", hint="name a shell with --shell")
 
     async def _retire(self, ref: SandboxRef) -> bool:
-        """Shut a microVM down whose main process has ended; false where that failed."""
+        """Shut down a microVM whose main process has ended; false if that failed."""
         module = await sdk.load()
         try:
             await lifecycle.power_off(module, await self._looker.running(module, ref))
         except (NotFound, Conflict):
-            return True  # somebody else did
+            return True  # somebody else shut it down
         except ConsoleError:
             return False
         return True

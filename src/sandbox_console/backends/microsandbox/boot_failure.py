@@ -1,4 +1,4 @@
-"""Why a boot failed, from the files the runtime left: boot-error.json and its system log."""
+"""Why a boot failed, from the files that the runtime left: boot-error.json and its system log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CAUSES: tuple[tuple[str, Cause], ...] = (
     ("guest user not found", ("its image has no such user", "name a user that it has, or leave user out")),
     ("No space left on device", ("the disk is full", "free space where MSB_HOME is")),
 )
-# Lines of the runtime's own: in others there may be what a guest has chosen, a path that it asked for.
+# Only lines of the runtime's own: others may contain text that a guest has chosen, such as a requested path.
 _OWN = r"^\S+ +[A-Z]+ microsandbox_runtime\S*: "
 _SAID = re.compile(_OWN + "(.*)$", re.MULTILINE)
 _BEGIN = re.compile(_OWN + "sandbox starting ", re.MULTILINE)
@@ -35,33 +35,33 @@ _END = re.compile(r"Vmm is stopping|panicked at")
 
 _ERROR = "boot-error.json"
 _BOOT_S = 60.0
-"""A boot that says nothing for so long has ended without a word. One takes 5 s emulated."""
+"""A boot without any output for so long has ended silently. An emulated one takes 5 s."""
 
 _TAIL = 64 * 1024
 
 
 def cause(text: str) -> Cause | None:
-    """What a log or an error message says about a boot that failed; None where it says nothing that is known."""
+    """What a log or an error message says about a failed boot; None if it says nothing known."""
     return next((meaning for words, meaning in _CAUSES if words in text), None)
 
 
 def failure(name: str) -> Cause | None:
-    """Why the newest boot of the sandbox ``name`` failed; None where it did not. Reads files: not for the loop."""
+    """Why the newest boot of the sandbox ``name`` failed; None if it did not. Reads files: not for the event loop."""
     folder = _log(name).parent
     told = _boot_error(folder / _ERROR)
     log = system_log(name)
     last = last_boot(log)
-    # Where the log has gone on for so long that its beginning is not read, the boot was no failure.
+    # If the log is so long by now that its beginning is not read, the boot was no failure.
     if not told and (_READY.search(last) or not _BEGIN.search(log)):
         return None
     found = cause(told) or cause(last) or cause(tail(folder / "kernel.log"))
-    if not told and not found:  # on a loaded machine the SDK gives a boot up before KVM has said a word
+    if not told and not found:  # on a loaded machine the SDK gives up a boot before KVM has reported anything
         found = kvm.problem()
     return found or (told or "the microVM's process ended while it booted", f"see {folder}")
 
 
 def under_way(name: str) -> bool:
-    """Whether the sandbox ``name`` seems to be booting: its log tells no end, and was written a moment ago."""
+    """Whether the sandbox ``name`` seems to be booting: its log has no end, and was written a moment ago."""
     last = last_boot(system_log(name))
     try:
         age_s = time.time() - _log(name).stat().st_mtime
@@ -71,7 +71,7 @@ def under_way(name: str) -> bool:
 
 
 def guests_own(name: str) -> bool:
-    """Whether the newest boot came as far as the guest, which found something wrong: the host can boot."""
+    """Whether the newest boot reached the guest, which found something wrong: the host can boot."""
     return bool(_boot_error(_log(name).with_name(_ERROR)))
 
 
@@ -95,7 +95,7 @@ def _log(name: str) -> Path:
 
 
 def _boot_error(path: Path) -> str:
-    """The message in a file that is there only after a boot that failed in the guest; empty where it is not."""
+    """The message in a file that exists only after a boot that failed in the guest; empty if there is none."""
     try:
         text = path.read_text(errors="replace")[:_TAIL]
     except OSError:
@@ -108,7 +108,7 @@ def _boot_error(path: Path) -> str:
 
 
 def tail(path: Path) -> str:
-    """The end of a log; empty where there is none."""
+    """The end of a log; empty if there is none."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - _TAIL))

@@ -1,6 +1,6 @@
 """The newest boot of each sandbox: its process on this host, and why it ended.
 
-The SDK tells neither. They are read from /proc and the runtime's log, never from its database: a second SQLite in the
+The SDK reports neither. They are read from /proc and the runtime's log, never from its database: a second SQLite in the
 process drops the locks of the SDK's own when it closes the file (fcntl(2)), and the next page of it is a SIGBUS.
 """
 
@@ -22,7 +22,7 @@ _PROC = Path("/proc")
 _PROGRAM, _VERB = b"msb", b"machine"
 _KERNEL = re.compile(
     r"^\[ *(\d+\.\d+)\] (?:.*ut of memory: Killed process (\d+) \()?", re.MULTILINE
-)  # a line of the kernel's own
+)  # a line from the kernel itself
 _REASONS = (
     (re.compile(r"max duration .* exceeded"), "its max_duration ran out"),
     (re.compile(r"sandbox idle, requesting guest shutdown"), "its idle_timeout ran out"),
@@ -30,20 +30,20 @@ _REASONS = (
 
 
 class Run(Struct, frozen=True):
-    """The newest boot. ``started_at`` is seconds since the epoch; ``id`` is empty where it is not known."""
+    """The newest boot. ``started_at`` is seconds since the epoch; ``id`` is empty if it is not known."""
 
     pid: int | None = None
     started_at: float | None = None
     why: str = ""
     id: str = ""
     oom: frozenset[int] = frozenset()
-    """The guest's processes that its kernel killed for memory, where that was looked for."""
+    """The guest's processes that its kernel killed because memory ran out, if that was looked for."""
     places: frozenset[str] | None = None
-    """Where its process listens for published ports; None where it does not run, or was not asked."""
+    """Where its process listens for published ports; None if it does not run, or this was not looked for."""
 
 
 def processes() -> Mapping[str, int]:
-    """The microVM process of every sandbox of this home, by the handle's id (``local:5``). Empty but on Linux."""
+    """The microVM process of every sandbox of this home, by the handle's id (``local:5``). Empty except on Linux."""
     if sys.platform != "linux":
         return {}
     found = {}
@@ -54,24 +54,24 @@ def processes() -> Mapping[str, int]:
 
 
 def ended(name: str) -> Run:
-    """The newest boot of a sandbox that has ended, by the runtime's name of it."""
+    """The newest boot of a sandbox that has ended, by its name in the runtime."""
     return Run(None, _booted_at(name), _why(last_boot(system_log(name))), boot_id(name))
 
 
 def running(name: str, pid: int | None) -> Run:
-    """The newest boot of a sandbox that runs."""
+    """The newest boot of a running sandbox."""
     return Run(pid, _booted_at(name), id=boot_id(name))
 
 
 def booted_mib(pid: int | None) -> int | None:
-    """The memory that a microVM's process was started with; None where that cannot be read."""
+    """The memory that a microVM's process was started with; None if that cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return int(_option((_PROC / str(pid) / "cmdline").read_bytes().split(b"\0"), b"--memory-mib"))
     return None
 
 
 def boot_id(name: str) -> str:
-    """The runtime's id of the newest boot of a sandbox; empty where it cannot be read."""
+    """The runtime's id of the newest boot of a sandbox; empty if it cannot be read."""
     try:
         return _boot_file(name).read_text(errors="replace").strip()
     except OSError:
@@ -79,11 +79,11 @@ def boot_id(name: str) -> str:
 
 
 def out_of_memory(name: str) -> frozenset[int]:
-    """The processes that the guest's kernel killed for memory since its newest boot."""
+    """The processes that the guest's kernel killed because memory ran out, since its newest boot."""
     found: set[int] = set()
     before = 0.0
     for stamp, pid in _KERNEL.findall(tail(home() / "sandboxes" / name / "logs" / "kernel.log")):
-        if float(stamp) < before:  # its clock begins again: another boot
+        if float(stamp) < before:  # its clock starts over: another boot
             found.clear()
         before = float(stamp)
         found |= {int(pid)} if pid else set()
@@ -91,7 +91,7 @@ def out_of_memory(name: str) -> frozenset[int]:
 
 
 def _sandbox_of(process: Path) -> str:
-    """The id that a process runs the microVM of; empty where it does not, or is of another home."""
+    """The id of the microVM that a process runs; empty if it runs none, or one of another home."""
     with contextlib.suppress(OSError):
         words = (process / "cmdline").read_bytes().split(b"\0")
         if len(words) < 6 or words[1] != _VERB or not words[0].endswith(_PROGRAM):
@@ -103,7 +103,7 @@ def _sandbox_of(process: Path) -> str:
 
 
 def _option(words: Sequence[bytes], name: bytes) -> str:
-    """An option's value, whatever stands before it; empty where it is not given."""
+    """An option's value, whatever precedes it; empty if it is not given."""
     with contextlib.suppress(ValueError, IndexError):
         return words[words.index(name) + 1].decode("utf-8", "replace")
     return ""

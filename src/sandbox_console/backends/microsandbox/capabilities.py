@@ -1,4 +1,4 @@
-"""What microsandbox can do, and why not the rest."""
+"""What microsandbox can do, and why it cannot do the rest."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ _MISSING = {
 
 
 def capabilities() -> Capabilities:
-    """What it can do; every host where it works at all has the same."""
+    """Its capabilities, which do not depend on the host if it works there at all."""
     return Capabilities(frozenset(Capability) - _MISSING.keys(), _MISSING)

@@ -1,4 +1,4 @@
-"""Turns a spec into what the runtime is asked to boot."""
+"""Turns a spec into the arguments with which the runtime boots it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ WORKSPACE = "/workspace"
 SECRETS = "/run/secrets"
 DEFAULT_MIB = 512
 HEADROOM = 4
-"""A microVM can grow while it runs up to so many times the memory it was made with, and to every CPU of the host."""
+"""How much a microVM can grow while it runs: to so many times its initial memory, and to every CPU of the host."""
 
 
 Own = tuple[str, str]
-"""The sandbox's id and that of the installation that makes it."""
+"""The id of the sandbox, and that of the installation that makes it."""
 
 
 def arguments(
     module: Any, own: Own, spec: SandboxSpec, secrets: Sequence[ResolvedSecret], options: Options, ports: Ports = ()
 ) -> dict[str, Any]:
-    """The arguments of ``Sandbox.create`` but the name."""
+    """The arguments of ``Sandbox.create`` except the name."""
     memory, cpus = spec.memory_mib or DEFAULT_MIB, whole_cpus(spec)
     placeholders = network.substituted(module, secrets)
     asked = {
@@ -49,7 +49,7 @@ def arguments(
         "idle_timeout": spec.idle_timeout_s,
         "registry_insecure": options.insecure(spec.image),
         "security": module.SecurityProfile.RESTRICTED,
-        "detached": True,  # else it ends with this console
+        "detached": True,  # otherwise it ends with this console
     }
     return {key: value for key, value in asked.items() if value is not None}
 
@@ -62,7 +62,7 @@ class Options:
         self._registries = tuple(insecure_registries)
 
     def insecure(self, image: str) -> bool:
-        """Whether the image's registry is spoken to without TLS."""
+        """Whether the image's registry is reached without TLS."""
         return any(image.startswith(f"{registry}/") for registry in self._registries)
 
 
@@ -82,7 +82,7 @@ def image(module: Any, name: str) -> Any:
 
 
 def whole_cpus(spec: SandboxSpec) -> int:
-    """How many vCPUs: rounded up where limits are best-effort. Raises InvalidSpec for a fraction where they are not."""
+    """The number of vCPUs: rounded up if limits are best-effort. Raises InvalidSpec for a fraction if they are not."""
     asked = spec.cpus if spec.cpus is not None else 1
     if asked != int(asked) and spec.limits == "strict":
         raise InvalidSpec({"cpus": f"{asked:g}: a microVM has whole vCPUs"}, hint='or set limits = "best-effort"')
@@ -90,10 +90,10 @@ def whole_cpus(spec: SandboxSpec) -> int:
 
 
 def volumes(module: Any, spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -> dict[str, Any]:
-    """What is mounted: the workspace, and a RAM disk for secrets that are files."""
+    """The mounts: the workspace, and a RAM disk for secrets that are files."""
     found: dict[str, Any] = {}
     if spec.workspace:
-        # The runtime's default keeps the guest's modes and links in attributes that no other program reads.
+        # The runtime's default stores the guest's modes and links in attributes that no other program reads.
         found[WORKSPACE] = module.Volume.bind(
             spec.workspace, nosuid=True, stat_virtualization=module.StatVirtualization.RELAXED,
             host_permissions=module.HostPermissions.MIRROR,
@@ -104,7 +104,7 @@ def volumes(module: Any, spec: SandboxSpec, secrets: Sequence[ResolvedSecret]) -
 
 
 def problems(spec: SandboxSpec) -> Mapping[str, str]:
-    """What is wrong with a spec's values for a microVM, by field; reads no more than folders of this host."""
+    """What is wrong with a spec's values for a microVM, by field; reads nothing but folders of this host."""
     folder = spec.image.removeprefix("dir:") if spec.image.startswith("dir:") else ""
     cpus = spec.cpus
     found = {

@@ -14,14 +14,14 @@ from sandbox_console.errors import ConsoleError
 from sandbox_console.model.sandbox import BackendHealth, Diagnosis, HealthState
 
 LEAST_GIB = 2
-"""Less free than this, and one ordinary image with a sandbox's own disk may not fit."""
+"""With less free space than this, one ordinary image and a sandbox's own disk may not fit."""
 
 _PATIENCE_S = 20.0
 _MISMATCH = "unset MSB_PATH, or bring both to one version: pip install --force-reinstall microsandbox"
 
 
 async def look() -> Sequence[Diagnosis]:
-    """All of it. Raises nothing but CancelledError."""
+    """All findings. Raises nothing but CancelledError."""
     found = [await asyncio.to_thread(_kvm), await _runtime()]
     found += await asyncio.to_thread(_last_boot)
     return [*found, await asyncio.to_thread(_disk)]
@@ -65,7 +65,7 @@ async def _asked(path: str) -> str:
 
 
 def last_failure() -> boot_failure.Cause | None:
-    """Why this host could not do the newest boot of all; None where it could, or there was none. Reads files."""
+    """Why this host failed at its most recent boot; None if it did not, or there was none. Reads files."""
     newest = _newest()
     return boot_failure.failure(newest) if newest and not boot_failure.guests_own(newest) else None
 
@@ -80,7 +80,7 @@ def _last_boot() -> list[Diagnosis]:
 
 
 def _newest() -> str:
-    """The sandbox whose log was written last, but of those that are booting."""
+    """The sandbox whose log was written last, except those that are booting."""
     with contextlib.suppress(OSError):
         logs = (sdk.home() / "sandboxes").glob("*/logs/runtime.log")
         newest_first = sorted(logs, key=lambda path: -path.stat().st_mtime)
@@ -101,7 +101,7 @@ def _disk() -> Diagnosis:
 
 
 async def health() -> BackendHealth:
-    """Whether microVMs can boot here: ask the host and the runtime. Raises nothing but CancelledError."""
+    """Whether microVMs can boot here, according to the host and the runtime. Raises nothing but CancelledError."""
     try:
         if found := await asyncio.to_thread(kvm.problem):
             return _down(*found)

@@ -36,7 +36,7 @@ done
 
 
 async def ask(sandbox: Any, script: str, *words: str, env: dict[str, str] | None = None) -> tuple[int, bytes, bytes]:
-    """Run a script to its end. Raises Unsupported where the image has no ``sh``, BackendError after too long."""
+    """Run a script to its end. Raises Unsupported if the image has no ``sh``, BackendError if it takes too long."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             done = await result(sandbox.exec("/bin/sh", ["-c", script, "sh", *words], env=env or {}))
@@ -55,5 +55,5 @@ async def sweep(sandbox: Any, session: int) -> None:
 
 
 async def processes(sandbox: Any) -> bytes:
-    """What /proc says of each process, for :func:`processes.parse`; its own pid is the first line."""
+    """Reads /proc of each process, for :func:`processes.parse`; the script's own pid is the first line."""
     return (await ask(sandbox, _PROCESSES))[1]

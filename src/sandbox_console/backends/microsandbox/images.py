@@ -1,4 +1,4 @@
-"""The runtime's images. It has a cache of its own, apart from Docker's."""
+"""The runtime's images. It has its own cache, apart from Docker's."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _ARCHIVES = "docker save, or sandbox-console images save, writes one that has"
 
 
 async def images(module: Any, waiting: Counter[str]) -> Sequence[Image]:
-    """All of them. ``waiting`` counts by image's name the sandboxes that the runtime does not know yet."""
+    """All images. ``waiting`` counts, by image name, the sandboxes that the runtime does not know yet."""
     found = await sdk.call(module, "its images", module.Image.list())
     used = Counter(translate.view(one).digest for one in await sdk.handles(module))
     return [_image(one, used, waiting) for one in found]
 
 
 async def pull(module: Any, name: str, options: Options, progress: Progress) -> str:
-    """Get an image from its registry; gives its digest."""
+    """Pull an image from its registry; returns its digest."""
     await pulls.pull(module, name, options.insecure(name), progress)
     found = await sdk.call(module, f"image {name}", module.Image.get(name))
     return str(found.manifest_digest or found.reference)
 
 
 async def remove(module: Any, name: str, *, force: bool) -> None:
-    """Remove an image. Raises Conflict where a sandbox uses it and not ``force``."""
+    """Remove an image. Raises Conflict if a sandbox uses it, unless ``force``."""
     await sdk.call(module, f"image {name}", module.Image.remove(name, force=force))
 
 
 async def prunable(module: Any, waiting: Counter[str], *, unused: bool) -> Prunable:
-    """Every image of the runtime's has a name, so nothing but with ``unused``."""
+    """Every image of the runtime has a name, so this returns nothing without ``unused``."""
     found = tuple(one for one in await images(module, waiting) if unused and not one.used_by)
     return Prunable(found, sum(one.size_bytes or 0 for one in found))
 
 
 async def prune(module: Any, waiting: Counter[str], *, unused: bool) -> Prunable:
-    """Remove what :func:`prunable` tells, but what a snapshot is built on. The runtime's own would take all."""
+    """Remove what :func:`prunable` returns, except what a snapshot is built on. The runtime's own prune takes all."""
     gone = []
     for one in (await prunable(module, waiting, unused=unused)).images:
         with contextlib.suppress(Conflict, NotFound):
@@ -57,7 +57,7 @@ async def prune(module: Any, waiting: Counter[str], *, unused: bool) -> Prunable
 
 
 async def load(module: Any, archive: AsyncIterator[bytes]) -> str:
-    """Take an image from an archive of docker's or OCI's format; gives its name."""
+    """Load an image from an archive in docker's or OCI's format; returns its name."""
     with tempfile.TemporaryDirectory(prefix="sandbox-console-") as folder:
         path = Path(folder) / "image.tar"
         with path.open("wb") as file:
@@ -74,7 +74,7 @@ async def load(module: Any, archive: AsyncIterator[bytes]) -> str:
 
 
 async def save(module: Any, name: str) -> AsyncGenerator[bytes, None]:
-    """An image as an archive of docker's format."""
+    """An image as an archive in docker's format."""
     await sdk.call(module, f"image {name}", module.Image.get(name))
     with tempfile.TemporaryDirectory(prefix="sandbox-console-") as folder:
         path = Path(folder) / "image.tar"

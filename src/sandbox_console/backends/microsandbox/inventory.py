@@ -1,4 +1,4 @@
-"""Puts together what is known of each sandbox."""
+"""Combines what is known of each sandbox."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from sandbox_console.errors import BackendError, Conflict, NotFound
 from sandbox_console.model.sandbox import Fact, Sandbox, SandboxRef, Status
 
 _JOBS_S = 5.0
-"""How long a running sandbox is waited for when it is asked for its jobs: a paused one does not answer."""
+"""How long to wait for a running sandbox to report its jobs: a paused one does not answer."""
 
 _FIRST_S = 1.0
-"""How often is looked whether a sandbox whose events are followed was started for the first time."""
+"""How often to check whether a sandbox whose events are followed was started for the first time."""
 
 
 class Inventory:
-    """Reads; remembers what cannot have changed since, so that a long list of stopped sandboxes costs one query."""
+    """Reads, and remembers what cannot have changed since, so that a long list of stopped sandboxes costs one query."""
 
     def __init__(self, pending: PendingStore, installation: Installation) -> None:
         self.pending = pending
         self.installation = installation
         self._jobs: dict[str, tuple[object, Sequence[Any]]] = {}
         self.lingering: frozenset[SandboxRef] = frozenset()
-        """Those of the last list whose main process has ended while their microVM still runs."""
+        """The sandboxes of the last list whose main process has ended while their microVM still runs."""
 
     async def list(self) -> list[Sandbox]:
         """Every sandbox. Raises BackendUnreachable, BackendError."""
@@ -54,7 +54,7 @@ class Inventory:
         return [*(_pending(one) for one in waiting if one.id not in there), *shown]
 
     async def inspect(self, ref: SandboxRef) -> Sandbox:
-        """One of them. Raises NotFound."""
+        """One sandbox. Raises NotFound."""
         module = await sdk.load()
         try:
             handle = await self.handle(module, ref)
@@ -65,7 +65,7 @@ class Inventory:
         return await self._described(module, handle, await asyncio.to_thread(boots.processes))
 
     async def handle(self, module: Any, ref: SandboxRef) -> Any:
-        """The SDK's handle. Raises NotFound, also where the sandbox was never started."""
+        """The SDK's handle. Raises NotFound, also if the sandbox was never started."""
         if await asyncio.to_thread(sdk.used):
             if not ref.id.startswith("local:"):
                 found = await sdk.handles(module, {labels.ID: ref.id})
@@ -76,7 +76,7 @@ class Inventory:
         raise NotFound(f"no microsandbox has the id {ref.id!r}", hint="sandbox-console ls --all")
 
     async def known(self, module: Any, ref: SandboxRef) -> bool:
-        """Whether the runtime has it."""
+        """Whether the runtime knows it."""
         try:
             await self.handle(module, ref)
         except NotFound:
@@ -84,7 +84,7 @@ class Inventory:
         return True
 
     async def started(self, module: Any, ref: SandboxRef) -> Any | None:
-        """The handle; None where the sandbox was never started. Raises NotFound."""
+        """The handle; None if the sandbox was never started. Raises NotFound."""
         try:
             return await self.handle(module, ref)
         except NotFound:
@@ -93,9 +93,9 @@ class Inventory:
             return None
 
     async def waiting(self, module: Any, ref: SandboxRef) -> Pending | None:
-        """What is kept of a sandbox that was never started; None where the runtime knows it.
+        """The stored entry of a sandbox that was never started; None if the runtime knows it.
 
-        A console that was killed in its first start has left both.
+        A console that was killed during its first start has left both.
         """
         one = await asyncio.to_thread(self.pending.get, ref.id)
         if one is not None and await self.known(module, ref):
@@ -104,7 +104,7 @@ class Inventory:
         return one
 
     async def first_start(self, module: Any, ref: SandboxRef) -> Any | None:
-        """Wait for the handle of a sandbox that was never started; None where it is removed before that."""
+        """Wait for the handle of a sandbox that was never started; None if it is removed before that."""
         with contextlib.suppress(NotFound):
             while (handle := await self.started(module, ref)) is None:  # noqa: ASYNC110 - seldom, and for one sandbox
                 await asyncio.sleep(_FIRST_S)
@@ -112,7 +112,7 @@ class Inventory:
         return None
 
     async def begun(self, module: Any, ref: SandboxRef) -> Any:
-        """The handle of one that has been started. Raises NotFound, Conflict."""
+        """The handle of a sandbox that has been started. Raises NotFound, Conflict."""
         if (handle := await self.started(module, ref)) is None:
             one = await asyncio.to_thread(self.pending.get, ref.id)
             name = one.spec.name if one else ref.id
@@ -120,14 +120,14 @@ class Inventory:
         return handle
 
     async def running(self, module: Any, ref: SandboxRef) -> Any:
-        """The handle of one that runs. Raises NotFound, Conflict."""
+        """The handle of a running sandbox. Raises NotFound, Conflict."""
         handle = await self.begun(module, ref)
         if str(handle.status) != "running":
             raise not_running(translate.view(handle).shown_name, str(handle.status))
         return handle
 
     async def jobs(self, module: Any, handle: Any) -> Sequence[Any]:
-        """The sandbox's jobs, as they were while it is paused."""
+        """The sandbox's jobs; while it is paused, as they were before."""
         key, state = str(handle.id), (str(handle.status), handle.updated_at)
         kept = self._jobs.get(key)
         if kept is not None and (str(handle.status) == "paused" or (kept[0] == state and state[0] == "stopped")):
@@ -141,7 +141,7 @@ class Inventory:
         return found
 
     async def main(self, module: Any, handle: Any) -> Any | None:
-        """The main process of the newest boot; None where it has none."""
+        """The main process of the newest boot; None if it has none."""
         seen = translate.view(handle)
         if seen.spec is None or not seen.spec.command:
             return None

@@ -16,7 +16,7 @@ from sandbox_console.backends.microsandbox import kvm_probe
 KVM = Path("/dev/kvm")
 
 TRIED = sys.platform == "linux" and platform.machine() == "x86_64"
-"""Whether a guest's instructions are tried here; elsewhere the last real boot is what tells."""
+"""Whether a guest's instructions are tried here; on other machines only the last real boot shows whether it works."""
 
 Problem = tuple[str, str]
 """What is wrong, and what to do about it."""
@@ -26,9 +26,9 @@ _PATIENCE_S = 30.0
 
 
 def problem() -> Problem | None:
-    """Why no microVM can boot here; None where nothing speaks against it.
+    """Why no microVM can boot here; None if no problem is found.
 
-    The first time it starts a small program (0.1 s), later it only opens /dev/kvm: not for the event loop.
+    The first time it starts a small program (0.1 s), and later it only opens /dev/kvm: not for the event loop.
     """
     if find_spec("microsandbox") is None:
         return (
@@ -65,7 +65,7 @@ def _cannot_open(error: OSError) -> Problem:
 
 @lru_cache(maxsize=4)
 def _tried(device: str, _made: int) -> str:
-    """The probe's verdict, kept as long as the device is the same one."""
+    """The probe's verdict, kept as long as the device stays the same."""
     command = [sys.executable, "-I", "-S", kvm_probe.__file__, device]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)

@@ -20,12 +20,12 @@ from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 
 _SHUTDOWN_S = 5.0
-"""For a microVM whose main process has ended to shut down by itself; then it is killed. It takes 0.7 s unloaded."""
+"""How long a microVM without its main process may take to shut down (0.7 s unloaded); then it is killed."""
 
 _AGAIN_S = (0.5, 2.0, 5.0, 10.0)
 
 _LISTENS_TRIES, _LISTENS_S = 10, 0.2
-"""A microVM that boots listens for its ports before its guest answers."""
+"""How long to wait for its ports. A microVM that boots listens for them before its guest answers."""
 
 Secrets = Sequence[ResolvedSecret]
 Boot = Callable[[], Any]
@@ -46,13 +46,13 @@ async def boot_new(
         await run_to_completion(_undone(module, name))
         raise
     finally:
-        with contextlib.suppress(ConsoleError):  # a boot that failed leaves a row, which then tells why
+        with contextlib.suppress(ConsoleError):  # a boot that failed leaves a row, which then shows the reason
             await looker.handle(module, SandboxRef("microsandbox", "local", one.id))
             await asyncio.to_thread(looker.pending.remove, one)
 
 
 async def boot_again(module: Any, looker: Inventory, handle: Any, secrets: Secrets) -> None:
-    """A later start. A no-op where it runs."""
+    """A later start. A no-op if it runs."""
     seen = translate.view(handle)
     if seen.status == "paused":
         raise Conflict(f"sandbox {seen.shown_name} is paused", hint="resume it")
@@ -79,7 +79,7 @@ async def boot_again(module: Any, looker: Inventory, handle: Any, secrets: Secre
 async def _run(
     module: Any, name: str, boot_it: Boot, spec: SandboxSpec | None, secrets: Secrets, over_it: Boot | None = None
 ) -> None:
-    """Boot it and start its command; where that cannot be run nothing is left running."""
+    """Boot it and start its command; if that cannot be run, nothing is left running."""
     await asyncio.to_thread(sdk.close_home)
     machine = await booted(module, name, boot_it, over_it)
     if spec is None:
@@ -93,7 +93,7 @@ async def _run(
 
 
 async def published(module: Any, name: str) -> None:
-    """See that a microVM that has booted has its ports. Raises Conflict where something else was quicker."""
+    """Check that a microVM that has booted has its ports. Raises Conflict if something else took one first."""
     seen = translate.view(await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
     pid = (await asyncio.to_thread(boots.processes)).get(seen.id) if seen.ports else None
     if pid is None:
@@ -107,7 +107,7 @@ async def published(module: Any, name: str) -> None:
 
 
 async def _placed(module: Any, handle: Any, seen: translate.View, spec: SandboxSpec) -> None:
-    """Have places for its ports at its next boot: where those that were free ones are taken by now, others."""
+    """Choose places for its ports at the next boot: chosen free ones that are taken by now are replaced."""
     places = await asyncio.to_thread(ports.choose, spec, seen.ports)
     if old := tuple(one for one in seen.ports if one not in places):
         new = tuple(one for one in places if one not in seen.ports)
@@ -117,26 +117,26 @@ async def _placed(module: Any, handle: Any, seen: translate.View, spec: SandboxS
 
 
 async def _ended(module: Any, name: str) -> None:
-    """Kill a microVM whose start came to nothing: a boot goes on without us, and nobody would start its command."""
+    """Kill a microVM whose start failed: a boot goes on without us, and nobody would start its command."""
     with contextlib.suppress(ConsoleError):
         handle = await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name))
         await sdk.call(module, f"sandbox {name}", handle.kill())
 
 
 async def _undone(module: Any, name: str) -> None:
-    """Take back a first start: what is kept of the sandbox waits for the next one."""
+    """Undo a first start: the stored sandbox waits for the next one."""
     with contextlib.suppress(ConsoleError):
         await destroy(module, await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
 
 
 async def booted(module: Any, name: str, boot_it: Boot, over_it: Boot | None = None) -> Any:
-    """Wait for a boot. Raises BackendError with the cause off the runtime's logs.
+    """Wait for a boot. Raises BackendError with the cause from the runtime's logs.
 
-    ``over_it`` boots it over a folder that an attempt before has left, of which the runtime knows no sandbox.
+    ``over_it`` boots it over a folder that an earlier attempt has left, and for which the runtime knows no sandbox.
     """
     try:
         return await _insisted(module, name, boot_it, over_it or boot_it)
-    except (BackendError, UsageError) as error:  # the SDK has "invalid config" for a guest that is gone, too
+    except (BackendError, UsageError) as error:  # the SDK reports "invalid config" for a guest that is gone, too
         found = await asyncio.to_thread(boot_failure.failure, name) or boot_failure.cause(str(error))
         if found is None and (why := (await asyncio.to_thread(boots.ended, name)).why):
             found = f"it ended at once: {why}", "give it more time"
@@ -146,10 +146,10 @@ async def booted(module: Any, name: str, boot_it: Boot, over_it: Boot | None = N
 
 
 async def _insisted(module: Any, name: str, boot_it: Boot, over_it: Boot) -> Any:
-    """Wait for a boot; again where the SDK says that the runtime is too old, or that what it does not know is there.
+    """Wait for a boot; try again if the SDK wrongly reports an old runtime, or a sandbox that exists already.
 
-    It asks ``msb`` what it can do, and takes a slow answer, on a loaded machine, for an old runtime (0.7.11). Such an
-    attempt may leave a sandbox, or a folder alone.
+    The SDK asks ``msb`` what it can do, and takes a slow answer, on a loaded machine, for an old runtime (0.7.11). Such
+    an attempt may leave a sandbox, or only a folder.
     """
     for number, wait_s in enumerate(_AGAIN_S):
         try:
@@ -167,7 +167,7 @@ async def _insisted(module: Any, name: str, boot_it: Boot, over_it: Boot) -> Any
 
 
 def _by_mistake(error: ConsoleError, *, of_ours: bool) -> bool:
-    """Whether a boot is worth another try; ``of_ours``: what is in its way was left by an attempt before."""
+    """Whether a boot is worth another attempt; ``of_ours``: what is in its way was left by an earlier attempt."""
     return "selected msb runtime" in error.message or (of_ours and taken(error))
 
 
@@ -199,7 +199,7 @@ def exec_options(
     spec: SandboxSpec | None, secrets: Secrets, env: Mapping[str, str] | None = None, workdir: str | None = None,
     user: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """What a command is run with. The spec's own is given each time: a restored sandbox's config has it no more."""
+    """The options of a command. The spec's own are passed each time: a restored sandbox's config has lost them."""
     own = spec or SandboxSpec("")
     return {
         "env": {**own.env, **variables(secrets), **(env or {})},
@@ -209,16 +209,16 @@ def exec_options(
 
 
 def variables(secrets: Secrets) -> dict[str, str]:
-    """The secrets that are variables: given to each process, so that the runtime's database never has them."""
+    """The secrets that are variables: passed to each process, so that the runtime's database never has them."""
     return {secret.name: secret.value for secret in secrets if secret.inject == "env"}
 
 
 async def stop(module: Any, looker: Inventory, handle: Any, grace_s: float) -> None:
-    """SIGTERM to the main process; after the grace everything is killed."""
+    """Send SIGTERM to the main process; after the grace everything is killed."""
     seen = translate.view(handle)
     if seen.status in ("stopped", "crashed"):
         return
-    if seen.status == "paused":  # it can take no signal
+    if seen.status == "paused":  # it cannot receive a signal
         await sdk.call(module, f"sandbox {seen.shown_name}", handle.kill())
         return
     info = await looker.main(module, handle)
@@ -231,7 +231,7 @@ async def stop(module: Any, looker: Inventory, handle: Any, grace_s: float) -> N
 
 async def _end_main(module: Any, handle: Any, id: str, grace_s: float) -> None:
     job = await sdk.call(module, "its main process", handle.get_job(id))
-    with contextlib.suppress(module.MicrosandboxError):  # it may end at this moment by itself
+    with contextlib.suppress(module.MicrosandboxError):  # it may be ending by itself at this moment
         await sdk.result(job.signal(signals.SIGTERM))
     code = 128 + signals.SIGTERM
     try:
@@ -254,13 +254,13 @@ async def _kill_main(module: Any, job: Any) -> int:
 
 
 async def _note_end(module: Any, handle: Any, id: str, code: int) -> None:
-    """Keep by which signal the console ended a main process: the runtime tells -1 for any."""
+    """Remember by which signal the console ended a main process: the runtime reports -1 for any."""
     with contextlib.suppress(module.MicrosandboxError):
         await sdk.result(handle.modify(labels={labels.ENDED: f"{id} {code}"}))
 
 
 async def power_off(module: Any, handle: Any, grace_s: float = _SHUTDOWN_S) -> None:
-    """Shut the microVM down, and kill it where it does not in time."""
+    """Shut the microVM down, and kill it if that takes too long."""
     what = f"sandbox {handle.name}"
     try:
         await sdk.result(handle.stop(max(grace_s, 0.1)))
@@ -293,20 +293,20 @@ async def kill(module: Any, looker: Inventory, handle: Any, name: str) -> None:
 
 
 async def remove(module: Any, looker: Inventory, ref: SandboxRef, force: bool) -> None:
-    """Remove a sandbox and all that the runtime keeps of it. Raises Conflict where it runs and not ``force``."""
+    """Remove a sandbox and everything that the runtime stores of it. Raises Conflict if it runs, unless ``force``."""
     if not force and (shown := await looker.inspect(ref)).status.live:
         raise Conflict(f"sandbox {shown.name} runs", hint="remove it with --force")
     await destroy(module, await looker.handle(module, ref))
 
 
 async def destroy(module: Any, handle: Any) -> None:
-    """Remove it whatever it does; one that is gone is no error."""
+    """Remove it in any state; it is no error if it is gone."""
     what = f"sandbox {handle.name}"
     try:
         await sdk.call(module, what, handle.destroy(force=True))
     except NotFound:
         return
     except ConsoleError:
-        # A boot that is under way holds it for a moment.
+        # A boot that is under way locks it for a moment.
         await sdk.call(module, what, handle.kill())
         await sdk.call(module, what, handle.destroy(force=True))

@@ -1,7 +1,7 @@
-"""A sandbox's output: of the console's own, the main processes' over all boots; of others, everything they wrote.
+"""A sandbox's output: for the console's own, that of main processes over all boots; for others, all that they wrote.
 
-Each entry of the runtime's has a cursor. What was read is followed from the last one, so nothing comes twice and
-nothing is left out, whoever asks and however often.
+Each entry of the runtime's log has a cursor. Reading goes on from the last one, so nothing comes twice and nothing is
+left out, whoever reads and however often.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from sandbox_console.model.log import LogGap, LogItem, LogQuery, LogRecord, Stre
 
 _STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR, "output": Stream.TTY}
 QUIET_S = 1.0
-"""Without output for so long a followed sandbox is asked whether it still runs: its stream does not say."""
+"""After so long without output a followed sandbox is checked for still running: its stream does not report that."""
 
 PIECE = 1024 * 1024
-"""A line that is longer comes in pieces."""
+"""A longer line comes in pieces."""
 
 _LOST = "microsandbox keeps the newest 0.7 MB or so of a main process's output"
 _OVER = ("stopped", "crashed")
 
 
 async def read(module: Any, looker: Inventory, handle: Any, query: LogQuery) -> AsyncGenerator[Sequence[LogItem], None]:
-    """What is kept, then, with ``follow`` and while it runs, what comes."""
+    """The stored output; then, with ``follow`` and while the sandbox runs, new output."""
     seen = translate.view(handle)
     sources = await _sources(module, looker, handle, seen)
     follows = query.follow and seen.status not in _OVER
@@ -48,7 +48,7 @@ async def read(module: Any, looker: Inventory, handle: Any, query: LogQuery) -> 
 
 
 async def _sources(module: Any, looker: Inventory, handle: Any, seen: translate.View) -> list[Any]:
-    """Its main processes, oldest first; of another's sandbox all that it wrote."""
+    """Its main processes, oldest first; for another's sandbox everything that it wrote."""
     if seen.spec is None:
         return [] if seen.managed else [handle]
     mains = main_process.mains(await looker.jobs(module, handle), seen.spec.command)
@@ -59,7 +59,7 @@ async def _sources(module: Any, looker: Inventory, handle: Any, seen: translate.
 async def _kept(
     module: Any, sources: Sequence[Any], query: LogQuery, lines: Lines, *, follows: bool
 ) -> AsyncGenerator[list[LogItem], None]:
-    """What is there already. An open line of the last one is left to what follows."""
+    """The output that is there already. An open line of the last one is left to what follows."""
     for source in sources:
         async with aclosing(_entries(module, source, query)) as entries:
             async for entry in entries:
@@ -69,7 +69,7 @@ async def _kept(
 
 
 async def _entries(module: Any, source: Any, query: LogQuery, after: str | None = None) -> AsyncGenerator[Any, None]:
-    """What is kept, one by one: a log may be larger than the memory it should take. ``after`` is a cursor."""
+    """The stored entries, one by one: a log may be larger than the memory it should take. ``after`` is a cursor."""
     bounds = _bounds(source, query.since if after is None else None, query.until)
     stream = await sdk.call(module, "a log", source.log_stream(from_cursor=after, follow=False, **bounds))
     while True:
@@ -81,7 +81,7 @@ async def _entries(module: Any, source: Any, query: LogQuery, after: str | None 
 
 
 def _bounds(source: Any, since: float | None, until: float | None) -> dict[str, Any]:
-    """A job's log takes milliseconds as whole numbers and calls the bounds by other names."""
+    """A job's log takes milliseconds as whole numbers and has other names for the bounds."""
     job = type(source).__name__ == "Job"
     bounds = {"since" if job else "since_ms": since, "until" if job else "until_ms": until}
     return {key: int(value * 1000) if job else value * 1000 for key, value in bounds.items() if value is not None}
@@ -129,7 +129,7 @@ async def _ended(handle: Any, source: Any) -> bool:
 
 
 class Last:
-    """The last ``count`` lines of what is kept; without a count it keeps nothing back."""
+    """The last ``count`` lines of the stored output; without a count it holds nothing back."""
 
     def __init__(self, count: int | None) -> None:
         self._count = count
@@ -143,25 +143,25 @@ class Last:
         return []
 
     def all(self) -> list[LogItem]:
-        """What was kept back."""
+        """The records that were held back."""
         return list(self._kept)
 
 
 class Lines:
     """The runtime's chunks as lines: a chunk may hold several, or a part of one.
 
-    It numbers a main process's chunks from 1 and keeps the newest (two files of 0.5 MB), so a number that is not the
-    next one is output that was lost. ``whole``: the first chunk should be the first of all.
+    The runtime numbers a main process's chunks from 1 and keeps the newest (two files of 0.5 MB), so a number that is
+    not the next one means lost output. ``whole``: the first chunk should be the first of all.
     """
 
     def __init__(self, *, whole: bool = True) -> None:
         self._next = 1 if whole else 0
         self._open: dict[Stream, LogRecord] = {}
         self.cursor: str | None = None
-        """Of the newest entry since :meth:`rest`."""
+        """The newest entry since :meth:`rest`."""
 
     def feed(self, entry: Any) -> list[LogItem]:
-        """The lines that are whole now."""
+        """The lines that are complete now."""
         self.cursor = getattr(entry, "cursor", None)
         stream = _STREAMS.get(str(entry.source), Stream.STDOUT)
         at = int(entry.timestamp_ms if hasattr(entry, "timestamp_ms") else entry.timestamp) * 1_000_000

@@ -1,6 +1,6 @@
-"""A sandbox's main process: a managed job of the runtime's, which outlives the console and keeps its output and code.
+"""A sandbox's main process: a managed job of the runtime, which outlives the console and keeps its output and code.
 
-The runtime itself has no main process. The console's rule: the first job of a boot is it, if it runs the spec's
+The runtime itself has no main process. The console's rule: it is the first job of a boot, if that runs the spec's
 command.
 """
 
@@ -13,7 +13,7 @@ from sandbox_console.backends.microsandbox import labels
 from sandbox_console.model.sandbox import Exit
 
 ALL = 1000
-"""Jobs of one sandbox that are looked at, newest first: each start makes one, as does ``msb exec --detach``."""
+"""How many jobs of a sandbox are examined, newest first: each start makes one, as does ``msb exec --detach``."""
 
 _KILLED = 128 + 9
 
@@ -27,9 +27,9 @@ def mains(jobs: Sequence[Any], command: Sequence[str]) -> list[Any]:
 
 
 def of_boot(jobs: Sequence[Any], command: Sequence[str], boot_id: str) -> Any | None:
-    """The main process of one boot; of the newest that has one where it is not known which boot it is.
+    """The main process of one boot; if the boot is not known, of the newest boot that has one.
 
-    The jobs of older boots stay in the runtime's list: between a boot and its main process they are not its end.
+    The jobs of older boots stay in the runtime's list: between a boot and its main process they do not mean its end.
     """
     found = mains(jobs, command) if command else []
     mine = [job for job in found if boot_id in ("", job.runtime_boot_id)]
@@ -37,14 +37,14 @@ def of_boot(jobs: Sequence[Any], command: Sequence[str], boot_id: str) -> Any | 
 
 
 def killed(job: Any | None) -> bool:
-    """Whether a main process, or one that it waited for, may have been ended by the guest's kernel."""
+    """Whether the guest's kernel may have ended a main process, or a process that it waited for."""
     return job is not None and job.state == "exited" and job.exit_code in (-1, _KILLED)
 
 
 def exit_of(job: Any, marks: dict[str, str], oom: frozenset[int] = frozenset()) -> Exit:
-    """How it ended; ``marks`` are the sandbox's labels, ``oom`` what the guest's kernel killed for memory.
+    """How it ended; ``marks`` are the sandbox's labels, ``oom`` what the guest's kernel killed because memory ran out.
 
-    -1 is the runtime's word for any signal.
+    The runtime reports -1 for any signal.
     """
     ended = marks.get(labels.ENDED, "").split()
     if len(ended) == 2 and ended[0] == job.id and ended[1].isdecimal():

@@ -13,10 +13,10 @@ from sandbox_console.model.secret import ResolvedSecret
 
 
 def policy(module: Any, patterns: Sequence[str], ports: Ports = ()) -> Any:
-    """Deny everything, in and out, but what the patterns allow and who comes by a published port.
+    """Deny everything, in and out, except what the patterns allow and clients of published ports.
 
-    Without either it is no network at all. Name lookups are answered for any name as soon as one host is allowed: the
-    runtime cannot connect by name without.
+    Without either there is no network at all. Lookups of any name are answered as soon as one host is allowed:
+    otherwise the runtime cannot connect by name.
     """
     rules = [rule for pattern in patterns for rule in _rules(module, pattern)]
     if rules:
@@ -33,11 +33,11 @@ def _way_in(module: Any, port: int) -> Any:
 def network(
     module: Any, patterns: Sequence[str], placeholders: bool, authorities: Sequence[str], ports: Ports = ()
 ) -> Any:
-    """The network of a sandbox. TLS is intercepted only where a placeholder has to be substituted.
+    """The network of a sandbox. TLS is intercepted only if a placeholder has to be substituted.
 
-    ``authorities`` are files of certificates that upstream servers are checked by, beside the public ones.
-    Strict, the runtime refuses TLS that it cannot read (0.7.11): all of it where none is intercepted. Then the name
-    that TLS begins with is what the policy is held to, and the address where there is none.
+    ``authorities`` are files of certificates for checking upstream servers, besides the public ones. In strict mode the
+    runtime refuses TLS that it cannot read (0.7.11), which is all TLS if none is intercepted. Without strict mode the
+    policy is applied to the name with which TLS begins, or to the address if there is none.
     """
     tls = module.TlsConfig(upstream_ca_certs=tuple(authorities)) if placeholders else None
     rules, places = policy(module, patterns, ports), published.bindings(module, ports)
@@ -54,7 +54,7 @@ def substituted(module: Any, secrets: Sequence[ResolvedSecret]) -> list[Any]:
 
 
 def check(secrets: Sequence[ResolvedSecret]) -> None:
-    """Raise SecretError for a placeholder that no host may get: it would never be substituted."""
+    """Raise SecretError for a placeholder that no host may receive: it would never be substituted."""
     for secret in secrets:
         if secret.inject == "placeholder" and not secret.hosts:
             raise SecretError(

@@ -1,7 +1,7 @@
 """Sandboxes that were created and never started.
 
-The runtime knows no such thing: what it creates, it boots. So they are kept here, one file a sandbox, until their
-first start. The file's name is the sandbox's, which makes a name taken by one console at once taken for all.
+The runtime has no such state: it boots whatever it creates. So they are stored here, one file per sandbox, until their
+first start. The file's name is the sandbox's, so a name taken by one console is at once taken for all.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class PendingStore:
         return one
 
     def all(self) -> list[Pending]:
-        """Every one that can be read."""
+        """Every entry that can be read."""
         found = [self._read(path) for path in self.folder.glob("*.json")] if self.folder.is_dir() else []
         return [one for one in found if one is not None]
 
     def get(self, id: str) -> Pending | None:
-        """The one with this id."""
+        """The entry with this id."""
         return next((one for one in self.all() if one.id == id), None)
 
     def change(self, one: Pending, spec: SandboxSpec) -> None:
-        """Give it another spec and name. Raises Conflict if the name is taken."""
+        """Replace its spec and name. Raises Conflict if the name is taken."""
         changed = replace(one, spec=spec)
         if spec.name != one.spec.name:
             self._write(changed)
@@ -66,14 +66,14 @@ class PendingStore:
         temporary.replace(self._path(spec.name))
 
     def remove(self, one: Pending) -> None:
-        """Forget it. One that is gone is no error."""
+        """Remove it. It is no error if it is gone."""
         self._path(one.spec.name).unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
 
     def _write(self, one: Pending) -> None:
-        # Written aside and linked, so that a reader never sees half of one.
+        # Written to another file and linked, so that a reader never sees half of one.
         temporary = self.folder / f".{one.id}.{os.getpid()}"
         temporary.write_text(_text(one))
         try:

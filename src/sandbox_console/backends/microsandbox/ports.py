@@ -1,7 +1,7 @@
 """Published ports of a microVM.
 
-The runtime boots without a word where it cannot listen at a place, and takes 0 for any free port without telling which
-(0.7.11). So places are chosen and tried before a boot, and looked for at its process afterwards.
+If the runtime cannot listen at a place it boots silently, and it takes 0 for any free port without reporting which one
+(0.7.11). So places are chosen and tried before a boot, and afterwards looked up in its process.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _SOCKET = "socket:["
 
 
 def choose(spec: SandboxSpec, before: Ports = ()) -> Ports:
-    """Where the ports of a sandbox are to be; a free one stays where it was ``before``, if that can be had again.
+    """Where to publish a sandbox's ports; a free one stays where it was ``before``, if that is available again.
 
-    Opens sockets: not for the loop. Raises Conflict for a place that is taken, InvalidSpec for one that cannot be.
+    Opens sockets: not for the event loop. Raises Conflict for a place that is taken, InvalidSpec for an impossible one.
     """
-    asked = sorted(parse_all(spec.ports), key=lambda port: not port.host_port)  # those asked for by number come first
+    asked = sorted(parse_all(spec.ports), key=lambda port: not port.host_port)  # those requested by number come first
     with contextlib.ExitStack() as held:
         return tuple(_held(held, spec, one, before) for one in asked)
 
@@ -55,7 +55,7 @@ def _held(held: contextlib.ExitStack, spec: SandboxSpec, one: PublishedPort, bef
 def _listen(held: contextlib.ExitStack, name: str, one: PublishedPort) -> int:
     family = socket.AF_INET6 if ":" in one.address else socket.AF_INET
     sock = held.enter_context(socket.socket(family))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the runtime does: what was just closed is free
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the runtime does: a place just closed is free
     try:
         sock.bind((one.address, one.host_port))
         sock.listen()
@@ -72,7 +72,7 @@ def _refusal(name: str, one: PublishedPort, error: OSError) -> Conflict | Invali
 
 
 def taken(name: str, one: PublishedPort) -> Conflict:
-    """The message if something else listens."""
+    """The message if something else listens there."""
     return place_taken(name, one.place, "", "end what listens there, or publish it at another port")
 
 
@@ -82,12 +82,12 @@ def bindings(module: Any, ports: Ports) -> list[Any]:
 
 
 def removals(module: Any, ports: Ports) -> list[Any]:
-    """The SDK's words for taking them off."""
+    """The form in which the SDK removes them."""
     return [module.PortEndpoint(host_port=one.host_port, bind=one.address) for one in ports]
 
 
 def of_config(network: Mapping[str, Any]) -> Ports:
-    """The TCP ports that the runtime has noted."""
+    """The TCP ports that the runtime has recorded."""
     return tuple(
         PublishedPort(str(ipaddress.ip_address(one["host_bind"])), int(one["host_port"]), int(one["guest_port"]))
         for one in network.get("ports") or ()
@@ -96,9 +96,9 @@ def of_config(network: Mapping[str, Any]) -> Ports:
 
 
 def facts(ports: Ports, listening: frozenset[str] | None) -> Iterator[Fact]:
-    """Where each port is; ``listening`` are the places at which the microVM's process is found, None where it is not.
+    """Where each port is; ``listening`` are the places at which the microVM's process listens, None if it is not found.
 
-    Addresses are reported as noted if processes cannot be inspected.
+    Addresses are reported as recorded if processes cannot be inspected.
     """
     by_port: dict[int, list[PublishedPort]] = {}
     for one in ports:
@@ -112,7 +112,7 @@ def facts(ports: Ports, listening: frozenset[str] | None) -> Iterator[Fact]:
 
 
 def listening(pid: int, ports: Ports) -> frozenset[str]:
-    """The places at which a process listens. Reads /proc; on other systems it is taken for granted."""
+    """The places at which a process listens. Reads /proc; on other systems they are taken for granted."""
     if sys.platform != "linux":
         return frozenset(one.place for one in ports)
     sockets = set(_sockets(pid))

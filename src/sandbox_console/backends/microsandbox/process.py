@@ -14,7 +14,7 @@ from sandbox_console.model.log import Stream
 from sandbox_console.model.sandbox import Exit
 
 CHUNK = 256 * 1024
-_QUEUED = 16  # events that wait for a reader; then the guest is held back
+_QUEUED = 16  # events that wait for a reader; beyond that the guest is held back
 _KILL_S = 10.0
 _STREAMS = {"stdout": Stream.STDOUT, "stderr": Stream.STDERR}
 _CODES = {2: 127, 13: 126, 8: 126, 20: 127}
@@ -39,14 +39,14 @@ class MicrosandboxProcess:
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         while (chunk := await self._out.get()) is not None:
             yield chunk
-        self._out.put_nowait(None)  # whoever asks again gets the end again
+        self._out.put_nowait(None)  # a later call gets the end, too
 
     async def write(self, data: bytes) -> None:
         for at in range(0, len(data), CHUNK):
             if self._stdin is None or self._end.done():
                 return
             writing = asyncio.ensure_future(self._stdin.write(data[at : at + CHUNK]))
-            # A command that ended takes nothing more, and the SDK may wait for it for ever.
+            # A command that ended accepts nothing more, and the SDK may wait for it for ever.
             await asyncio.wait({writing, self._end}, return_when=asyncio.FIRST_COMPLETED)
             if not writing.done():
                 writing.cancel()

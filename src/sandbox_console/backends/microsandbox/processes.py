@@ -1,4 +1,4 @@
-"""What runs in a microVM, from what ``guest.processes`` says of its /proc (proc(5))."""
+"""What runs in a microVM, from what ``guest.processes`` reads from its /proc (proc(5))."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from sandbox_console.model.guest import GuestProcess
 
-_TICKS = 100  # USER_HZ of every Linux that a microVM can be
+_TICKS = 100  # USER_HZ of every Linux that can run in a microVM
 
 
 def parse(text: bytes) -> list[GuestProcess]:
-    """Every process but the kernel's own threads and those of the question itself."""
+    """Every process except the kernel's own threads and those of the script itself."""
     own, _, records = text.partition(b"\n")
     return [one for one in _all(records, own.strip()) if one.parent != 2 and one.pid != 2]
 
 
 def _all(text: bytes, own: bytes) -> Iterator[GuestProcess]:
-    """Those of every session but ``own``."""
+    """The processes of every session except ``own``."""
     for record in text.split(b"\0\n\n"):
         lines = record.split(b"\n", 2)
         if len(lines) < 3:

@@ -14,17 +14,17 @@ _OPTIONS = ("ca_certs", "insecure_registries")
 
 
 class MicrosandboxProvider:
-    """The options are lists of texts.
+    """The options are lists of strings.
 
-    ``ca_certs``: files of authorities that upstream servers are checked by, too, where TLS is intercepted.
-    ``insecure_registries``: those that are spoken to without TLS. MSB_HOME, MSB_PATH and the like are the SDK's own.
+    ``ca_certs``: files of authorities by which upstream servers are checked as well, where TLS is intercepted.
+    ``insecure_registries``: those that are reached without TLS. MSB_HOME, MSB_PATH and the like are the SDK's own.
     """
 
     name: ClassVar[str] = "microsandbox"
 
     @classmethod
     def backends(cls, settings: BackendSettings) -> Sequence[Backend]:
-        """The one backend. Raises ConfigError for an option it does not know."""
+        """The one backend. Raises ConfigError for an unknown option."""
         found = {}
         for option, value in settings.options.items():
             if option not in _OPTIONS:

@@ -1,6 +1,6 @@
 """Pulls an image from its registry, with progress.
 
-The SDK pulls only to boot, so a sandbox is asked for and given up as soon as its image is whole.
+The SDK pulls only to boot, so a sandbox is requested, and given up as soon as its image is complete.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _KEPT_S, _LOOK_S = 60.0, 0.1
 
 
 async def pull(module: Any, name: str, insecure: bool, progress: Progress) -> None:
-    """Get it. Raises NotFound, BackendError.
+    """Pull it. Raises NotFound, BackendError.
 
-    When cancelled no image and no sandbox is made; a layer that was begun the runtime still finishes, and keeps.
+    If cancelled, no image and no sandbox is made; the runtime still finishes a layer that was begun, and keeps it.
     """
     temporary = f"pull-{secrets.token_hex(6)}"
     session = module.Sandbox.create_with_progress(
@@ -57,7 +57,7 @@ async def _follow(module: Any, name: str, session: Any, progress: Progress) -> N
 
 
 async def _kept(module: Any, name: str) -> None:
-    """Wait until the cache has the image: the runtime says that it is complete a moment earlier (0.7.11)."""
+    """Wait until the cache has the image: the runtime reports it as complete a moment too early (0.7.11)."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_KEPT_S):
             while not await there(module, name):  # noqa: ASYNC110 - there is no event of it
@@ -74,7 +74,7 @@ async def there(module: Any, name: str) -> bool:
 
 
 async def _tidy(module: Any, session: Any, temporary: str) -> None:
-    with contextlib.suppress(Exception):  # the boot was given up: that it failed is what was wanted
+    with contextlib.suppress(Exception):  # the boot was given up: its failure was intended
         await sdk.result(session.result())
     with contextlib.suppress(ConsoleError):
         handle = await sdk.call(module, "a pull", module.Sandbox.get(temporary))
@@ -89,7 +89,7 @@ class Layers:
         self._total: dict[int, int] = {}
 
     def say(self, event: Any) -> str:
-        """What an event means for a person; empty where it is nothing new."""
+        """What an event means for users; empty if it is nothing new."""
         kind = str(event.event_type)
         if kind == "layer_download_progress":
             self._got[event.layer_index] = event.downloaded_bytes or 0

@@ -1,4 +1,4 @@
-"""The microsandbox SDK, imported when there is something to ask it (0.1 s of CPU, 42 MB of native code)."""
+"""The microsandbox SDK, imported when it is needed (0.1 s of CPU, 42 MB of native code)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from sandbox_console.errors import BackendError, BackendUnreachable, Conflict, NotFound, Unsupported, UsageError
 
 PAGE = 100
-"""Sandboxes of one page of the runtime's list."""
+"""How many sandboxes a page of the runtime's list has."""
 
 
 def home() -> Path:
@@ -24,10 +24,10 @@ def home() -> Path:
 
 
 def close_home() -> None:
-    """Let nobody else into the runtime's home. Raises BackendError where that cannot be.
+    """Close the runtime's home to other users. Raises BackendError if that is not possible.
 
-    The runtime (0.7.11) makes it, its database with the values of placeholders, and the logs of commands as the umask
-    has it: mostly for every user to read.
+    The runtime (0.7.11) creates it, its database with the values of placeholders, and the logs of commands with the
+    modes of the umask: usually for every user to read.
     """
     place = home()
     try:
@@ -43,12 +43,12 @@ def close_home() -> None:
 
 
 def used() -> bool:
-    """Whether microsandbox was ever used here: without a database there is nothing to list, and nothing is made."""
+    """Whether microsandbox was ever used here: without a database there is nothing to list, and nothing is created."""
     return (home() / "db").is_dir() or bool(os.environ.get("MSB_BACKEND") or os.environ.get("MSB_PROFILE"))
 
 
 def version() -> str:
-    """The SDK's version; empty where it is not installed."""
+    """The SDK's version; empty if it is not installed."""
     try:
         return distribution_version("microsandbox")
     except PackageNotFoundError:
@@ -56,7 +56,7 @@ def version() -> str:
 
 
 async def load() -> Any:
-    """The SDK's module. Raises BackendUnreachable where it is missing, or is set to a cloud account."""
+    """The SDK's module. Raises BackendUnreachable if it is missing, or is set to a cloud account."""
     module = await asyncio.to_thread(_import)
     kind = str(module.default_backend_info().kind)
     if kind != "local":
@@ -129,7 +129,7 @@ async def exists(module: Any, name: str) -> bool:
 
 
 async def handles(module: Any, labels: Mapping[str, str] | None = None) -> list[Any]:
-    """Every sandbox's handle, newest first; with ``labels`` those that have all of them."""
+    """Every sandbox's handle, newest first; with ``labels`` only those that have all of them."""
     found: list[Any] = []
     cursor: str | None = None
     while True:

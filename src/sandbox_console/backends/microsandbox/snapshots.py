@@ -1,8 +1,8 @@
-"""Snapshots: a disk, or a disk with its memory, and copies that run on from one.
+"""Snapshots: a disk, or a disk with its memory, and copies that continue from one.
 
-Each is a group of its own in the runtime, which could not remove the newest of a group with others built on it.
-What a restored sandbox needs beside its disk is in the snapshot's labels: the runtime keeps neither labels nor
-network policy, and would give a restored one its default network.
+Each is a group of its own in the runtime, which could not remove the newest of a group with others built on it. What a
+restored sandbox needs besides its disk is in the snapshot's labels: the runtime stores neither labels nor network
+policy, and would give a restored one its default network.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from sandbox_console.model.secret import ResolvedSecret
 from sandbox_console.model.spec import SandboxSpec
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
-"""What the runtime takes, and some room for what is put before it."""
+"""The names that the runtime accepts, with some room left for a prefix."""
 
 _OF = f"{labels.OWN}of"
 
 
 async def all_of(module: Any) -> Sequence[Snapshot]:
-    """All that the runtime keeps, others' too."""
+    """All snapshots that the runtime stores, others' included."""
     return [await _snapshot(module, one) for one in await sdk.call(module, "its snapshots", module.Snapshot.list())]
 
 
@@ -127,15 +127,15 @@ async def _restored(
 
 
 async def _dropped(module: Any, name: str) -> None:
-    """Remove what a restore that failed has left."""
+    """Remove what a failed restore has left."""
     with contextlib.suppress(ConsoleError):
         await lifecycle.destroy(module, await sdk.call(module, f"sandbox {name}", module.Sandbox.get(name)))
 
 
 async def fork(module: Any, looker: Inventory, handle: Any, new: str, secrets: Sequence[ResolvedSecret]) -> SandboxRef:
-    """A running copy with its memory, by a snapshot that is removed again.
+    """A running copy with its memory, through a snapshot that is removed afterwards.
 
-    The runtime's own fork takes no sandbox with a network policy, and its copy would have another network.
+    The runtime's own fork accepts no sandbox with a network policy, and its copy would have another network.
     """
     temporary = f"fork-{random.token_hex(6)}"
     seen = translate.view(handle)
@@ -150,7 +150,7 @@ async def fork(module: Any, looker: Inventory, handle: Any, new: str, secrets: S
 
 
 async def remove(module: Any, name: str) -> None:
-    """Remove a snapshot. Raises NotFound, and Conflict where others are built on it."""
+    """Remove a snapshot. Raises NotFound, and Conflict if others are built on it."""
     found = await _found(module, name)
     if found is None:
         raise NotFound(f"there is no snapshot called {name!r}", hint="sandbox-console snapshots ls")
@@ -205,7 +205,7 @@ async def _snapshot(module: Any, one: Any) -> Snapshot:
 
 
 def _spec(kept: dict[str, str], name: str) -> SandboxSpec:
-    """The spec of the one it was taken of, at free ports of this host: its own may be in use."""
+    """The spec of the original, with free ports of this host: its own may be in use."""
     try:
         spec = SandboxSpec.from_dict(json.loads(kept[labels.SPEC]))
         return structs.replace(spec, name=name, ports=published.freed(spec.ports))

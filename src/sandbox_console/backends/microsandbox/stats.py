@@ -12,11 +12,11 @@ from sandbox_console.backends.microsandbox.sdk import result
 from sandbox_console.model.sandbox import Stats
 
 QUIET_S = 3.0
-"""Without a new sample for so long a sandbox is asked whether it still runs: of one that ended the last is repeated."""
+"""After so long without a new sample a sandbox is checked for still running: after its end the last one repeats."""
 
 
 async def read(module: Any, handle: Any, interval_s: float) -> AsyncGenerator[Stats, None]:
-    """A sample about every ``interval_s`` until the sandbox stops. The runtime takes its own once a second."""
+    """A sample about every ``interval_s`` until the sandbox stops. The runtime itself takes one per second."""
     machine = await sdk.call(module, f"sandbox {handle.name}", handle.connect())
     stream = await sdk.call(module, f"sandbox {handle.name}", machine.metrics_stream(max(interval_s, 0.1)))
     before: Any = None
@@ -26,7 +26,7 @@ async def read(module: Any, handle: Any, interval_s: float) -> AsyncGenerator[St
 
 
 async def _new(module: Any, handle: Any, stream: Any, before: Any) -> Any | None:
-    """The next sample that is another one; None where the sandbox has ended."""
+    """The next sample that differs; None if the sandbox has ended."""
     waiting: asyncio.Future[Any] | None = None
     asked = time.monotonic()
     try:

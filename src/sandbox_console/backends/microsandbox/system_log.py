@@ -14,7 +14,7 @@ from sandbox_console.errors import NotFound
 from sandbox_console.model.guest import Happening
 
 QUIET_S = 1.0
-_PAUSE_S = 0.1  # between a stream that ended and the next
+_PAUSE_S = 0.1  # the pause between a stream that ended and the next
 START, DIE = "start", "die"
 _WORDS = (("received core.ready", START), ("Vmm is stopping", DIE))
 _OVER = ("stopped", "crashed")
@@ -23,7 +23,7 @@ _MARK = re.compile(r"--- (?P<text>.*) ---")
 
 
 async def entries(module: Any, handle: Any, since: float | None, *, follow: bool) -> AsyncGenerator[Any | None, None]:
-    """Entries, oldest first, and None where the sandbox has ended; with ``follow`` what comes, until it is removed."""
+    """Entries, oldest first, and None when the sandbox ended; with ``follow`` also new ones, until it is removed."""
     cursor: str | None = None
     while True:
         async with aclosing(_stream(module, handle, cursor, since, follow=False)) as stream:
@@ -46,7 +46,7 @@ async def entries(module: Any, handle: Any, since: float | None, *, follow: bool
 
 
 async def _next(module: Any, handle: Any) -> Any | None:
-    """The handle as it is; of one that was seen to end, once it runs again. None where it is removed."""
+    """The present handle; of a sandbox that was seen to end, once it runs again. None if it is removed."""
     await asyncio.sleep(_PAUSE_S)
     ended, found = str(handle.status) in _OVER, await _again(module, handle)
     while ended and found is not None and str(found.status) in _OVER:
@@ -58,7 +58,7 @@ async def _next(module: Any, handle: Any) -> Any | None:
 async def _stream(
     module: Any, handle: Any, cursor: str | None, since: float | None, *, follow: bool
 ) -> AsyncGenerator[Any, None]:
-    """What comes after a cursor; with ``follow`` until the sandbox ends."""
+    """The entries after a cursor; with ``follow`` until the sandbox ends."""
     bounds = {"from_cursor": cursor} if cursor else {} if since is None else {"since_ms": since * 1000}
     asked = handle.log_stream(sources=[module.LogReadSource.SYSTEM], follow=follow, **bounds)
     stream = await sdk.call(module, "a system log", asked)
@@ -83,7 +83,7 @@ async def _stream(
 
 
 async def _again(module: Any, handle: Any) -> Any | None:
-    """The handle as it is now; None where the sandbox is removed."""
+    """The present handle; None if the sandbox is removed."""
     with contextlib.suppress(NotFound):
         return await sdk.call(module, f"sandbox {handle.name}", handle.refresh())
     return None

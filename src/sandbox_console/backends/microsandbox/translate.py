@@ -1,7 +1,7 @@
 """Translates a microsandbox handle into the console's model.
 
-Its config holds secret values in clear, and variables that may be secrets: only the fields named here are taken
-from it, and of variables and secrets the names alone. No other module reads it.
+Its config holds secret values in clear text, and variables that may be secrets: only the fields named here are taken
+from it, and of variables and secrets only the names. No other module reads it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _NO_LAUNCH = "the console that booted it ended before it started the command; ne
 Config = Mapping[str, Any]
 
 LAUNCH_S = 120.0
-"""A console starts the main process as soon as the guest answers (5 s emulated); after so long none will."""
+"""A console starts the main process as soon as the guest answers (5 s emulated); after this long none will."""
 
 
 class View(Struct, frozen=True):
-    """What may be known of a sandbox outside this module: no value of a variable or secret is in it."""
+    """What may be known of a sandbox outside this module: it contains no value of a variable or secret."""
 
     id: str
     name: str
@@ -56,7 +56,7 @@ class View(Struct, frozen=True):
     digest: str
     ports: ports.Ports
     public: Config
-    """The config with the values of variables and secrets taken out."""
+    """The config without the values of variables and secrets."""
 
     @property
     def managed(self) -> bool:
@@ -65,7 +65,7 @@ class View(Struct, frozen=True):
 
     @property
     def ref(self) -> SandboxRef:
-        """Its place: the console's own id where it has one, else the runtime's."""
+        """Its reference: the console's own id if it has one, else the runtime's."""
         return SandboxRef("microsandbox", "local", self.labels.get(own.ID, self.id))
 
     @property
@@ -95,9 +95,9 @@ def view(handle: Any) -> View:
 
 
 def sandbox(seen: View, run: Run, jobs: Sequence[Any], failed: Cause | None, *, ours: str = "") -> Sandbox:
-    """A sandbox from all that is known of it: its view, its newest boot, its jobs, and why a boot failed.
+    """A sandbox from everything known about it: its view, its newest boot, its jobs, and why a boot failed.
 
-    ``ours`` is the id of this installation: another console's are somebody else's.
+    ``ours`` is the id of this installation: a sandbox of another console counts as somebody else's.
     """
     anothers = differ(seen.labels.get(own.INSTALLATION, ""), ours)
     job = main_process.of_boot(jobs, seen.spec.command if seen.spec else (), run.id)
@@ -134,7 +134,7 @@ def _status(seen: View, run: Run, job: Any | None, failed: Cause | None) -> Stat
 
 
 def _launching(run: Run) -> Status:
-    """Of a microVM that runs without the main process that it should have."""
+    """The state of a microVM that runs without the main process that it should have."""
     late = run.started_at is not None and time.time() - run.started_at > LAUNCH_S
     return Status.FAILED if late else Status.STARTING
 
@@ -217,7 +217,7 @@ def _facts(config: Config) -> Iterator[Fact]:
 
 
 def public_spec(sandbox: Sandbox) -> Config:
-    """The spec of a sandbox that the runtime does not know yet, the values of its variables taken out."""
+    """The spec of a sandbox that the runtime does not know yet, without the values of its variables."""
     spec = sandbox.spec.to_dict() if sandbox.spec else {}
     return spec | {"env": dict.fromkeys(spec["env"], "***")} if "env" in spec else spec
 
@@ -256,7 +256,7 @@ def _destination(rule: Config) -> str:
 
 
 def _public(config: Config) -> Config:
-    """The config with every value of a variable, a secret, a script and a credential taken out."""
+    """The config without any value of a variable, a secret, a script or a credential."""
     shown = dict(config)
     shown["env"] = dict.fromkeys(_env_names(config), "***")
     shown["labels"] = {key: value for key, value in (config.get("labels") or {}).items() if key != own.SPEC}

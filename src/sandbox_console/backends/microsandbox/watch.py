@@ -1,7 +1,7 @@
 """Watches the sandboxes and reports changes as events, without polling.
 
-The kernel tells that the runtime's database was written (inotify), and that a microVM's process has ended (pidfd);
-the runtime tells that a main process has ended. Elsewhere than on Linux the database's time stamps are looked at.
+The kernel reports writes to the runtime's database (inotify), and the end of a microVM's process (pidfd); the runtime
+reports the end of a main process. On systems other than Linux the database's time stamps are checked.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from sandbox_console.model.event import BackendEvent, Changed, HealthChanged, Li
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Status
 
 LOOK_S = 2.0
-"""How often is looked where the kernel cannot tell: before the first use, and on a Mac. Three calls of stat()."""
+"""How often to check where the kernel reports nothing: before the first use, and on a Mac. Three calls of stat()."""
 
 SOON_S = 0.3
-"""How often is looked while a sandbox starts or stops: its main process is no row of the database."""
+"""How often to check while a sandbox starts or stops: its main process is no row of the database."""
 
 SETTLE_S = 0.05
 """The runtime writes several times for one change."""
 
 AGAIN_S = 5.0
-"""After so long a microVM that could not be shut down, or asked, is tried again."""
+"""After so long, a microVM that could not be shut down, or did not answer, is tried again."""
 
 Retire = Callable[[SandboxRef], Awaitable[bool]]
 
 
 class Watch:
-    """One watcher. ``retire`` shuts down a microVM whose main process has ended; false where it must be tried again."""
+    """One watcher. ``retire`` shuts down a microVM whose main process has ended; false if it must be tried again."""
 
     def __init__(self, looker: Inventory, health: Callable[[], Awaitable[BackendHealth]], retire: Retire) -> None:
         self._looker, self._health, self._retire = looker, health, retire
@@ -50,7 +50,7 @@ class Watch:
         self._hearing: asyncio.Task[None] | None = None
 
     async def events(self) -> AsyncGenerator[BackendEvent, None]:
-        """Health and the list first, then what changes."""
+        """Health and the list first, then each change."""
         told: BackendHealth | None = None
         known: dict[SandboxRef, Sandbox] | None = None
         try:
@@ -82,7 +82,7 @@ class Watch:
             return (down if health.ok else health), None
 
     async def _rest(self, took_s: float) -> None:
-        """Until something happens; on a machine where a look takes long, looking is never most of what is done."""
+        """Wait until something happens; on a machine where a check takes long, checks never take most of the time."""
         limit = None if self._hearing is not None else LOOK_S
         limit = max(SOON_S, 3 * took_s) if self._between else limit
         with contextlib.suppress(TimeoutError):
@@ -90,7 +90,7 @@ class Watch:
         await asyncio.sleep(max(SETTLE_S, took_s))
 
     async def _listen(self) -> None:
-        """Watch the folders, once they are there."""
+        """Watch the folders, once they exist."""
         folder = sdk.home() / "db"
         if self._hearing is not None or sys.platform != "linux" or not await asyncio.to_thread(folder.is_dir):
             return
@@ -121,7 +121,7 @@ class Watch:
                 self._ends[ref] = asyncio.create_task(self._main_ends(ref))
 
     async def _main_ends(self, ref: SandboxRef) -> None:
-        """Wake when the main process ends, and shut its microVM down: what it has left behind ends with it."""
+        """Wake when the main process ends, and shut its microVM down: whatever it has left running ends with it."""
         over = False
         with contextlib.suppress(ConsoleError):
             module = await sdk.load()
@@ -140,7 +140,7 @@ class Watch:
     def _follow_process(self, pid: int) -> None:
         if pid in self._pids or not hasattr(os, "pidfd_open"):
             return
-        with contextlib.suppress(OSError):  # it has ended meanwhile: the list says so
+        with contextlib.suppress(OSError):  # it has ended meanwhile: the list shows it
             self._pids[pid] = os.pidfd_open(pid)
             asyncio.get_running_loop().add_reader(self._pids[pid], self._process_ended, pid)
 

@@ -1,4 +1,4 @@
-"""Control groups of a sandbox, version 1 or 2, made where this process may write."""
+"""Control groups of a sandbox, version 1 or 2, created where this process may write."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ _PREFIX = "sandbox-console-"
 
 
 class Found:
-    """Where groups can be made: a folder for each controller, and why not for the others."""
+    """Where groups can be made: a folder for each controller, and the reason for each missing one."""
 
     def __init__(self) -> None:
         self.parents: dict[str, str] = {}
@@ -48,7 +48,7 @@ def _below(mount: str, root: str, path: str) -> str:
 
 
 def _try_make(parent: str, wanted: str) -> str:
-    """Make and remove a group; the reason where that fails."""
+    """Make and remove a group; returns the reason if that fails."""
     path = f"{parent}/{_PREFIX}probe-{os.getpid()}"
     try:
         os.mkdir(path)
@@ -70,7 +70,7 @@ def _unified_parent(mount: str, own: str) -> tuple[str, set[str]]:
                     with open(f"{at}/cgroup.subtree_control", "w") as file:
                         file.write(f"+{controller}")
                 except OSError:
-                    pass  # EBUSY: it holds processes itself; its parent may do
+                    pass  # EBUSY: it contains processes itself; its parent may work
             with open(f"{at}/cgroup.subtree_control") as file:
                 got = set(file.read().split())
             if got or at == mount:
@@ -81,7 +81,7 @@ def _unified_parent(mount: str, own: str) -> tuple[str, set[str]]:
 
 
 def find() -> Found:
-    """Look where groups can be made by this process. Makes and removes a probe in each place."""
+    """Find out where this process can make groups. Makes and removes a probe in each place."""
     found = Found()
     own = _own_paths()
     probes = {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
@@ -116,13 +116,13 @@ def _find_unified(found: Found, mount: str, own: str) -> None:
 
 
 def write(path: str, text: str) -> None:
-    """Write one value of the kernel's."""
+    """Write one of the kernel's values."""
     with open(path, "w") as file:
         file.write(text)
 
 
 def read(path: str) -> str:
-    """Read one value of the kernel's; empty when it is not there."""
+    """Read one of the kernel's values; empty if it does not exist."""
     try:
         with open(path) as file:
             return file.read()
@@ -131,7 +131,7 @@ def read(path: str) -> str:
 
 
 class Group:
-    """The groups of one sandbox: a folder a controller (one for all of them in version 2)."""
+    """The groups of one sandbox: a folder for each controller (one for all of them in version 2)."""
 
     def __init__(self, version: int, folders: dict[str, str]) -> None:
         self.version = version
@@ -146,13 +146,13 @@ class Group:
         return cls(found.version, folders)
 
     def limit(self, *, memory: int | None, pids: int | None, cpus: float | None) -> None:
-        """Set limits: bytes, processes, vCPUs. None leaves one as it is; one without a folder is passed over."""
+        """Set limits: bytes, processes, vCPUs. None leaves a limit as it is; limits without a folder are skipped."""
         if memory is not None and "memory" in self.folders:
             self._limit_memory(self.folders["memory"], memory)
         if pids is not None and "pids" in self.folders:
             write(f"{self.folders['pids']}/pids.max", str(pids))
         if cpus is not None and "cpu" in self.folders:
-            quota = max(1000, int(cpus * _CPU_PERIOD_US))  # 1 ms is the least the kernel takes
+            quota = max(1000, int(cpus * _CPU_PERIOD_US))  # 1 ms is the least that the kernel accepts
             name, text = (
                 ("cpu.max", f"{quota} {_CPU_PERIOD_US}") if self.version == 2 else ("cpu.cfs_quota_us", str(quota))
             )
@@ -170,14 +170,14 @@ class Group:
         try:
             for path in both:
                 write(path, str(memory))
-        except OSError:  # memory may not pass memory+swap: growing goes the other way round
+        except OSError:  # memory may not exceed memory+swap: growing needs the other order
             for path in reversed(both):
                 write(path, str(memory))
 
     def joiners(self) -> list[int]:
-        """Descriptors by which a process of one thread joins, writing ``0``, also without the right to open them.
+        """Descriptors by which a single-threaded process joins, writing ``0``, even without the right to open them.
 
-        ``tasks`` moves the thread that writes. For ``cgroup.procs`` the kernel locks out every fork and exit of this
+        ``tasks`` moves the thread that writes. For ``cgroup.procs`` the kernel blocks every fork and exit of this
         machine, which takes until the next RCU grace period; version 2 has no other file for a group with controllers.
         """
         file = "cgroup.procs" if self.version == 2 else "tasks"
@@ -185,11 +185,11 @@ class Group:
 
     @property
     def can_freeze(self) -> bool:
-        """Whether pausing is the kernel's doing."""
+        """Whether the kernel can pause the groups."""
         return "freezer" in self.folders
 
     def freeze(self, frozen: bool) -> None:
-        """Freeze or thaw, and wait until it is so. Raises TimeoutError after 5 s, and then nothing is frozen."""
+        """Freeze or thaw, and wait until that is done. Raises TimeoutError after 5 s, and then nothing is frozen."""
         try:
             self._await(lambda: self._frozen(frozen))
         except TimeoutError:
@@ -197,9 +197,9 @@ class Group:
             raise
 
     def _frozen(self, frozen: bool) -> bool:
-        """Ask the kernel, and tell whether it is so.
+        """Request the state from the kernel, and report whether it is reached.
 
-        Version 1 passes over a process on its way into vfork and then never gets there, unless asked again.
+        Version 1 skips a process on its way into vfork and then never gets there, unless the request is repeated.
         """
         folder = self.folders["freezer"]
         if self.version == 2:
@@ -218,7 +218,7 @@ class Group:
             time.sleep(0.002)
 
     def oom_kills(self) -> int | None:
-        """How many processes the kernel killed for want of memory; None where it does not tell."""
+        """How many processes the kernel killed because memory ran out; None if it does not report that."""
         folder = self.folders.get("memory")
         if not folder:
             return None
@@ -235,7 +235,7 @@ class Group:
         for path in set(self.folders.values()):
             for pid in read(f"{path}/cgroup.procs").split():
                 try:
-                    if int(pid) > 1:  # 0 stands for what is outside our PID namespace, and would be our own group
+                    if int(pid) > 1:  # 0 stands for a process outside our PID namespace, and would mean our own group
                         os.kill(int(pid), signal.SIGKILL)
                 except ProcessLookupError:
                     pass

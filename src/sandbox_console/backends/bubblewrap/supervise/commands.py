@@ -1,4 +1,4 @@
-"""Commands beside the main one: each has a connection to whoever asked, and ends with it."""
+"""Commands beside the main one: each has a connection to its caller, and ends with it."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .spare import Spare
 
     class Keeper(Protocol):
-        """What a command needs of the supervisor."""
+        """What a command needs from the supervisor."""
 
         loop: Loop
         group: Group
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Guest:
-    """One command: started, ended, and its tree killed when its connection closes before it ends."""
+    """One command: it is started, it ends, and its tree is killed if its connection closes before that."""
 
     def __init__(self, keeper: "Keeper", conn: socket.socket, report: socket.socket, helper: int) -> None:
         self._keeper, self._conn, self._report = keeper, conn, report
@@ -81,7 +81,7 @@ class Guest:
     def _kill(self) -> None:
         """Kill the tree, sweep after sweep: a process that is killed may have forked after it was seen.
 
-        And until it has begun: before, its helper may have no child yet.
+        This goes on until the command has begun: before that, its helper may have no child yet.
         """
         if not self.helper:
             if not self._report._closed:  # type: ignore[attr-defined] # noqa: SLF001 - it is about to be known
@@ -119,7 +119,7 @@ class Guest:
             self._keeper.requests.drop(self._conn)
 
     def sandbox_ended(self) -> None:
-        """Read what the helper still said, then close."""
+        """Read what the helper has still reported, then close."""
         self._report.setblocking(False)
         try:
             while not self._report._closed:  # type: ignore[attr-defined] # noqa: SLF001 - closed by _gone

@@ -1,10 +1,10 @@
 """Starts a command in a running sandbox, whether the console runs as root or as an ordinary user.
 
-Three processes, forked from the supervisor, so that nothing is imported on the far side of a namespace:
-the middle one becomes the sandbox's user, joins the namespaces and ends; the helper is inside the PID
-namespace, adopts every orphan of the command (so that a daemon does not escape a kill) and tells how the
-command ended; the command is its child. Middle and helper are not dumpable: the guest cannot trace them.
-A helper may be started before there is a command, which then saves it two forks (``spare``).
+Three processes are forked from the supervisor, so that nothing is imported on the far side of a namespace: the middle
+one becomes the sandbox's user, joins the namespaces and ends; the helper is inside the PID namespace, adopts every
+orphan of the command (so that a daemon does not escape a kill) and reports how the command ended; the command is its
+child. Middle and helper are not dumpable: the guest cannot trace them. A helper may be started before there is a
+command, which then saves it two forks (``spare``).
 """
 
 import errno
@@ -28,7 +28,7 @@ _JOINED = ("mnt", "net", "ipc", "uts", "cgroup", "pid")
 
 
 class Namespaces:
-    """Descriptors of a running sandbox's namespaces: the owner of the others first, its own user namespace last."""
+    """Descriptors of a running sandbox's namespaces: first the owner of the others, last its own user namespace."""
 
     def __init__(self, pid: int) -> None:
         self._fds = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _JOINED]
@@ -44,14 +44,14 @@ class Namespaces:
     def join_inner(self) -> None:
         """Join the user namespace that the guest's processes are in.
 
-        The command does so itself, after its last fork: a sandbox that is full of processes lets nobody fork in it.
+        The command does this itself, after its last fork: a sandbox that is full of processes allows no fork in it.
         """
         if self._nested:
             kernel.setns(self._inner)
 
     @property
     def for_files(self) -> tuple[int, ...]:
-        """What it takes to see the sandbox's files as its user: the owner, the mounts, the user namespace."""
+        """What is needed to see the sandbox's files as its user: the owner, the mounts, the user namespace."""
         return self._fds[0], self._fds[1], self._inner
 
     @property
@@ -61,7 +61,7 @@ class Namespaces:
 
 
 class Walls:
-    """What holds for every command of a sandbox: its user, limits and filter of system calls, and where it runs."""
+    """What applies to every command of a sandbox: its user, limits and system call filter, and where it runs."""
 
     def __init__(self, order: dict, spaces: Namespaces, joiners: list[int]) -> None:  # type: ignore[type-arg]
         self.uid: int | None = order["uid"]
@@ -83,7 +83,7 @@ class Order:
 
 
 def become(uid: int | None) -> None:
-    """Give up root for a sandbox's user; an ordinary user stays as he is."""
+    """Give up root for a sandbox's user; an ordinary user stays the same."""
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -91,7 +91,7 @@ def become(uid: int | None) -> None:
 
 
 def fresh_keyring() -> None:
-    """A session keyring for a guest; beyond the user's quota it has the supervisor's, which is as empty."""
+    """A session keyring for a guest; beyond the user's quota it gets the supervisor's, which is just as empty."""
     try:
         kernel.new_session_keyring()
     except OSError:
@@ -99,7 +99,7 @@ def fresh_keyring() -> None:
 
 
 def plain_signals() -> None:
-    """What a program expects to begin with: nothing ignored, nothing blocked."""
+    """The signals that a program expects at its start: nothing ignored, nothing blocked."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -116,9 +116,9 @@ def close_all_but(keep: list[int]) -> None:
 
 
 def start(walls: Walls, order: Order | None, stdio: list[int]) -> tuple[socket.socket, socket.socket]:
-    """Start it: the socket on which the helper reports, and the one at which a command without an order waits for it.
+    """Start it; returns the socket on which the helper reports, and the one at which a command waits for its order.
 
-    Where either is closed before the command began, nothing is left of it.
+    If either is closed before the command began, nothing is left of it.
     """
     report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     orders, awaited = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -147,7 +147,7 @@ def _middle(walls: Walls, order: Order | socket.socket, stdio: list[int], report
     try:
         pid = os.fork()
     except OSError as error:
-        if error.errno == errno.ENOMEM:  # as fork(2) says it of a PID namespace whose first process has ended
+        if error.errno == errno.ENOMEM:  # as fork(2) reports it for a PID namespace whose first process has ended
             wire.send(report, {"error": "it has ended"})
             os._exit(0)
         raise
@@ -164,7 +164,7 @@ def _middle(walls: Walls, order: Order | socket.socket, stdio: list[int], report
 
 def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -> None:
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    kernel.keep_to_itself()  # again: where fs.suid_dumpable is 1, joining a namespace made it readable
+    kernel.keep_to_itself()  # repeated: where fs.suid_dumpable is 1, joining a namespace made it readable
     os.setsid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     kernel.name_process(_HELPER if isinstance(order, Order) else tree.WAITS)
@@ -201,7 +201,7 @@ def _helper(walls: Walls, order: Order | socket.socket, report: socket.socket) -
 
 
 def _go_on(pid: int, failure: int) -> None:
-    """A guest can stop a command that has not begun, which has its user id; it must not stay so."""
+    """A guest can stop a command that has not begun, which has its user id; it must not stay stopped."""
     try:
         begun = select.select([failure], [], [], 0)[0]
         if not begun and os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG):
@@ -221,7 +221,7 @@ def _open_terminal(size: list[int], report: socket.socket) -> None:
 
 
 def _confine(walls: Walls, keep: list[int], *, terminal: bool) -> None:
-    """All that holds for every command, which keeps no other descriptor.
+    """Everything that applies to every command, which keeps no other descriptor.
 
     The filter comes last: it would refuse what is done before it.
     """
@@ -240,9 +240,10 @@ def _confine(walls: Walls, keep: list[int], *, terminal: bool) -> None:
 
 
 def _awaited(walls: Walls, orders: socket.socket) -> Order:
-    """Wait for an order and its three streams; end where none comes.
+    """Wait for an order and its three streams; end if none comes.
 
-    A guest can lower the limit of descriptors of what waits, so that the streams do not arrive. Raises OSError then.
+    A guest can lower the descriptor limit of the waiting process, so that the streams do not arrive. Raises OSError
+    then.
     """
     message, fds = wire.receive(orders)
     if message is None:
@@ -256,9 +257,9 @@ def _awaited(walls: Walls, orders: socket.socket) -> Order:
 
 
 def _command(order: Order) -> tuple[int, str]:
-    """Become the command, by what any program in the sandbox may do; comes back with the reason why not.
+    """Become the command, with the rights of any program in the sandbox; returns only with the reason for a failure.
 
-    It joins the groups only now: until there is a command, nothing counts as one of the sandbox's processes.
+    It joins the groups only now: before there is a command, nothing counts as one of the sandbox's processes.
     """
     for fd in order.walls.joiners:
         os.write(fd, b"0")
@@ -289,7 +290,7 @@ def _put_secrets(secrets: dict[str, str]) -> None:
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> tuple[int, str]:
-    """Replace this process; comes back only with the reason why not. No ``os.execvpe``: that one imports."""
+    """Replace this process; returns only with the reason for a failure. No ``os.execvpe``: that one imports."""
     name = argv[0]
     denied = ""
     for path in [name] if "/" in name else [f"{folder}/{name}" for folder in env.get("PATH", "").split(":") if folder]:

@@ -1,6 +1,6 @@
-"""What happened to a sandbox, appended to its folder: a JSON object a line, by the supervisor and by consoles.
+"""What happened to a sandbox, appended to its folder by the supervisor and by consoles: one JSON object per line.
 
-No argument, variable or output is in it: they may hold secrets.
+It contains no argument, variable or output: they may hold secrets.
 """
 
 import json
@@ -11,11 +11,11 @@ NEW, OLD = "events.jsonl", "events.old.jsonl"
 WITHHELD = "(name withheld)"
 _SHORTEST_SECRET = 8  # bytes: the console refuses shorter ones
 _USUAL = frozenset(f"{root}/{folder}" for root in ("", "/usr", "/usr/local") for folder in ("bin", "sbin"))
-_MOST_BYTES = 256 * 1024  # of each of the two files: some 2,500 happenings
+_MOST_BYTES = 256 * 1024  # for each of the two files: some 2,500 events
 
 
 def note(folder: str, what: str, detail: str = "", **attributes: str) -> None:
-    """Append one. A full disk loses it: the sandbox goes on."""
+    """Append one. A full disk loses it, but the sandbox goes on."""
     line = json.dumps({"at": time.time(), "what": what, "detail": detail, "attributes": attributes}) + "\n"
     path = f"{folder}/{NEW}"
     try:

@@ -1,4 +1,4 @@
-"""Pauses every process of a sandbox: with its cgroup where that can freeze, otherwise with signals."""
+"""Pauses every process of a sandbox: with its cgroup if that can freeze, otherwise with signals."""
 
 import signal
 from collections.abc import Callable
@@ -9,7 +9,7 @@ _SWEEPS_MOST = 100
 
 
 class Freezer:
-    """Whether a sandbox is paused, and how. ``processes`` gives the guest's, without the console's helpers."""
+    """Whether a sandbox is paused, and how. ``processes`` returns the guest's, without the console's helpers."""
 
     def __init__(self, group: cgroup.Group, processes: Callable[[], list[int]]) -> None:
         self._group, self._processes = group, processes
@@ -17,11 +17,11 @@ class Freezer:
 
     @property
     def paused(self) -> bool:
-        """Whether its user paused it."""
+        """Whether the user paused it."""
         return self._stopped is not None
 
     def pause(self) -> None:
-        """Stop all. Raises TimeoutError where processes start faster than they can be stopped."""
+        """Stop all. Raises TimeoutError if processes start faster than they can be stopped."""
         if self._group.can_freeze:
             self._group.freeze(True)
             self._stopped = []
@@ -29,13 +29,13 @@ class Freezer:
             self._stopped = self._stop()
 
     def resume(self) -> None:
-        """Let all go on; nothing where it was not paused. Where it fails (TimeoutError), it is paused still."""
+        """Resume all; does nothing if it was not paused. If this fails (TimeoutError), it is still paused."""
         if self._stopped is not None:
             self._let_go(self._stopped)
             self._stopped = None
 
     def release(self) -> None:
-        """Resume what is to end; a failure that comes again is ignored."""
+        """Resume what is about to end; a failure is ignored if it repeats."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None:
             self._let_go(stopped)
@@ -46,15 +46,15 @@ class Freezer:
         tree.signal_all(stopped, signal.SIGCONT)
 
     def calm(self, frozen: bool) -> None:
-        """Hold every process still while a tree is killed, where the kernel can do it."""
+        """Hold every process still while a tree is killed, if the kernel can do that."""
         if self._group.can_freeze and not self.paused:
             try:
                 self._group.freeze(frozen)
             except (TimeoutError, OSError):
-                pass  # the sweeps get there without it, unless the tree forks faster than they look
+                pass  # the sweeps succeed without it, unless the tree forks faster than they look
 
     def _stop(self) -> list[int]:
-        """Stop every process that is not stopped yet; sweeps until none forked in between."""
+        """Stop every process that is not stopped yet; sweeps until none has forked in between."""
         stopped: list[int] = []
         for _ in range(_SWEEPS_MOST):
             fresh = [pid for pid in self._processes() if pid not in stopped and tree.state(pid) not in "TtZ"]

@@ -1,7 +1,7 @@
 """Runs a sandbox's egress gateway: a listening socket in the sandbox's network, and a process outside behind it.
 
-The sandbox has no network but its loopback. A socket that listens there is made by a process that joins the network
-namespace for an instant, and is handed out: whoever connects to it inside talks to the gateway outside.
+The sandbox has no network except its loopback. A socket that listens there is made by a process that joins the network
+namespace for an instant, and is passed out: whoever connects to it inside talks to the gateway outside.
 """
 
 import os
@@ -21,7 +21,7 @@ _HELPER_S = 10.0
 
 
 class Gateway(Helper):
-    """Runs from before the sandbox's command until the sandbox ends; while it is away nothing passes."""
+    """Runs from before the sandbox's command until the sandbox ends; while it is down nothing passes."""
 
     name = "gateway"
 
@@ -52,11 +52,11 @@ class Gateway(Helper):
         self._listener.close()
 
     def door(self) -> socket.socket:
-        """A connection to the gateway as a process of the sandbox has it."""
+        """A connection to the gateway, as a process of the sandbox would have it."""
         return self._inside(_connected)
 
     def _inside(self, make: Callable[[], socket.socket]) -> socket.socket:
-        """A socket that is made in the sandbox's network. Raises OSError."""
+        """A socket created in the sandbox's network. Raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
@@ -87,7 +87,7 @@ def _listening() -> socket.socket:
             sock.bind(("127.0.0.1", PORT))
             sock.listen(_BACKLOG)
             return sock
-        except OSError:  # bwrap brings the loopback up a moment after it has made the namespace
+        except OSError:  # bwrap brings the loopback up a moment after it has created the namespace
             sock.close()
             if time.monotonic() > until:
                 raise

@@ -21,7 +21,7 @@ class Network:
         self._owner = kernel.owner_namespace(self._net)
 
     def join(self) -> None:
-        """Become the sandbox's user, whom nobody may trace, and join; for a process that was forked to do so."""
+        """Become the sandbox's user, whom nobody may trace, and join; for a process that was forked for this."""
         signal.set_wakeup_fd(-1)
         enter.become(self._uid)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -30,7 +30,7 @@ class Network:
 
 
 class Helper:
-    """Started again where it ends too early: soon at first, less often if it fails again."""
+    """Restarted if it ends too early: soon at first, and less often if it fails repeatedly."""
 
     name: str
 
@@ -44,7 +44,7 @@ class Helper:
         """Start the process; :meth:`ended` reports its end."""
         if self._stopped:
             return
-        self.line, theirs = socket.socketpair()  # it ends when the other end is closed: with this process too
+        self.line, theirs = socket.socketpair()  # it ends when the other end is closed, and therefore with this process
         self._began = time.monotonic()
         self.pid = os.fork()
         if self.pid == 0:
@@ -55,7 +55,7 @@ class Helper:
         theirs.close()
 
     def _become(self, line: socket.socket) -> None:
-        """What the process is; it does not come back."""
+        """The process's own code; it does not return."""
         raise NotImplementedError
 
     def ended(self) -> None:

@@ -13,9 +13,9 @@ _LATE = "RLIMIT_NPROC"
 
 
 class StartFailed(Exception):
-    """The sandbox cannot run; ``code`` as a shell would have it, 125 for what is not the command's fault.
+    """The sandbox cannot run; ``code`` is a shell's exit code, or 125 if the command is not at fault.
 
-    ``taken`` is a place of this host that another has.
+    ``taken`` is a place of this host that something else has.
     """
 
     def __init__(self, reason: str, code: int = 125, *, hint: str = "", taken: str = "") -> None:
@@ -24,14 +24,14 @@ class StartFailed(Exception):
 
 
 def _program(path: str) -> int:
-    """Open a file of bwrap's. One that is not root's is given as a sealed copy in memory.
+    """Open one of bwrap's files. A file that is not root's is passed as a sealed copy in memory.
 
-    The guest can open again what bwrap was started from, by /proc/1/exe and the preloaded library's descriptor:
-    as its owner, which an ordinary user's guest is, it could write the file that next runs outside.
+    The guest can open what bwrap was started from a second time, through /proc/1/exe and the descriptor of the
+    preloaded library: as its owner, which an ordinary user's guest is, it could write the file that next runs outside.
     """
     fd = os.open(path, os.O_RDONLY)
     if os.fstat(fd).st_uid == 0:
-        return fd  # nor may it be a copy where it is setuid or a security profile goes by its path
+        return fd  # nor may it be a copy if it is setuid or a security profile depends on its path
     with os.fdopen(fd, "rb") as file:
         return wire.to_sealed(os.path.basename(path), file.read())
 
@@ -126,7 +126,7 @@ class Jail:
         return int(json.loads(self._said[: self._said.index(b"}") + 1])["child-pid"])
 
     def failed(self) -> StartFailed | None:
-        """After bwrap has ended: why the command never ran; None when it did."""
+        """After bwrap has ended: why the command never ran; None if it did."""
         while part := os.read(self._status, 4096):
             self._said += part
         if b'"exit-code"' in self._said:
@@ -148,7 +148,7 @@ class Jail:
         until = time.monotonic() + _START_S
         while time.monotonic() < until:
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                return  # it ended already: the caller learns how
+                return  # it has ended already: the caller finds out how
             found = tree.children(self.init)
             if found and self._main_fd < 0:
                 self._watch(found[0])
@@ -165,9 +165,9 @@ class Jail:
             pass  # it has ended already
 
     def _limit_processes(self) -> None:
-        """Set from outside, once bwrap is in its own user namespace: before, all of the user's processes count.
+        """Set from outside, once bwrap is in its own user namespace: before that, all of the user's processes count.
 
-        Done as the sandbox's user, for root may lack CAP_SYS_RESOURCE (in a container it does).
+        This is done as the sandbox's user, since root may lack CAP_SYS_RESOURCE (in a container it does).
         """
         value = self._order["rlimits"].get(_LATE)
         if value is None:
@@ -195,9 +195,9 @@ class Jail:
             return b""
 
     def namespaces(self) -> enter.Namespaces | None:
-        """The sandbox's namespaces; None where it ended already.
+        """The sandbox's namespaces; None if it has ended already.
 
-        Those of the first process, which is bwrap's: the main command may be in some of its own making by now.
+        They are those of the first process, which is bwrap's: the main command may be in namespaces of its own by now.
         """
         for pid in (self.init, self.main):
             try:
@@ -209,13 +209,13 @@ class Jail:
     def true_status(self) -> int | None:
         """The main command's own wait status: bwrap turns a signal into a code above 128.
 
-        The kernel still knows it, where it is new enough (Linux 6.15) and the command was seen alive.
+        The kernel still knows it, if it is new enough (Linux 6.15) and the command was seen alive.
         """
         return kernel.exit_status(self._main_fd) if self._main_fd >= 0 else None
 
 
 def leave_keys() -> None:
-    """Leave the keys of the user who started the sandbox. Raises StartFailed where the user may have no more."""
+    """Leave the keys of the user who started the sandbox. Raises StartFailed if the user may have no more."""
     try:
         kernel.new_session_keyring()
     except OSError as error:
@@ -224,10 +224,10 @@ def leave_keys() -> None:
 
 
 def exit_of(status: int, exact: int | None, asked: int | None, killed: bool | None, reason: str) -> dict[str, object]:
-    """How the main command ended, from bwrap's wait status and, where the kernel tells it, the command's own.
+    """How the main command ended, from bwrap's wait status and, if the kernel reports it, the command's own.
 
-    ``asked`` is the signal with which the console ended it; ``killed`` whether the kernel killed a process of it for
-    want of memory, None where it does not tell.
+    ``asked`` is the signal with which the console ended it; ``killed`` is whether the kernel killed a process of it
+    because memory ran out, None if it does not report that.
     """
     monitor = os.waitstatus_to_exitcode(status)
     code = monitor if exact is None else os.waitstatus_to_exitcode(exact)

@@ -1,4 +1,4 @@
-"""The few system calls that Python 3.11 lacks, and how a supervisor leaves the process that started it."""
+"""The few system calls that Python 3.11 lacks, and how a supervisor detaches from the process that started it."""
 
 import ctypes
 import errno
@@ -48,7 +48,7 @@ def own_user_namespace() -> None:
 
 
 def detach() -> int:
-    """Leave the console's process and session. Gives a copy of stdout; stdin, stdout and stderr are then closed."""
+    """Leave the console's process and session. Returns a copy of stdout; stdin, stdout and stderr are then closed."""
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -69,23 +69,23 @@ def prctl(option: int, value: int) -> None:
 
 
 def name_process(name: str) -> None:
-    """Set what /proc/PID/comm says of this process, which no other can set; at most 15 bytes."""
+    """Set the process's /proc/PID/comm, which no other process can set; at most 15 bytes."""
     _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0), "prctl name")
 
 
 def keep_to_itself() -> None:
-    """Nobody of the same user may read this process's memory, nor does it leave a core.
+    """Forbid other processes of this user to read this process's memory, and disable its core dumps.
 
-    Its files in /proc are root's from here on, so it is for after a uid_map was written.
+    Its files in /proc are root's from here on, so call this after a uid_map was written.
     """
     prctl(PR_SET_DUMPABLE, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def new_session_keyring() -> None:
-    """Leave the keys of whoever started this process. Raises OSError where the user may have no more keys.
+    """Leave the keys of whoever started this process. Raises OSError if the user may have no more keys.
 
-    A kernel without keys has none to leave. Where another filter refuses the call, the guest inherits that one too.
+    A kernel without keys has none to leave. If another filter refuses the call, the guest inherits that filter too.
     """
     number = _KEYCTL.get(os.uname().machine, 219)
     if _libc.syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None) < 0:
@@ -95,7 +95,7 @@ def new_session_keyring() -> None:
 
 
 def filter_calls(program: bytes) -> None:
-    """Hold this process and its children to a filter of system calls for good; no_new_privs must be set."""
+    """Hold this process and its children to a system call filter for good; no_new_privs must be set."""
     code = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog: the number of instructions, of 8 bytes each, and where they are.
     told = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
@@ -108,17 +108,17 @@ def owner_namespace(fd: int) -> int:
 
 
 def drop_privileges() -> None:
-    """No capability in any set, none to be gained, and no new privileges by an exec."""
+    """No capability in any set, none to be gained, and no new privileges through an exec."""
     for capability in range(64):
         if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
-            break  # EINVAL: the last one that this kernel knows is passed
+            break  # EINVAL: past the last one that this kernel knows
     header = struct.pack("Ii", _CAP_VERSION_3, 0)
     _check(_libc.capset(header, bytes(24)), "capset")
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def exit_status(pidfd: int) -> int | None:
-    """The wait status of a process that has ended, child or not; None where the kernel cannot tell."""
+    """The wait status of a process that has ended, child or not; None if the kernel does not report it."""
     info = bytearray(struct.pack("Q", _PIDFD_INFO_EXIT) + bytes(56))
     try:
         fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)

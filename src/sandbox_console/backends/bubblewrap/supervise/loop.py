@@ -8,7 +8,7 @@ _WAIT_MOST_S = 86400.0  # epoll takes milliseconds in 32 bits
 
 
 class Loop:
-    """One turn after another; whoever is called in one may ask for more."""
+    """Runs one turn after another; a callback may register more."""
 
     def __init__(self) -> None:
         self._poll = select.epoll()
@@ -21,12 +21,12 @@ class Loop:
         self._poll.register(fd, select.EPOLLIN)
 
     def off(self, fd: int) -> None:
-        """Stop looking at a descriptor."""
+        """Stop watching a descriptor."""
         if self._ready.pop(fd, None):
             self._poll.unregister(fd)
 
     def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
-        """Call once after a time; a name has one timer."""
+        """Call once after a time; each name has one timer."""
         self._timers[name] = time.monotonic() + seconds, call
 
     def awaits(self, name: str) -> bool:
@@ -34,10 +34,10 @@ class Loop:
         return name in self._timers
 
     def turn(self) -> None:
-        """Wait for the next of them, and call."""
+        """Wait for the next of them, and call it."""
         found = [(fd, self._ready.get(fd)) for fd, _event in self._poll.poll(self._wait())]
         for fd, call in found:
-            if call and self._ready.get(fd) is call:  # else its number is another's since: nothing came for that one
+            if call and self._ready.get(fd) is call:  # else its number is another one's by now: nothing came for that
                 call()
         now = time.monotonic()
         for name, (at, call) in list(self._timers.items()):

@@ -1,4 +1,4 @@
-"""The supervisor's loop: one sandbox's main command, its output, its time limits, and who asks at its socket."""
+"""The supervisor's loop: one sandbox's main command, its output, its time limits, and the clients of its socket."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ _HELD_S = 2.0
 
 
 def main() -> None:
-    """Read the order, leave the console's session and its keys, run the sandbox to its end."""
+    """Read the order, leave the console's session and its keys, and run the sandbox to its end."""
     kernel.keep_to_itself()
     order = json.loads(sys.stdin.buffer.read())
     Supervisor(order, kernel.detach()).run()
@@ -45,7 +45,7 @@ class Supervisor:
         self._status = dict(order["status"])
         self.loop = Loop()
         self._guests: set[Guest] = set()
-        self._waiting: list[socket.socket] = []  # connections to tell when the sandbox has ended
+        self._waiting: list[socket.socket] = []  # connections to notify when the sandbox has ended
         self._reason = ""
         self._asked: int | None = None  # the signal with which the console ended it
         self._main_status: int | None = None
@@ -92,7 +92,7 @@ class Supervisor:
         self._finish()
 
     def _keep(self) -> None:
-        """Turn until the main process has ended. A defect here ends the sandbox: it must not live without a keeper."""
+        """Loop until the main process has ended. A bug here ends the sandbox: it must not live without a supervisor."""
         for failures in range(_FAILURES_MOST):
             try:
                 while self._main_status is None:
@@ -104,7 +104,7 @@ class Supervisor:
                     self._kill_all()
 
     def _check_home(self) -> None:
-        """End where the state folder was deleted: no console finds this sandbox again."""
+        """End if the state folder was deleted: no console finds this sandbox any more."""
         if os.stat(".").st_nlink == 0:
             self._reason = "its state folder was deleted"
             self._kill_all()
@@ -149,7 +149,7 @@ class Supervisor:
         self._limits.begin()
 
     def _open_network(self) -> None:
-        """The one way out of it, and the ways in, before the command runs."""
+        """Open the one way out of the sandbox, and the ways in, before the command runs."""
         egress = self.order.get("egress")
         if not egress and not self._ports:
             return
@@ -185,13 +185,13 @@ class Supervisor:
         try:
             os.write(self._answer, json.dumps(message).encode())
         except BrokenPipeError:
-            pass  # the console that asked is gone; the status on disk says the same
+            pass  # the console that requested it is gone; the status on disk has the result
         os.close(self._answer)
 
     # -- loop
 
     def touch(self) -> None:
-        """Something happened: the idle time starts again."""
+        """Something happened: the idle time starts over."""
         self._limits.touch()
 
     def _is_busy(self) -> bool:
@@ -221,7 +221,7 @@ class Supervisor:
                 return
             if pid == 0:
                 return
-            if os.WIFSTOPPED(status):  # a guest can stop a helper, which has its user id; it must not stay so
+            if os.WIFSTOPPED(status):  # a guest can stop a helper, which has its user id; it must not stay stopped
                 self._kill(pid, signal.SIGCONT)
             elif pid == self._jail.pid:
                 self._main_status = status
@@ -252,7 +252,7 @@ class Supervisor:
             self.touch()
 
     def door(self, conn: socket.socket) -> None:
-        """A connection to the egress gateway. Raises ValueError where there is none."""
+        """A connection to the egress gateway. Raises ValueError if there is none."""
         if self._gateway is None:
             raise ValueError("the sandbox has no gateway")
         with self._gateway.door() as door:
@@ -269,7 +269,7 @@ class Supervisor:
         return enter.start(self._walls, None, [0, 0, 0])
 
     def forget(self, guest: Guest) -> None:
-        """A command and all that it started are gone."""
+        """Handle the end of a command and everything that it started."""
         self._guests.discard(guest)
         self.touch()
 
@@ -284,7 +284,7 @@ class Supervisor:
         self.loop.after("grace", grace, self._kill_all)
 
     def signal(self, conn: socket.socket, number: int) -> None:
-        """Signal the main process; SIGKILL ends all."""
+        """Signal the main process; SIGKILL ends everything."""
         events.note(".", "kill", signal=str(number))
         if number == signal.SIGKILL:
             self._waiting.append(conn)
@@ -303,7 +303,7 @@ class Supervisor:
         tree.signal_all([pid] if pid else [], number)
 
     def _end(self, reason: str) -> None:
-        if os.path.exists("quarantine"):  # in quarantine: its time is over when it is let go
+        if os.path.exists("quarantine"):  # in quarantine: its time is over when it is released
             self.loop.after("held", _HELD_S, lambda: self._end(reason))
             return
         self._reason = reason
@@ -317,7 +317,7 @@ class Supervisor:
     # -- pause
 
     def freeze(self, frozen: bool) -> None:
-        """Pause or resume; nothing where it is so."""
+        """Pause or resume; does nothing if it is in that state already."""
         if frozen == self.pausing.paused:
             return
         if frozen:
@@ -340,7 +340,7 @@ class Supervisor:
     def _finish(self) -> None:
         self._kill(self._jail.init, signal.SIGKILL)
         tree.wait_gone(self._init_fd, _END_S, self._wait_children)  # the helpers among them are ours to reap
-        if self._ports:  # which may have an answer of seconds on its way
+        if self._ports:  # it may have an answer that is on its way for seconds
             self._write_status(status="stopping", ports=[])
         for one in self._kept:
             one.stop()
@@ -348,7 +348,7 @@ class Supervisor:
             while self._output(fd, kind):
                 pass
         self._log.end()
-        self._walls = None  # nothing is started any more, whatever a command still says
+        self._walls = None  # nothing is started any more, whatever a command still reports
         self.spare.drop()
         for guest in list(self._guests):
             guest.sandbox_ended()

@@ -1,7 +1,7 @@
-"""Holds a sandbox's published ports on this host, and starts the process that answers on them.
+"""Holds a sandbox's published ports on this host, and starts the process that serves them.
 
-The places are bound before anything of the sandbox is made, and held here until it has ended. So one that is taken
-fails the start with nothing to clear away, and where the process behind them ends, who comes waits for the next.
+The places are bound before anything of the sandbox is created, and held here until it has ended. So a place that is
+taken fails the start with nothing to clean up, and if the process behind them ends, clients wait for the next one.
 """
 
 import errno
@@ -25,7 +25,7 @@ _END_S = 4.0  # more than a relay takes for the last bytes
 
 
 class Place:
-    """``port`` of the sandbox is answered for at ``address`` and ``number`` of this host. Raises StartFailed."""
+    """``port`` of the sandbox is published at ``address`` and ``number`` of this host. Raises StartFailed."""
 
     def __init__(self, address: str, number: int, port: int) -> None:
         self.address, self.port = address, port
@@ -40,7 +40,7 @@ class Place:
     def _listen(self, number: int) -> None:
         if self.sock.family == socket.AF_INET6:
             self.sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a start again waits for no old connection
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart waits for no old connection
         self.sock.bind((self.address, number))
         self.sock.listen(_BACKLOG)
         self.sock.setblocking(False)
@@ -59,13 +59,13 @@ def _refusal(error: OSError, address: str, number: int) -> StartFailed:
 
 
 class Ports(Helper):
-    """All places of a sandbox; :meth:`open` starts the process that answers, before the sandbox's command."""
+    """All places of a sandbox; :meth:`open` starts the process that serves them, before the sandbox's command."""
 
     name = "ports"
 
     def __init__(self, loop: Loop, asked: list[tuple[str, int, int]]) -> None:
         super().__init__(loop)
-        self._used = mmap.mmap(-1, 8)  # shared with the relay: it tells when a byte last passed
+        self._used = mmap.mmap(-1, 8)  # shared with the relay, which writes here when a byte last passed
         self._places: list[Place] = []
         try:
             for one in asked:
@@ -76,7 +76,7 @@ class Ports(Helper):
 
     @property
     def bound(self) -> list[tuple[str, int, int]]:
-        """Address, port of the host, port of the sandbox, as it really is."""
+        """Address, port of the host, port of the sandbox, as they really are."""
         return [(one.address, one.number, one.port) for one in self._places]
 
     @property
@@ -85,7 +85,7 @@ class Ports(Helper):
         return float(struct.unpack("d", self._used)[0])
 
     def open(self, network: Network) -> None:
-        """Answer. Raises StartFailed where the sandbox's network cannot be joined."""
+        """Start serving. Raises StartFailed if the sandbox's network cannot be joined."""
         self._network = network
         self.start()
         self.line.settimeout(_JOIN_S)
@@ -97,7 +97,7 @@ class Ports(Helper):
             raise StartFailed(f"its ports cannot be published: {why or 'their process ended'}")
 
     def _become(self, line: socket.socket) -> None:
-        gc.freeze()  # a socket of the supervisor's that is let go of late would close one that has its number here
+        gc.freeze()  # a socket of the supervisor's that is released late would close one that has its number here
         places = {one.sock: one.port for one in self._places}
         try:
             self._network.join()
@@ -110,7 +110,7 @@ class Ports(Helper):
         Relay(places, line, lambda now: struct.pack_into("d", self._used, 0, now)).run()
 
     def stop(self) -> None:
-        """Close all, when the guest has ended: what it said last still goes to who asked, for a moment."""
+        """Close all, when the guest has ended: for a moment its last answers still reach the clients."""
         self._close()
         if self.pid:
             self.line.shutdown(socket.SHUT_WR)

@@ -1,7 +1,7 @@
 """The process behind published ports: it relays connections from this host to the guest's loopback.
 
 It was forked from the supervisor and is in the sandbox's network for good, without any privilege: a socket that it
-makes reaches nothing but the guest. The places it listens at were bound before. It looks at no byte.
+creates reaches nothing but the guest. The places it listens at were bound before. It inspects no data.
 """
 
 import errno
@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 
 CONNECTIONS_MOST = 256
-_CHUNK = 32768  # with both ways of all connections stuck 16 MiB; 64 KiB are a tenth faster
-_LAST_S = 2.0  # for what an ended guest said last
-_REST_S = 0.1  # where a resource has run out
+_CHUNK = 32768  # if both directions of all connections are stuck, 16 MiB; 64 KiB are a tenth faster
+_LAST_S = 2.0  # for the last data of a guest that has ended
+_REST_S = 0.1  # if a resource has run out
 _LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 3))
@@ -24,7 +24,7 @@ _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
 
 class End:
-    """One of the two sockets of a connection. ``left`` is still to be sent to it; no more comes of one ``ended``."""
+    """One of the two sockets of a connection. ``left`` is still to be sent to it; one that ``ended`` sends no more."""
 
     __slots__ = ("client", "connects", "ended", "fd", "left", "looks", "other", "shut", "sock")
 
@@ -33,14 +33,14 @@ class End:
         self.other = self
         self.left = b""
         self.ended = self.shut = False
-        self.connects = 0  # the port of the guest's that it is about to reach
+        self.connects = 0  # the guest's port that it is about to connect to
         self.looks = 0
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
     def wants(self) -> int:
-        """For what it is waited: its bytes, while the other takes them, and room for those that are left."""
+        """The events to wait for: its bytes, while the other end takes them, and room for those that are left."""
         if self.connects:
             return _OUT
         if self.other.connects:
@@ -57,17 +57,17 @@ class Relay:
         self._poll = select.epoll()
         self._poll.register(line, _IN)
         self._ends: dict[int, End] = {}
-        self._gone: list[socket.socket] = []  # closed after a turn: till then no other has its number
+        self._gone: list[socket.socket] = []  # closed after a turn: until then no other has its number
         self._listens = False
         self._rest = 0.0
         self._until = math.inf
 
     def run(self) -> None:
-        """Carry until the line has ended and what was left is passed on, or its time is over."""
+        """Relay until the line has ended and what was left is passed on, or its time is over."""
         while time.monotonic() < self._until and (self._ends or self._until == math.inf):
             self._turn()
         for end in [one for one in self._ends.values() if one.client]:
-            self._drop(end)  # half an answer must not look whole
+            self._drop(end)  # half an answer must not look complete
 
     def _turn(self) -> None:
         self._listen()
@@ -88,7 +88,7 @@ class Relay:
         return -1 if until == math.inf else max(0.0, until - now)
 
     def _listen(self) -> None:
-        """Take connections while there is room for one more; the others wait in the kernel's queue."""
+        """Accept connections while there is room for one more; the others wait in the kernel's queue."""
         if len(self._ends) >= 2 * CONNECTIONS_MOST:
             self._let_go()
         room = len(self._ends) < 2 * CONNECTIONS_MOST
@@ -108,7 +108,7 @@ class Relay:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Close for clients that have all that their guest said, who has ended, and keep their half open."""
+        """Close for clients that have all data of their guest, which has ended, and that keep their half open."""
         for end in [one for one in self._ends.values() if one.client and one.shut]:
             self._forget(end.other)
             self._forget(end)
@@ -167,7 +167,7 @@ class Relay:
             self._drop(end)
 
     def _carry(self, end: End, event: int) -> None:
-        """Errors and hang-ups are reported with either: reading or writing then says which."""
+        """Errors and hang-ups are reported with either: reading or writing then shows which."""
         looks = end.looks
         if looks & _OUT and event & ~_IN:
             self._send(end)
@@ -189,7 +189,7 @@ class Relay:
             pass
 
     def _settle(self, end: End) -> None:
-        """Pass an end of the stream on when all before it is sent; let go where both have ended. Raises OSError."""
+        """Pass an end of stream on when everything before it is sent; close when both have ended. Raises OSError."""
         other = end.other
         for one in (end, other):
             if one.other.ended and not one.left and not one.shut:
@@ -204,7 +204,7 @@ class Relay:
             self._look(one, one.wants)
 
     def _look(self, end: End, wants: int) -> None:
-        """An end that waits for nothing is not in the poll: its hang-up would be reported again and again."""
+        """An end that waits for nothing is not polled: its hang-up would be reported over and over."""
         if wants == end.looks:
             return
         if not end.looks:

@@ -1,4 +1,4 @@
-"""Clients of a sandbox's socket, and their requests."""
+"""The clients of a sandbox's socket, and their requests."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .loop import Loop
 
     class Keeper(Protocol):
-        """What those who ask need of the supervisor."""
+        """What the clients need from the supervisor."""
 
         loop: Loop
         group: Group
@@ -31,7 +31,7 @@ _BACKLOG = 128
 
 
 class Requests:
-    """The socket in the sandbox's folder. One connection asks for one thing; a command keeps its own."""
+    """The socket in the sandbox's folder. A connection carries one request; a command keeps its own."""
 
     def __init__(self, keeper: "Keeper") -> None:
         self._keeper = keeper
@@ -45,7 +45,7 @@ class Requests:
 
     @staticmethod
     def close() -> None:
-        """Be asked no more."""
+        """Accept no more requests."""
         try:
             os.unlink(_SOCKET)
         except FileNotFoundError:

@@ -1,7 +1,7 @@
 """The main process's output on disk: numbered files of framed chunks. The oldest go when it grows too large.
 
-A file begins with MAGIC and the lines that were written before it; then come frames: time in ns since the epoch,
-kind, length, bytes. A frame is what one read of a pipe gave: it may hold many lines or a part of one.
+A file begins with MAGIC and the number of lines before it; then come frames: time in ns since the epoch, kind, length,
+bytes. A frame is what one read of a pipe returned: it may hold many lines or a part of one.
 """
 
 import os
@@ -13,24 +13,24 @@ HEAD = struct.Struct("<8sQ")
 FRAME = struct.Struct("<QBI")
 STDOUT, STDERR, GAP = 1, 2, 3
 FILES_MOST = 256
-_PAUSE_S = 0.25  # of a flood: a gap for each chunk would be a flood of its own
+_PAUSE_S = 0.25  # for a flood: a gap for each chunk would be a flood of its own
 
 
 def numbers(folder: str) -> list[int]:
-    """The numbers of the files that are there, oldest first."""
+    """The numbers of the existing files, oldest first."""
     return sorted(int(name[:-4]) for name in os.listdir(folder) if name.endswith(".log") and name[:-4].isdigit())
 
 
 def path_of(folder: str, number: int) -> str:
-    """Where the file of a number is."""
+    """The path of the file with this number."""
     return f"{folder}/{number:08d}.log"
 
 
 class Writer:
-    """Appends to the newest file. A full disk loses output, never the sandbox: the loss is written down later.
+    """Appends to the newest file. A full disk loses output, never the sandbox: the loss is recorded later.
 
-    Past ``rate`` bytes a second (0: no limit) output is left out too, for a quarter of a second at a time; a GAP says
-    how much: of a full disk the lines, of a flood the lines and the bytes.
+    Output beyond ``rate`` bytes a second (0: no limit) is left out too, for a quarter of a second at a time; a GAP
+    records how much: the lines for a full disk, the lines and the bytes for a flood.
     """
 
     def __init__(self, folder: str, size: int, keep: int, rate: int = 0) -> None:
@@ -48,7 +48,7 @@ class Writer:
         self._next()
 
     def _count(self, number: int) -> int:
-        """Lines before the end of a file that an earlier supervisor wrote."""
+        """The lines before the end of a file that an earlier supervisor wrote."""
         with open(path_of(self._folder, number), "rb") as file:
             head = file.read(HEAD.size)
             if len(head) < HEAD.size:
@@ -71,7 +71,7 @@ class Writer:
         self._drop()
 
     def _drop(self) -> None:
-        """Let go of the oldest, beyond what may be kept: each run of a sandbox begins a file, though it says little."""
+        """Remove the oldest, beyond what may be kept: each run of a sandbox begins a file, even if it writes little."""
         *older, _ = numbers(self._folder)
         room = (self._keep - 1) * (self._size + FRAME.size)
         for place, number in enumerate(reversed(older)):
@@ -99,7 +99,7 @@ class Writer:
             self._lost += max(lines, 1)
 
     def end(self) -> None:
-        """Write down what was left out last."""
+        """Record what was left out last."""
         try:
             self._tell_flood()
         except OSError:
@@ -122,7 +122,7 @@ class Writer:
     def _append(self, kind: int, data: bytes) -> None:
         frame = FRAME.pack(time.time_ns(), kind, len(data)) + data
         written = os.write(self._fd, frame)
-        if written < len(frame):  # the disk is full: take the half frame back
+        if written < len(frame):  # the disk is full: remove the half frame
             os.ftruncate(self._fd, self._used)
             os.lseek(self._fd, self._used, os.SEEK_SET)
             raise OSError(28, "no space")

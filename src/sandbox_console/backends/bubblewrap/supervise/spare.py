@@ -1,8 +1,8 @@
-"""A command that waits in the sandbox for what it is to be: the next one to be asked for begins without three forks.
+"""A command that waits in the sandbox for its order, so that the next request for one begins without three forks.
 
-It is confined by the same steps as every command; neither it nor the helper above it has a privilege while it waits.
-One is made where a command has run, and ends when no other came for a while: an idle sandbox has no process of the
-console's in it. The guest may kill it, and then the next command is started as the first one was.
+It is confined by the steps that every command takes; neither it nor the helper above it has a privilege while it waits.
+One is started after a command has run, and ends if no other comes for a while: an idle sandbox has no process of the
+console's in it. The guest may kill it, and then the next command is started like the first one.
 """
 
 import json
@@ -15,12 +15,12 @@ from . import wire
 from .loop import Loop
 
 _SOON_S = 0.05
-"""After the start of a command that goes on. The end of one that is short is told first: a fork takes 0.5 ms."""
+"""The delay after the start of a command. The end of a short command is reported first: a fork takes 0.5 ms."""
 _KEPT_S = 20.0
 
 
 class Spare:
-    """At most one. ``make`` starts it: the sockets at which its helper reports, and at which it waits."""
+    """At most one. ``make`` starts it; returns the sockets at which its helper reports, and at which it waits."""
 
     def __init__(self, loop: Loop, make: Callable[[], tuple[socket.socket, socket.socket]]) -> None:
         self._loop, self._make = loop, make
@@ -28,11 +28,11 @@ class Spare:
         self._helper = 0
 
     def prepare_soon(self) -> None:
-        """Have one a little later."""
+        """Start one a little later."""
         self._loop.after("spare", _SOON_S, self.prepare)
 
     def prepare(self) -> None:
-        """Have one, and for a while; a host without room for another process has none."""
+        """Start one, and keep it for a while; a host without room for another process has none."""
         if self._there is None:
             try:
                 self._there = self._make()
@@ -43,7 +43,7 @@ class Spare:
         self._loop.after("spare", _KEPT_S, self.drop)
 
     def _told(self) -> None:
-        """Its helper says which process it is; whatever else comes is its end."""
+        """Its helper reports which process it is; anything else means its end."""
         if self._there is None:
             return
         message, fds = wire.receive(self._there[0])
@@ -55,7 +55,7 @@ class Spare:
             self.drop()
 
     def take(self, asked: dict[str, object], stdio: list[int]) -> tuple[int, socket.socket] | None:
-        """Give it its order: the helper, 0 where that is not known yet, and its socket. None where there is none."""
+        """Give it its order; returns the helper (0 if not known yet) and its socket. None if there is no spare."""
         if self._there is not None and _readable(self._there[0]):
             self._told()
         if self._there is None or len(json.dumps(asked)) > wire.PACKET:  # a longer one would arrive cut off
@@ -79,7 +79,7 @@ class Spare:
 
 
 def _readable(sock: socket.socket) -> bool:
-    """Whether something has come. Not by select(2), which takes no descriptor above 1023."""
+    """Whether something has come. Not with select(2), which takes no descriptor above 1023."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))

@@ -1,6 +1,6 @@
 """The supervisor's files in its sandbox's folder: a lock held for as long as it lives, and the status.
 
-The status is written in place into blocks that the file has already, so that a full disk cannot hold a stop back.
+The status is written in place into blocks that the file already has, so that a full disk cannot delay a stop.
 """
 
 import ctypes
@@ -16,9 +16,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def take_lock() -> bool:
-    """Lock the sandbox's folder for this process's life; False where another supervisor has it running."""
+    """Lock the sandbox's folder for this process's life; False if another supervisor runs it."""
     fd = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    for turn in range(100):  # a console that looks whether it is held, holds it for an instant
+    for turn in range(100):  # a console that checks whether it is held holds it for an instant
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
@@ -39,15 +39,15 @@ def _runs() -> bool:
 
 
 def write_status(name: str, spare: str, status: dict[str, object]) -> None:
-    """Put ``status`` in the place of ``name``, whole or not at all, by way of ``spare``, which then has the old one.
+    """Put ``status`` in place of ``name``, completely or not at all, through ``spare``, which then has the old one.
 
-    Raises OSError where it has grown by a block and the disk has none.
+    Raises OSError if it has grown by a block and the disk has none.
     """
     text = json.dumps(status).encode()
     fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = max(_BLOCK, os.fstat(fd).st_size, -(-len(text) // _BLOCK) * _BLOCK)
-        os.pwrite(fd, text.ljust(size), 0)  # spaces are nothing to JSON
+        os.pwrite(fd, text.ljust(size), 0)  # JSON ignores spaces
         os.ftruncate(fd, size)
     finally:
         os.close(fd)

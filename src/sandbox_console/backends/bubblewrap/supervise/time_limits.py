@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class TimeLimits:
-    """``end`` is called with the reason once a limit has run out. While ``busy`` says so, the sandbox is not idle."""
+    """``end`` is called with the reason once a limit has run out. While ``busy`` is true, the sandbox is not idle."""
 
     def __init__(
         self,
@@ -26,13 +26,13 @@ class TimeLimits:
         self.ports: Ports | None = None
 
     def begin(self) -> None:
-        """The sandbox runs."""
+        """The sandbox now runs."""
         self.touch()
         if self._longest_s:
             self._loop.after("duration", self._longest_s, lambda: self._end("max_duration_s ran out"))
 
     def touch(self) -> None:
-        """Something happened: the idle time starts again."""
+        """Something happened: the idle time starts over."""
         self._active_at = time.monotonic()
         if self._idle_s and not self._loop.awaits("idle"):
             self._loop.after("idle", self._idle_s, self._check_idle)

@@ -33,7 +33,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def state(pid: int) -> str:
-    """The letter of a process's state, as in ps(1); empty when it is gone."""
+    """The letter of a process's state, as in ps(1); empty if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0].decode()
@@ -51,7 +51,7 @@ def waits(pid: int) -> bool:
 
 
 def started(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: with the pid it tells a process from a later one."""
+    """When a process started, in clock ticks since boot: with the pid it identifies a process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -60,7 +60,7 @@ def started(pid: int) -> int | None:
 
 
 def signal_all(pids: list[int], number: int) -> None:
-    """Send a signal to each that is still there."""
+    """Send a signal to each process that still exists."""
     for pid in pids:
         try:
             os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""Control messages: a JSON object per packet on a SOCK_SEQPACKET socket. Long data goes in a memfd."""
+"""Control messages: one JSON object per packet on a SOCK_SEQPACKET socket. Long data goes in a memfd."""
 
 import array
 import fcntl
@@ -12,7 +12,7 @@ _MFD_EXEC = 0x10  # linux/memfd.h
 
 
 def send(sock: socket.socket, message: dict[str, object], fds: tuple[int, ...] = ()) -> bool:
-    """Send a message and descriptors; False where the peer is gone."""
+    """Send a message and descriptors; False if the peer is gone."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     try:
         sock.sendmsg([json.dumps(message).encode()], rights, socket.MSG_NOSIGNAL)
@@ -35,7 +35,7 @@ def receive(sock: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
 
 
 def _parsed(data: bytes) -> dict[str, object]:
-    """What is not one of our messages is an empty one: it must end neither the sandbox nor the console."""
+    """Anything that is not one of our messages counts as empty: it must end neither the sandbox nor the console."""
     try:
         message = json.loads(data)
     except (ValueError, RecursionError):
@@ -44,7 +44,7 @@ def _parsed(data: bytes) -> dict[str, object]:
 
 
 def to_memfd(name: str, content: bytes) -> int:
-    """A descriptor of a nameless file in memory, open at its beginning."""
+    """A descriptor of a nameless file in memory, at its beginning."""
     fd = os.memfd_create(name)
     os.write(fd, content) if len(content) < PACKET else _write_all(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
@@ -56,11 +56,11 @@ def to_sealed(name: str, content: bytes) -> int:
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         fd = os.memfd_create(name, flags | _MFD_EXEC)
-    except OSError:  # before Linux 6.3 every one may be executed
+    except OSError:  # before Linux 6.3 every memfd may be executed
         fd = os.memfd_create(name, flags)
     _write_all(fd, content)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)  # one open for writing cannot be executed
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)  # a file that is open for writing cannot be executed
 
 
 def _write_all(fd: int, content: bytes) -> None:
