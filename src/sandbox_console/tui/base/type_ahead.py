@@ -114,7 +114,7 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         return wait
 
     def _count_down(self, wait: object, left: int) -> None:
-        """Give up after ``left`` parts of the time. Each starts when the app reaches it: the app's delays don't count."""
+        """Give up after ``left`` parts of the time. Each starts when the app reaches it: app delays don't count."""
         if left == 0:
             self._give_up(wait)
             return

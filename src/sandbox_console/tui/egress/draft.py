@@ -1,4 +1,4 @@
-"""A draft of one sandbox's egress rules and the traffic it is tested on. Independent of Textual: the screen shows it."""
+"""A draft of one sandbox's egress rules, and the traffic it is tested on. Without Textual: the screen shows it."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ class EgressDraftScreen(Screen[None]):
             self._applying = False
 
     async def _ready(self, draft: Draft) -> ChangeEgress | None:
-        """Return the action, or None if a line is invalid, nothing differs, or the rules have changed since the test."""
+        """Return the action, or None if a line is invalid, nothing differs, or the rules changed after the test."""
         if problems := draft.trial.problems:
             self._area.move_cursor((min(problems), 0))
             self._area.focus()
