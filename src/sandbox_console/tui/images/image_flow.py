@@ -69,7 +69,7 @@ class HostFlow:
             self.pulls.remove(pull)
 
     async def cancel(self) -> None:
-        """Cancel the only pull, or the chosen one. The engine ends the transfer, and the log records it as cancelled."""
+        """Cancel the only pull, or the chosen one. The engine ends the transfer; the log records it as cancelled."""
         if not self.pulls:
             self._app.notify("No pull is running.", severity="warning")
             return

@@ -41,7 +41,7 @@ class Keymap(Struct, frozen=True):
     changed: Mapping[str, str]
 
     def of(self, action: str) -> tuple[str, ...]:
-        """Return the keys of an action, the one that menus show first. Raises KeyError for an unknown id."""
+        """Return the keys of an action, if any, the one in menus first. Raises KeyError for an unknown id."""
         return self.keys[action] if action in self.keys else _usual(action)
 
     def first(self, action: str) -> str:

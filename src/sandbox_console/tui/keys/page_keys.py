@@ -17,7 +17,7 @@ def _key(id: str, keys: str, action: str, what: str, *, show: bool = True, prior
 
 
 AGO = (1, 5, 15, 30, 60)
-"""The minutes that one key press goes back in a log."""
+"""The times, in minutes, that a key can go back in a log."""
 NO_KEY = "no-key"
 """The placeholder for an action without a key. Digits belong to the tabs, in every tab."""
 
