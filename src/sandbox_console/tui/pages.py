@@ -24,7 +24,7 @@ class PageActions(AppParts):
     """Opens pages. Each is imported when it is first opened."""
 
     async def action_help(self) -> None:
-        """Show the keys of the current page, unless it is the help, and what does not work on the selected sandbox."""
+        """Show the keys of the current page and what the selected sandbox does not allow. Not from a text page."""
         if isinstance(self.screen, TextScreen):
             return
         selected = self.main.selected if self.screen is self.main else None
@@ -32,7 +32,7 @@ class PageActions(AppParts):
         self.push_screen(TextScreen("Keys that work here", help_words(self.screen, here)))
 
     async def open_form(self, sandbox: Sandbox | None) -> None:
-        """Open the form, empty or for a sandbox. For another tool's, only what its backend can change live is editable."""
+        """Open the form, empty or for a sandbox. For another tool's, only the backend's live changes are editable."""
         from sandbox_console.tui.form.form_screen import FormScreen
 
         fixed: dict[str, str] = {}

@@ -24,7 +24,7 @@ async def run(*, config_file: Path | None, read_only: bool, backend: str, opener
     """Do what :func:`sandbox_console.tui.run_tui` does, on a running loop."""
     opened = (opener or open_console)(config_file=config_file, read_only=read_only, only_backend=backend)
     async with opened as console:
-        console.watch().close()  # the backends answer during the app's import, which runs in a thread
+        console.watch().close()  # the backends answer while a thread imports the app and leaves the loop free
         console.shipper.start()
         app = (await asyncio.to_thread(_app_class))(console)
         settling = freeze_soon()

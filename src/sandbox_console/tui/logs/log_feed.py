@@ -116,5 +116,5 @@ class Feed:
 
 
 def _missed(batch: Sequence[LogItem], last_ns: int) -> bool:
-    """Return whether a batch should start before the last delivered line but starts after it, without reporting a gap."""
+    """Return whether a batch should start before the last delivered line but starts after it and reports no gap."""
     return all(isinstance(item, LogRecord) and item.at_ns > last_ns for item in batch)
