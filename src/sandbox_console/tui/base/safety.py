@@ -119,7 +119,7 @@ class SafeApp(App[Result], Generic[Result]):
 
     @property
     def _sends(self) -> bool:
-        """Return whether output is being sent now, and to a terminal."""
+        """Whether output is being sent now, and to a terminal."""
         waits = self._closed or self._batch_count or not self._running
         return not (waits or self._driver is None or self.is_headless or self.is_inline or self.is_web)
 

@@ -115,7 +115,7 @@ class BulkRun:
 
     @property
     def counts(self) -> Counter[Fate]:
-        """Return the number of items with each fate."""
+        """The number of items with each fate."""
         fates = [item.fate for item in self.items]
         counted = {fate: fates.count(fate) for fate in Fate}  # hashing 10,000 takes 5 ms
         return Counter({fate: count for fate, count in counted.items() if count})

@@ -84,7 +84,7 @@ class Draft:
 
     @property
     def action(self) -> ChangeEgress | None:
-        """Return the action that puts the valid lines in force, or None if nothing differs."""
+        """The action that puts the valid lines in force, or None if nothing differs."""
         return change_to(self.sandbox.ref, self.rules, self.trial.rules)
 
     def after(self, action: ChangeEgress) -> Sequence[EgressRule]:

@@ -122,7 +122,7 @@ class EgressPane(Vertical, HostActions):
 
     @property
     def _unread(self) -> str:
-        """Return why the sandbox's records cannot be read, or an empty string if they can."""
+        """The reason why the sandbox's records cannot be read, or an empty string if they can."""
         found = self._service.denials.unread.get(self._followed) if self._followed is not None else None
         return f"✕ {found[1]}" if found is not None else ""
 

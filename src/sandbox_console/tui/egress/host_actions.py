@@ -19,7 +19,7 @@ class HostActions(Widget):
 
     @property
     def _feed(self) -> Feed:
-        """Return the feed of the hosts to show."""
+        """The feed of the hosts to show."""
         raise NotImplementedError
 
     def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
@@ -52,7 +52,7 @@ class HostActions(Widget):
 
     @property
     def _chosen(self) -> HostSeen | None:
-        """Return the host under the cursor."""
+        """The host under the cursor."""
         key = self.query_one(FleetTable).cursor_key
         return next((one for one in self._feed.hosts() if one.host == key), None)
 

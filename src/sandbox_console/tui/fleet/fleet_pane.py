@@ -185,7 +185,7 @@ class FleetList(Vertical):
 
     @property
     def view(self) -> ViewOptions:
-        """Return what is shown now, as a view."""
+        """What is shown now, as a view."""
         sort = f"{'-' * self.table.sort_reverse}{self.table.sort_column}" if self.table.sort_column else ""
         wanted = self.wanted
         return ViewOptions(

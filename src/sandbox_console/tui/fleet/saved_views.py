@@ -30,7 +30,7 @@ class Views:
 
     @property
     def names(self) -> list[str]:
-        """Return every name, saved ones first."""
+        """Every name, saved ones first."""
         return [*self._saved, *(name for name in self._configured if name not in self._saved)]
 
     def get(self, name: str) -> ViewOptions:

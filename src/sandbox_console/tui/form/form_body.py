@@ -105,7 +105,7 @@ class FormBody(VerticalScroll):
 
     @property
     def rows(self) -> Iterable[FormRow]:
-        """Return every row, in order."""
+        """Every row, in order."""
         return self.query(FormRow)
 
     @property

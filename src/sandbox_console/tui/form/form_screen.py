@@ -271,7 +271,7 @@ class FormScreen(Screen[None]):
 
     @property
     def is_open(self) -> bool:
-        """Return whether the form can still show messages."""
+        """Whether the form can still show messages."""
         return self.is_attached
 
     def done(self) -> None:

@@ -90,7 +90,7 @@ class ImagesScreen(ResourceScreen[Image]):
 
     @property
     def selected(self) -> tuple[Image, str] | None:
-        """Return the image under the cursor, and the name in that row."""
+        """The image under the cursor, and the name in that row."""
         if (key := self.key) is None:
             return None
         place, id_, name = key

@@ -35,7 +35,7 @@ class Pull(Struct):
 
     @property
     def left(self) -> list[tuple[str, str]]:
-        """Return the layers that are not complete yet."""
+        """The layers that are not complete yet."""
         return [(layer, state) for layer, state in self.layers.items() if not state.startswith(_DONE)]
 
     def words(self, now: float) -> Content:

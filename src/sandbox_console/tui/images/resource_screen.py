@@ -111,13 +111,13 @@ class ResourceScreen(Screen[None], Generic[Held]):
 
     @property
     def able(self) -> list[Place]:
-        """Return the backends that support this and have answered, that of the row under the cursor first."""
+        """The backends that support this and have answered, that of the row under the cursor first."""
         under = self.place_of(self.query_one(FleetTable).cursor_key)
         return sorted(self._found, key=lambda place: place != under)
 
     @property
     def key(self) -> Any:
-        """Return the key of the row under the cursor."""
+        """The key of the row under the cursor."""
         return self.query_one(FleetTable).cursor_key
 
     def place_of(self, key: Any) -> Place | None:

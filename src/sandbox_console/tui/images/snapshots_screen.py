@@ -62,7 +62,7 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
 
     @property
     def selected(self) -> Snapshot | None:
-        """Return the snapshot under the cursor."""
+        """The snapshot under the cursor."""
         if (key := self.key) is None:
             return None
         place, name = key

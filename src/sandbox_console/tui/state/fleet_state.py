@@ -96,7 +96,7 @@ class FleetState(Struct, frozen=True):
 
     @property
     def heard_of(self) -> tuple[Sequence[Sandbox], int]:
-        """Return the sandboxes whose backend answers, and the number of others."""
+        """The sandboxes whose backend answers, and the number of others."""
         every = list(self.sandboxes.values())
         if not self.dead:  # checking each of 10,000 takes 5 ms
             return every, 0

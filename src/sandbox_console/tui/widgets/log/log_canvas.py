@@ -313,7 +313,7 @@ class LogCanvas(LineScroll):
 
     @property
     def _ready(self) -> LogPage:
-        """Return the page with the current size and colours."""
+        """The page with the current size and colours."""
         page = self._page
         page.width, page.base, page.style_of = self.scrollable_size.width, self.rich_style, self._part
         oldest = self.store.oldest_ns if self.look.timestamps else None

@@ -240,7 +240,7 @@ class LogView(LogCanvas, can_focus=True):
 
     @property
     def _chosen(self) -> Line | None:
-        """Return the selected line, or the last visible one if none is selected."""
+        """The selected line, or the last visible one if none is selected."""
         drawn = self.drawn()
         numbers = [number for number, _ in drawn]
         number = self.look.selected if self.look.selected in numbers else numbers[-1] if numbers else None

@@ -87,7 +87,7 @@ class Emulator(Protocol):
         ...
 
     def mouse(self, action: MouseAction, button: int, x: int, y: int, mods: frozenset[str]) -> bytes:
-        """Return the bytes of a mouse event at a cell. Buttons are as in xterm: 1 left to 3 right, 4-5 wheel, 0 none."""
+        """Return the bytes of a mouse event at a cell. Buttons are xterm's: 1 left to 3 right, 4-5 wheel, 0 none."""
         ...
 
     def close(self) -> None:
