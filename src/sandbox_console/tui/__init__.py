@@ -1,4 +1,4 @@
-"""The terminal app. Importing this room is cheap; Textual comes when the app is run."""
+"""The terminal app. Importing this package is cheap: Textual is imported only when the app runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 def run_tui(
     *, config_file: Path | None = None, read_only: bool = False, backend: str = "", opener: Opener | None = None
 ) -> int:
-    """Run the app until it is quit; gives the exit code.
+    """Run the app until it is quit. Returns the exit code.
 
-    ``opener`` None is :func:`sandbox_console.service.open_console`. Raises ConfigError before anything is drawn.
+    ``opener`` defaults to :func:`sandbox_console.service.open_console`. Raises ConfigError before anything is drawn.
     """
     from sandbox_console.tui.base.gc_pause import gc_paused
 

@@ -1,4 +1,4 @@
-"""The app: it holds the state and the parts, and routes between them."""
+"""The app. It holds the state and the parts, and routes messages between them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _commands() -> type[Provider]:
 
 
 class ConsoleApp(PageActions):
-    """The console on a terminal, or in a browser by way of textual-serve."""
+    """The console in a terminal, or in a browser through textual-serve."""
 
     TITLE = "sandbox-console"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f1", "help", "Help", show=False)]  # where ? is a letter
@@ -78,7 +78,7 @@ class ConsoleApp(PageActions):
         for theme in THEMES:
             self.register_theme(theme)
         self._choose_theme(self.service.config.tui.theme)
-        self.call_next(self._open)  # behind the restyling that a theme asks for: the list is styled once, not twice
+        self.call_next(self._open)  # after the restyling that a theme causes, so that the list is styled only once
 
     async def _open(self) -> None:
         self.main.fit(self.size)
@@ -90,7 +90,7 @@ class ConsoleApp(PageActions):
         self._bridge.add_done_callback(self._bridge_ended)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """``$dim``, for themes of others: quiet text that does not depend on what is behind it."""
+        """Define ``$dim`` for third-party themes: muted text that does not depend on the background."""
         return {"dim": "#8b95a5"}
 
     def _choose_theme(self, name: str) -> None:
@@ -107,7 +107,7 @@ class ConsoleApp(PageActions):
         if self._bridge is not None:
             self._bridge.cancel()
             await asyncio.gather(self._bridge, return_exceptions=True)
-        if "forwards" in self.__dict__:  # else nobody has asked for one
+        if "forwards" in self.__dict__:  # otherwise none has been requested
             await self.forwards.close()
         await self.bulk.close()
         await self.work.close()
@@ -120,7 +120,7 @@ class ConsoleApp(PageActions):
     def watch_fleet(self, state: FleetState) -> None:
         self.main.show(state)
 
-    # --- up: what is asked to the console
+    # --- up: requests to the console
 
     def on_asked(self, message: Asked) -> None:
         self.run_worker(self.flows.act(message.action, message.sandbox))
@@ -180,24 +180,24 @@ class ConsoleApp(PageActions):
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def action_next_theme(self) -> None:
-        """The theme that comes next."""
+        """Switch to the next theme."""
         self.theme = after(self.theme).name
 
     def action_use_theme(self, name: str) -> None:
-        """Another theme."""
+        """Switch to another theme."""
         self._choose_theme(name)
 
     def action_light(self) -> None:
-        """Dark or light."""
+        """Switch between dark and light."""
         self.theme = LIGHT.name if self.current_theme.dark else DARK.name
 
     def action_help_quit(self) -> None:
-        """Say how to quit, as Ctrl+C does not; Textual's own words have markup, which is never parsed here."""
+        """Say how to quit, as Ctrl+C does not. Textual's own message has markup, which is never parsed here."""
         if key := key_of(self.screen, "quit"):
             self.notify(f"{key} quits.", title="Ctrl+C does not quit")
 
     async def action_quit(self) -> None:
-        """Quit; asks first where something would be ended by it."""
+        """Quit. Requests confirmation first if quitting would end something."""
         flying, shells = self.work.in_flight, self.main.detail.shells.open_count
         forwards = self.forwards.count if "forwards" in self.__dict__ else 0
         if not flying and not shells and not forwards:
@@ -211,14 +211,14 @@ class ConsoleApp(PageActions):
         self.push_screen(ConfirmScreen("Quit?", body, "Quit"), leave)
 
     def on_resize(self, event: events.Resize) -> None:
-        if self.main in self.screen_stack:  # else it would come over this when the app opens
+        if self.main in self.screen_stack:  # otherwise it would appear over this one when the app opens
             self._cover(event.size)
 
     @property
     def _background_screens(self) -> list[Screen[Any]]:
-        """Screens that are laid out and drawn under the one on top: none under the word that the terminal is too small.
+        """The screens that are drawn below the top one. There are none below the "terminal too small" screen.
 
-        In a few cells a scroll bar takes the room that another one then asks back, for ever and as fast as it can.
+        In a few cells, two scroll bars can take the space from each other in an endless loop at full speed.
         """
         if self._screen_stack and isinstance(self._screen_stack[-1], TooSmallScreen):
             return []

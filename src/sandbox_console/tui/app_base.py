@@ -1,6 +1,6 @@
-"""What pages and widgets may ask of the app. They reach it by ``console_app = getters.app(BaseApp)``.
+"""What pages and widgets can request from the app. They reach it with ``console_app = getters.app(BaseApp)``.
 
-What a person wants done goes up as a message (`state.messages`); `BaseApp.agreed` alone is called, for its answer.
+A user's requests go up as messages (`state.messages`). Only `BaseApp.agreed` is called directly, as it has an answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sandbox_console.tui.state.fleet_state import FleetState
 
 
 class BaseApp(TypeAheadApp[None]):
-    """The fleet as it is now, the console, the clock (Unix seconds) and the keys."""
+    """The current fleet, the console, the clock (Unix seconds) and the keys."""
 
     fleet: reactive[FleetState] = reactive(FleetState(), init=False, repaint=False)
 
@@ -34,5 +34,5 @@ class BaseApp(TypeAheadApp[None]):
         raise NotImplementedError
 
     async def agreed(self, action: Action, sandbox: Sandbox) -> Consent | None:
-        """What a person agrees to who asked for an action by a key; None where the policy asks and they say no."""
+        """Return the consent of a user who pressed an action's key, or None if they decline the policy's question."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The parts of the app. Each flow is created when it is first used: none is needed to start."""
+"""The parts of the app. Each flow is created when it is first used: none is needed at the start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sandbox_console.tui.shell.shell_flow import ShellFlow
 
 Told = tuple[float, str, str]
-"""When (Unix seconds), how severe, and the message."""
+"""The time (Unix seconds), the severity, and the message."""
 
 
 class AppParts(BaseApp):
@@ -46,13 +46,13 @@ class AppParts(BaseApp):
         return self.main.selected
 
     def publish(self, *news: News) -> None:
-        """Take news into the state; several at once are drawn once."""
+        """Apply news to the state. Several items passed together are drawn once."""
         if self.is_running:
             self.fleet = reduce(self.fleet, news)
 
     async def agreed(self, action: Action, sandbox: Sandbox) -> Consent | None:
         answer: asyncio.Future[Consent | None] = asyncio.get_running_loop().create_future()
-        self.run_worker(self._agree(action, sandbox, answer))  # a worker of the app: the pane may give up waiting
+        self.run_worker(self._agree(action, sandbox, answer))  # a worker of the app, as the pane may stop waiting
         return await answer
 
     async def _agree(self, action: Action, sandbox: Sandbox, answer: asyncio.Future[Consent | None]) -> None:
@@ -64,47 +64,47 @@ class AppParts(BaseApp):
                 answer.set_result(consent)
 
     def _drop_marks(self, refs: Iterable[SandboxRef]) -> None:
-        with contextlib.suppress(NoMatches):  # the app is being left
+        with contextlib.suppress(NoMatches):  # the app is closing
             self.main.table.drop_marks(refs)
 
     @cached_property
     def flows(self) -> Flows:
-        """What is done to one sandbox, with the questions it takes."""
+        """Actions on one sandbox, with their questions."""
         from sandbox_console.tui.actions.action_flow import Flows
 
         return Flows(self, self.service, self.work)
 
     @cached_property
     def shells(self) -> ShellFlow:
-        """What opens shells, and attaches to main processes."""
+        """Opens shells, and attaches to main processes."""
         from sandbox_console.tui.shell.shell_flow import ShellFlow
 
         return ShellFlow(self, self.service, self.flows)
 
     @cached_property
     def forwards(self) -> ForwardFlow:
-        """Ports of sandboxes that this machine answers for while the app runs."""
+        """Forwards ports of sandboxes to this machine while the app runs."""
         from sandbox_console.tui.forward.forward_flow import ForwardFlow
 
         return ForwardFlow(self, self.service, self.flows, self.publish)
 
     @cached_property
     def egress(self) -> EgressFlow:
-        """What is done to egress rules."""
+        """Actions on egress rules."""
         from sandbox_console.tui.egress.egress_flow import EgressFlow
 
         return EgressFlow(self, self.service, self.work, self.flows, self.now)
 
     @cached_property
     def bulk(self) -> BulkFlow:
-        """What is done to marked sandboxes."""
+        """Actions on marked sandboxes."""
         from sandbox_console.tui.bulk.bulk_flow import BulkFlow
 
         return BulkFlow(self, self.service, self.work, self._drop_marks)
 
     @cached_property
     def hosts(self) -> HostFlow:
-        """What is done to backends' images and snapshots."""
+        """Actions on the backends' images and snapshots."""
         from sandbox_console.tui.images.image_flow import HostFlow
 
         return HostFlow(self, self.service, self.work, self.now)

@@ -1,4 +1,4 @@
-"""The help: the keys that work where you are, taken from the bindings themselves."""
+"""The help page: the keys that work in the current place, taken from the bindings themselves."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _TITLES = {
     "GoneScreen": "In the choice",
     "AttachScreen": "While attached",
 }
-"""By class; one that is not here is called as that which it is derived from."""
+"""Names by class. A class that is not listed has the name of its base class."""
 HIDDEN = {
     "copy_text",
     "help_quit",
@@ -72,7 +72,7 @@ HIDDEN = {
     "page_right",
 }
 _WITH_OTHERS = ("super+", "alt+")
-"""Keys that few terminals pass on; what they do has another key."""
+"""Modifiers that few terminals pass on. Their actions have another key."""
 _EDITING = {
     "cursor_left_word": "Word back", "cursor_right_word": "Word on", "home": "Begin", "end": "End",
     "cursor_left(True)": "Select back", "cursor_right(True)": "Select on", "select_all": "Select all",
@@ -85,7 +85,7 @@ _EDITING = {
     "delete_to_start_of_line": "Delete all before", "delete_to_end_of_line_or_delete_line": "Delete all after",
     "undo": "Undo", "redo": "Redo",
 }  # fmt: skip
-"""What is told of Textual's own keys of editing, by action: what everybody knows is left out, as arrows are."""
+"""Descriptions of Textual's own editing keys, by action. Well-known ones such as arrows are left out."""
 _KEYS, _WHAT = 11, 20
 _ENDLESS = 10_000
 _MORE = (
@@ -99,9 +99,9 @@ _MORE = (
 
 
 def help_words(screen: Screen[object], here: Sequence[Part] = ()) -> Callable[[int], Content]:
-    """Sections of keys as they are now, nearest first, by the cells of a row, 0 for as many as there are.
+    """Return the current keys in sections, nearest first, as a function of the row's cells; 0 means no limit.
 
-    ``here`` is what does not work on what is selected, from `unavailable`.
+    ``here`` lists what does not work on the selected sandbox, from `unavailable`.
     """
     sections: dict[str, dict[str, list[str]]] = {}
     for active in screen.active_bindings.values():
@@ -129,7 +129,7 @@ def _laid_out(sections: Mapping[str, Mapping[str, Sequence[str]]], here: Sequenc
 
 
 def _told(node: DOMNode, binding: Binding) -> str:
-    """What a key does; empty for what is not told, as of editing what everybody knows."""
+    """Return what a key does, or an empty string if it is not listed, as for well-known editing keys."""
     if (binding.action, binding.description) not in _own(type(node)):
         return binding.description
     return "" if binding.key.startswith(_WITH_OTHERS) else _EDITING.get(binding.action, "")
@@ -137,14 +137,14 @@ def _told(node: DOMNode, binding: Binding) -> str:
 
 @cache
 def _own(kind: type[DOMNode]) -> frozenset[tuple[str, str]]:
-    """The actions of editing that a widget has from Textual."""
+    """Return the editing actions that a widget inherits from Textual."""
     of = next((one for one in (Input, TextArea) if issubclass(kind, one)), None)
     known = [one for one in of.BINDINGS if isinstance(one, Binding)] if of else []
     return frozenset((one.action, one.description) for one in known)
 
 
 def _fitting(keys: Sequence[str]) -> str:
-    """As many of an action's keys as there is room for, the first at least."""
+    """Return as many of an action's keys as fit, but at least the first."""
     found = keys[0]
     for key in keys[1:]:
         found = f"{found} {key}" if len(found) + 1 + len(key) <= _KEYS else found
@@ -152,12 +152,12 @@ def _fitting(keys: Sequence[str]) -> str:
 
 
 def place_of(node: DOMNode) -> str:
-    """Where the keys of a widget or a page work."""
+    """Return where the keys of a widget or a page work."""
     return next((_TITLES[kind.__name__] for kind in type(node).__mro__ if kind.__name__ in _TITLES), "Here")
 
 
 async def unavailable(app: BaseApp, sandbox: Sandbox) -> list[Part]:
-    """What cannot be done to a sandbox now, and what its backend cannot do at all, each with the reason."""
+    """Return which actions a sandbox does not allow now, and which its backend does not support, with reasons."""
     lines = [
         (one.label, one.unfit)
         for one in await choices(app.service, sandbox, app.fleet.busy.get(sandbox.ref), app.keymap)
@@ -182,7 +182,7 @@ def _reasons(title: str, lines: Sequence[tuple[str, str]]) -> list[Part]:
 
 
 def _columns(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
-    """Two columns as wide as what they say, or one where that leaves no room for both."""
+    """Return two columns as wide as their contents, or one if there is no room for both."""
     longest = max(cell_len(what) for _, what in lines)
     room = _WHAT if longest <= _WHAT else longest + 1
     rows = (len(lines) + 1) // 2 if 2 * (_KEYS + 1 + room) <= width else len(lines)
@@ -195,7 +195,7 @@ def _columns(lines: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
 
 
 def key_words(display: str) -> str:
-    """A key as people write it. Ctrl+Space reaches programs as NUL, whose other name is Ctrl+@."""
+    """Return a key as people write it. Ctrl+Space reaches programs as NUL, whose other name is Ctrl+@."""
     if display == "^@":
         display = "^space"
     return display.replace("^", "Ctrl+") if len(display) > 1 and display.startswith("^") else display

@@ -1,4 +1,4 @@
-"""Opens the pages that keys show over the list, and writes the text of plain ones; mixed into the app."""
+"""A mixin of the app that opens the pages shown over the list, and writes the text of plain ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SEVERE = {"error": "$text-error", "warning": "$text-warning"}
 
 
 class PageActions(AppParts):
-    """Opens pages; each is imported when it is asked for."""
+    """Opens pages. Each is imported when it is first opened."""
 
     async def action_help(self) -> None:
-        """The keys that work here, and what does not work on the selected sandbox; not of this page itself."""
+        """Show the keys of the current page and what the selected sandbox does not allow. Not from a text page."""
         if isinstance(self.screen, TextScreen):
             return
         selected = self.main.selected if self.screen is self.main else None
@@ -32,7 +32,7 @@ class PageActions(AppParts):
         self.push_screen(TextScreen("Keys that work here", help_words(self.screen, here)))
 
     async def open_form(self, sandbox: Sandbox | None) -> None:
-        """Open the form: empty, or of a sandbox; of another tool's with what its backend can change live."""
+        """Open the form, empty or for a sandbox. For another tool's, only the backend's live changes are editable."""
         from sandbox_console.tui.form.form_screen import FormScreen
 
         fixed: dict[str, str] = {}
@@ -44,59 +44,59 @@ class PageActions(AppParts):
             except ConsoleError as error:
                 self.notify(error.message, title="edit", severity="error")
                 return
-        if self.screen is below:  # else a person went on to something else meanwhile
+        if self.screen is below:  # otherwise the user went elsewhere in the meantime
             self.push_screen(FormScreen(self.service, self.work, self.flows.consent, sandbox, fixed))
 
     def action_messages(self) -> None:
-        """All messages, newest first."""
+        """Show all messages, newest first."""
         self.push_screen(TextScreen("Messages", messages_words(reversed(self.told))))
 
     def action_backends(self) -> None:
-        """Every backend's health with its reason in full."""
+        """Show every backend's health with the full reason."""
         self.push_screen(TextScreen("Backends", backends_words(self.fleet.health.values())))
 
     def action_pulse(self) -> None:
-        """The whole fleet on one page."""
+        """Show the whole fleet on one page."""
         from sandbox_console.tui.pulse.pulse_screen import PulseScreen
 
         self.push_screen(PulseScreen(self.service, self.history, lambda: self.fleet, self.now))
 
     def action_egress(self) -> None:
-        """What was denied in the whole fleet."""
+        """Show what was denied in the whole fleet."""
         from sandbox_console.tui.egress.inbox_screen import EgressScreen
 
         self.push_screen(EgressScreen(self.service, self.now))
 
     def action_images(self) -> None:
-        """What sandboxes are made of."""
+        """Show the images."""
         from sandbox_console.tui.images.images_screen import ImagesScreen
 
         self.push_screen(ImagesScreen(self.service, self.hosts, self.now))
 
     def action_snapshots(self) -> None:
-        """Saved states of sandboxes."""
+        """Show the snapshots of sandboxes."""
         from sandbox_console.tui.images.snapshots_screen import SnapshotsScreen
 
         self.push_screen(SnapshotsScreen(self.service, self.hosts, self.now))
 
     def action_draft(self) -> None:
-        """Try egress rules on what the selected sandbox asked for."""
+        """Test egress rules on the traffic of the selected sandbox."""
         selected = self.main.selected
         self.egress.draft([selected] if selected else [])
 
     def action_bulk(self) -> None:
-        """What became of the last action on several."""
+        """Show the results of the last action on several sandboxes."""
         self.bulk.show()
 
     def action_audit(self) -> None:
-        """Everything that was done, in the whole fleet."""
+        """Show the audit log of the whole fleet."""
         from sandbox_console.tui.audit.audit_screen import AuditScreen
 
         self.push_screen(AuditScreen(self.service, self.now), lambda ref: self.main.go_to(ref) if ref else None)
 
 
 def messages_words(told: Iterable[Told]) -> Content:
-    """Messages with their time of day."""
+    """Return messages with their time of day."""
     parts: list[tuple[str, str]] = []
     for at, severity, text in told:
         parts.append((f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}  ", "$dim"))
@@ -105,7 +105,7 @@ def messages_words(told: Iterable[Told]) -> Content:
 
 
 def backends_words(backends: Iterable[BackendHealth]) -> Content:
-    """Each backend with its reason and hint."""
+    """Return each backend with its reason and hint."""
     parts: list[tuple[str, str]] = []
     for health in backends:
         glyph, style = HEALTH[health.state]

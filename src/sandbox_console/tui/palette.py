@@ -46,14 +46,14 @@ _TOLD = {
     "quit": ("Quit", "Leave; sandboxes keep running"),
 }
 _ELSEWHERE = {"shell", "attach", "changes", "edit", *VERBS, *NAMINGS, "back"}
-"""Actions that are offered with the selected sandbox's name, or that mean nothing in a palette."""
+"""Actions that are offered with the selected sandbox's name, or that make no sense in a palette."""
 
 
 _MOVES = (
     "choose", "line(", "page(", "page_", "side(", "scroll", "cursor_", "go(", "move(", "sideways(", "step(", "shift(",
     "delete_",
 )  # fmt: skip
-"""Beginnings of actions that are keys only: nobody looks for them by name."""
+"""Prefixes of actions that have only keys, as nobody looks for them by name."""
 
 
 class _Command(NamedTuple):
@@ -61,13 +61,13 @@ class _Command(NamedTuple):
     action: str
     help: str
     node: Widget | None = None
-    """Whose action it is; None: the list's screen."""
+    """The node that the action belongs to. None means the list's screen."""
 
 
 class ConsoleCommands(Provider):
-    """On the list the actions on the selected sandbox first, then the rest; on another page its own and the app's.
+    """On the list: actions on the selected sandbox, then all others. On other pages: their own and the app's.
 
-    Those of the list would act unseen behind another page.
+    On another page, the list's actions would run unseen behind it.
     """
 
     @property
@@ -88,7 +88,7 @@ class ConsoleCommands(Provider):
             yield command
 
     def _here(self) -> Iterator[_Command]:
-        """What the focused widget, the tab and the page around it can do."""
+        """Yield the actions of the focused widget, its tab and its page."""
         app, general = self._shown_app, {binding.id for binding in list_keys()}
         told: set[tuple[str, str]] = set()
         for node, binding, enabled, _ in self.screen.active_bindings.values():
@@ -98,7 +98,7 @@ class ConsoleCommands(Provider):
             where = place_of(node)
             if not isinstance(node, Widget) or isinstance(node, Input) or binding.action.startswith("app."):
                 continue
-            if (where, binding.description) not in told:  # not once more for each of its keys
+            if (where, binding.description) not in told:  # only once, not for each of its keys
                 told.add((where, binding.description))
                 key = "" if binding.key == NO_KEY else f" (key {key_words(app.get_key_display(binding))})"
                 yield _Command(binding.description, binding.action, f"{where}{key}", node)
@@ -134,5 +134,5 @@ class ConsoleCommands(Provider):
 
     async def _run(self, command: _Command) -> None:
         node = command.node or self._shown_app.main
-        if node.is_attached:  # its page may have closed meanwhile
+        if node.is_attached:  # its page may have closed in the meantime
             await node.run_action(command.action)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from sandbox_console.tui.app import ConsoleApp
 
 Opener = Callable[..., AbstractAsyncContextManager[Console]]
-"""What opens the console: called with ``config_file``, ``read_only`` and ``only_backend``."""
+"""Opens the console. Called with ``config_file``, ``read_only`` and ``only_backend``."""
 
 
 async def run(*, config_file: Path | None, read_only: bool, backend: str, opener: Opener | None) -> int:
-    """What :func:`sandbox_console.tui.run_tui` does, on a running loop."""
+    """Do what :func:`sandbox_console.tui.run_tui` does, on a running loop."""
     opened = (opener or open_console)(config_file=config_file, read_only=read_only, only_backend=backend)
     async with opened as console:
-        console.watch().close()  # the backends answer while the app is imported: its thread leaves the loop free
+        console.watch().close()  # the backends answer while a thread imports the app and leaves the loop free
         console.shipper.start()
         app = (await asyncio.to_thread(_app_class))(console)
         settling = freeze_soon()
@@ -40,7 +40,7 @@ def _app_class() -> type[ConsoleApp]:
     from textual._xterm_parser import XTermParser
     from textual.drivers import linux_driver
 
-    # The driver makes its parser itself, by this name.
+    # The driver creates its parser itself, using this name.
     vars(linux_driver)["XTermParser"] = lambda debug=False: GuardedParser(XTermParser(debug))
     from sandbox_console.tui.app import ConsoleApp
 

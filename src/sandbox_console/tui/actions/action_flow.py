@@ -27,7 +27,7 @@ LIVE = "It is changed while it goes on running."
 
 
 class AskConsent(Protocol):
-    """Asks a person where the policy or the action wants it; None where they do not agree."""
+    """Asks the user for consent if the policy or the action requires it. Returns None if they decline."""
 
     async def __call__(
         self,
@@ -41,7 +41,7 @@ class AskConsent(Protocol):
 
 
 class Flows:
-    """The steps between a key and an action. Each runs in a worker of the app."""
+    """The steps from a key press to an action. Each runs in a worker of the app."""
 
     def __init__(self, app: App[None], console: Console, work: Work) -> None:
         self._app = app
@@ -49,13 +49,13 @@ class Flows:
         self._work = work
 
     async def act(self, action: Action, sandbox: Sandbox) -> None:
-        """Confirm an action and start it. What the policy forbids is tried all the same: the gate records it."""
+        """Confirm an action and start it. An action that the policy forbids is tried anyway: the gate records it."""
         consent = await self.consent(action, sandbox, changes=await self._steps(action, sandbox))
         if consent is not None:
             self._work.start(action, consent, shown_name(sandbox))
 
     async def _steps(self, action: Action, sandbox: Sandbox) -> Content | None:
-        """The steps of a quarantine or of its undo, for the question."""
+        """Return the steps of a quarantine, or of releasing one, for the question."""
         if not isinstance(action, Quarantine | Release):
             return None
         try:
@@ -69,7 +69,7 @@ class Flows:
         return Content("\n".join(clean(line, cap=200) for line in lines))
 
     async def named(self, naming: Naming, sandbox: Sandbox) -> None:
-        """Ask for the word that a verb takes, which is a plain yes as well, and start it."""
+        """Ask for the word that a verb takes, and start it. Typing the word also counts as a plain yes."""
         word = await self._app.push_screen_wait(
             AskScreen(
                 f"{naming.asks} {shown_name(sandbox)}", naming.hint, naming.suggest(sandbox), told=naming.effect,
@@ -84,7 +84,7 @@ class Flows:
             self._work.start(action, consent, shown_name(sandbox))
 
     async def changes(self, sandbox: Sandbox) -> None:
-        """Show how its files differ from its image."""
+        """Show how the sandbox's files differ from its image."""
         try:
             found = await self._console.inside.changes(sandbox.ref)
         except ConsoleError as error:
@@ -102,9 +102,9 @@ class Flows:
         effect: str = "",
         changes: Content | None = None,
     ) -> Consent | None:
-        """What a person agrees to; None when they do not. ``confirmed``: a plain yes was given already.
+        """Return the user's consent, or None if they decline. ``confirmed`` means that they already gave a plain yes.
 
-        ``changes`` are listed in the question.
+        The question lists ``changes``.
         """
 
         async def answer(question: Ask | None) -> bool:
@@ -126,7 +126,7 @@ def confirmation(
     effect: str = "",
     changes: Content | None = None,
 ) -> ConfirmScreen:
-    """The question for an action: what it touches, by name and ASCII id."""
+    """Return the question for an action. It shows what the action affects, by name and ASCII id."""
     verb = VERBS.get(action.verb)
     typed = bool(token) or (verb is not None and must_type(verb, sandbox, token))
     label = verb.label if verb else {"shell": "Open shell", "update": "Apply"}.get(action.verb, action.verb.title())

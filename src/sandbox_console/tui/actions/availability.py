@@ -1,4 +1,4 @@
-"""Which actions a sandbox allows now, and why not: its state, the policy, or the backend."""
+"""Which actions a sandbox allows now, and why not: because of its state, the policy, or the backend."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sandbox_console.tui.keys.keymap import Keymap
 from sandbox_console.tui.state.verbs import NAMINGS, VERBS, unfit
 
 LIVE = ("cpus", "memory_mib", "pids", "name")
-"""What may be changed of a sandbox that another tool made."""
+"""The fields that can be changed in a sandbox that another tool made."""
 
 _OTHER_KEY = {"resume": "pause", "fork": "", "release": "quarantine"}
-"""Verbs that have another action's key, or none."""
+"""Verbs that share another action's key, or have none."""
 
 
 def verb_key(keys: Keymap, verb: str) -> str:
-    """The key of a verb that menus name; empty where it has none."""
+    """Return the key that menus show for a verb, or an empty string if it has none."""
     action = _OTHER_KEY.get(verb, verb)
     return keys.first(action) if action else ""
 
 
 async def choices(console: Console, sandbox: Sandbox, busy: str | None, keys: Keymap) -> list[Choice]:
-    """Every verb, in the order of the menu."""
+    """Return every verb, in menu order."""
     found = []
     for verb in VERBS.values():
         reason = unfit(verb, sandbox, busy) or await _denied(console, verb.make(sandbox), sandbox)
@@ -51,7 +51,7 @@ async def _entering(console: Console, sandbox: Sandbox, keys: Keymap) -> list[Ch
 
 
 async def not_editable(console: Console, sandbox: Sandbox) -> str:
-    """Why nothing of a sandbox can be changed; of another tool's that can which its backend changes live."""
+    """Return why nothing in a sandbox can be changed. If another tool made it, its backend's live edits still work."""
     if sandbox.spec is not None:
         return await _denied(console, Update(sandbox.ref, sandbox.spec), sandbox)
     try:

@@ -1,4 +1,4 @@
-"""Any action as the command line that does the same. Pure."""
+"""Writes any action as the equivalent command line. Pure."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ CLI_VERBS = {
     "remove-snapshot": "snapshot rm",
     "release": "quarantine --undo",
 }
-"""What the command line calls a verb, where it has another name there."""
+"""The command line's names for the verbs that it names differently."""
 
 _OPTIONS = {field.name: f"--{field.option}" for field in FIELDS if field.option}
 _TABLES = {"labels", "env"}
 
 OPEN = {"rename": "NEW", "commit": "IMAGE", "fork": "NEW", "pull": "IMAGE", "snapshot": "SNAPSHOT", "restore": "NAME"}
-"""What stands for a word that is not typed yet."""
+"""The placeholder for a word that has not been typed yet."""
 
 
 def command_line(action: Action, before: SandboxSpec | None = None, confirm: str = "") -> str:
-    """The command that does what an action does; values of env are left out.
+    """Return the command that is equivalent to an action. Values of env are left out.
 
-    An update is told by what differs from ``before``; without it, by every field that its spec has. ``confirm`` is the
-    id that the policy wants named for it.
+    For an update, the command has the fields that differ from ``before``, or without ``before`` every field of its
+    spec. ``confirm`` is the id that the policy requires for it.
     """
     verb = CLI_VERBS.get(action.verb, action.verb).split()
     words = _update(action, before) if isinstance(action, Update) else _words(action)
@@ -59,7 +59,7 @@ def command_line(action: Action, before: SandboxSpec | None = None, confirm: str
 
 
 def bulk_command(actions: Sequence[Action]) -> str:
-    """One command for a verb on several sandboxes. If one is removed by force, all are: the option is for all."""
+    """Return one command for a verb on several sandboxes. If one is removed by force, all are: the option is shared."""
     if not actions:
         return ""
     first = actions[0]
@@ -70,7 +70,7 @@ def bulk_command(actions: Sequence[Action]) -> str:
 
 
 def _words(action: Action) -> list[str]:
-    """What stands after the verb."""
+    """Return the words after the verb."""
     match action:
         case Create(spec=spec, backend=backend, host=host, start=start):
             words = [spec.name, "--backend", f"{backend}/{host}", *([] if start else ["--no-start"])]
@@ -115,7 +115,7 @@ def _update(action: Update, before: SandboxSpec | None) -> list[str]:
     old, new = before.to_dict() if before else {}, action.spec.to_dict()
     name = new.pop("name")
     words = [str(action.ref), *(_option("--name", name) if before is not None and name != before.name else [])]
-    # The command line adds to a table, so one that lost a key begins again.
+    # The command line adds to a table, so a table that lost a key starts again from empty.
     shrunk = [field for field in _TABLES if old.get(field, {}).keys() - new.get(field, {}).keys()]
     for field in [field for field in old if field != "name" and (field not in new or field in shrunk)]:
         words += ["--unset", field]
@@ -127,7 +127,7 @@ def _update(action: Update, before: SandboxSpec | None) -> list[str]:
 
 
 def _spec_words(fields: dict[str, Any]) -> list[str]:
-    """Fields of a spec as options, the command last; a duration is in seconds."""
+    """Return fields of a spec as options, with the command last. Durations are in seconds."""
     words: list[str] = []
     for field, option in _OPTIONS.items():
         match fields.get(field):

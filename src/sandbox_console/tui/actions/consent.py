@@ -1,4 +1,4 @@
-"""Asks for consent where the policy wants it, and passes the person's answer on."""
+"""Requests consent where the policy requires it, and passes on the user's answer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from sandbox_console.model.sandbox import Sandbox
 from sandbox_console.service import Ask, Consent, Console
 
 Answer = Callable[[Ask | None], Awaitable[bool]]
-"""Asks a person, with the policy's question where it has one, and tells whether they agree."""
+"""Shows the user a question, including the policy's if it has one, and returns whether they agree."""
 
 
 def agreed(question: Ask | None = None) -> Consent:
-    """The consent of a person who said yes, to the policy's question where it had one."""
+    """Return the consent of a user who said yes, including to the policy's question if it had one."""
     return Consent(yes=True, confirm=question.token if question else "")
 
 
 async def consent_to(console: Console, action: Action, target: Sandbox | None, answer: Answer) -> Consent | None:
-    """The consent to an action; None where the person does not agree.
+    """Return the consent to an action, or None if the user does not agree.
 
-    What the policy forbids, or cannot decide because its target does not answer, is tried all the same once they
-    agree: the gate refuses it, and so it is on record.
+    If the policy forbids the action, or cannot decide because its target does not answer, the action is still tried
+    once they agree: the gate refuses it, and so it is on record.
     """
     try:
         decision = await console.decide(action, target)

@@ -1,4 +1,4 @@
-"""The messages after an action has ended, and the changes that ``diff`` found."""
+"""The messages shown after an action has ended, and the changes that ``diff`` found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DONE = {"start": "started", "stop": "stopped", "kill": "killed", "restart": "re
 
 
 def ended_words(action: Action, name: str, result: ActionResult) -> str:
-    """A sentence for an action that was done."""
+    """Return a sentence for an action that succeeded."""
     match action:
         case Rename(name=new):
             return f"{name} is called {clean(new, cap=60)} now"
@@ -48,12 +48,12 @@ def ended_words(action: Action, name: str, result: ActionResult) -> str:
 
 
 SHOWN = 2000
-"""Lines that are drawn: the first are folded in 0.1 s, and `sandbox-console diff` prints all."""
+"""How many lines are drawn: wrapping these takes 0.1 s, and `sandbox-console diff` prints all of them."""
 _HOW = {"added": ("A", "$text-success"), "changed": ("C", "$text-warning"), "deleted": ("D", "$text-error")}
 
 
 def change_words(changes: Sequence[PathChange], command: str) -> Content:
-    """A line for each path, as docker diff has them, under how many of each there are."""
+    """Return a line for each path, as in docker diff, below the number of each kind."""
     if not changes:
         return Content("Nothing differs from its image.")
     count = Counter(one.how for one in changes)

@@ -1,4 +1,4 @@
-"""The filter line of the audit screen: ``actor:``, ``action:``, ``outcome:``, ``backend:``, ``since:``, else text."""
+"""The audit screen's filter line: ``actor:``, ``action:``, ``outcome:``, ``backend:``, ``since:``, or plain text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TROUBLE = "denied,failed,unknown,timed_out"
 
 
 def parse(text: str, now: float, limit: int) -> tuple[AuditQuery, str]:
-    """What is typed as a query, and what of it cannot be understood."""
+    """Return the typed text as a query, and the part that cannot be understood."""
     query, problem, words = AuditQuery(limit=limit), "", []
     for word in text.split():
         name, colon, value = word.partition(":")

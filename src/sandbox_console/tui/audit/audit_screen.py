@@ -1,4 +1,4 @@
-"""The audit log on screen: every action in the fleet, live and filtered, with the state of the chain."""
+"""Shows the audit log: every action in the fleet, live and filtered, with the state of the chain."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sandbox_console.tui.widgets.table.table_layout import Column
 PAGE = 500
 _LOOK = "audit-look"
 LOOK_S = 1.0
-"""How often the log is asked for new rows: others write it too. The newest row's id costs 1 ms."""
+"""Interval for checking the log for new rows: other processes write it too. Reading the newest row's id costs 1 ms."""
 COLUMNS = (
     Column("id", "ID", 5, 8, align="right", priority=1),
     Column("at", "TIME", 14, 14, priority=0),
@@ -48,7 +48,7 @@ COLUMNS = (
 
 
 class AuditScreen(Screen[SandboxRef | None]):
-    """Gives the sandbox to go to, or None."""
+    """Returns the sandbox to go to, or None."""
 
     DEFAULT_CSS = """
     AuditScreen { background: $background; }
@@ -95,12 +95,12 @@ class AuditScreen(Screen[SandboxRef | None]):
     # --- what is on record
 
     def _look_soon(self) -> None:
-        """Look, in place of a look at what is not wanted any more: that one's query ends."""
+        """Query the log, and cancel an earlier query that is no longer wanted."""
         self.run_worker(self._look(), group=_LOOK, exclusive=True)
 
     def _look_again(self) -> None:
         if not any(worker.group == _LOOK and not worker.is_finished for worker in self.workers):
-            self._look_soon()  # one that takes longer than the interval must come to its end
+            self._look_soon()  # a query that takes longer than the interval must be able to finish
 
     async def _look(self) -> None:
         query, problem = audit_filter.parse(self._text, self._clock(), self._limit)
@@ -146,7 +146,7 @@ class AuditScreen(Screen[SandboxRef | None]):
     # --- keys
 
     def action_verify(self) -> None:
-        """Walk the whole chain."""
+        """Verify the whole chain."""
         if not self._verifying:
             self._verifying = True
             self.run_worker(self._verify(), group="audit-verify")
@@ -162,7 +162,7 @@ class AuditScreen(Screen[SandboxRef | None]):
             self._head()
 
     def action_filter(self) -> None:
-        """Type a filter."""
+        """Open the filter line."""
         self.query_one("#audit-line").add_class("-on")
         self.set_focus(self.query_one("#audit-filter", Input))
 
@@ -177,18 +177,18 @@ class AuditScreen(Screen[SandboxRef | None]):
         self.query_one(FleetTable).focus()
 
     def action_trouble(self) -> None:
-        """Only what was denied, failed, timed out or is unknown; or all again."""
+        """Show only rows that were denied, failed, timed out or are unknown, or show all again."""
         wanted = f"outcome:{audit_filter.TROUBLE}"
         self.query_one("#audit-filter", Input).value = "" if self._text == wanted else wanted
         self._kept()
 
     def action_older(self) -> None:
-        """Show more of the past."""
+        """Show older rows."""
         self._limit += PAGE
         self._look_soon()
 
     def action_back(self) -> None:
-        """Clear the filter, then leave."""
+        """Clear the filter, or leave if there is none."""
         if self._text or self.query_one("#audit-filter", Input).has_focus:
             self.query_one("#audit-filter", Input).value = ""
             self._text = ""
@@ -218,7 +218,7 @@ class AuditScreen(Screen[SandboxRef | None]):
 
 
 def ref_in(entry: AuditEntry) -> SandboxRef | None:
-    """The sandbox that an entry is about; a create tells it in its outcome."""
+    """Return the sandbox that an entry is about. For a create, it is in the outcome."""
     for row in (entry.end, entry.attempt):
         parts = (row.target if row else "").split("/", 2)
         if len(parts) == 3 and not parts[2].startswith("name:"):

@@ -11,7 +11,7 @@ from sandbox_console.tui.base.safety import plain
 
 
 def chain_words(problem: str, verified: tuple[float, Verification] | None, *, verifying: bool) -> Content:
-    """Whether it can be written, and what the last walk over it found. ``verified`` has the time of the walk."""
+    """Return whether the log can be written and what the last verification found. ``verified`` includes its time."""
     if problem:
         return plain(f"✕ it cannot be written: {problem}", "$text-error")
     if verifying:
@@ -31,5 +31,5 @@ def chain_words(problem: str, verified: tuple[float, Verification] | None, *, ve
 
 
 def clock_words(at: float) -> str:
-    """The time of day."""
+    """Return the time of day."""
     return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"

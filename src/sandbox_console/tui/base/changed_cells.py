@@ -1,6 +1,6 @@
 """Sends only the changed cells of redrawn lines to the terminal.
 
-Textual sends every line that a widget draws again whole, 600 bytes at 120 columns: twenty rows of which one digit
+Textual sends the whole of every line that a widget redraws, 600 bytes at 120 columns: twenty rows in which one digit
 changes each second are 24 kB/s over SSH.
 """
 
@@ -18,21 +18,21 @@ from textual.strip import Strip
 
 Cell = tuple[str, Style | None]
 GAP_CELLS = 6
-"""So many cells that stay are sent along between two that change: to move the cursor and set a style takes as much."""
+"""Gaps of up to this many unchanged cells are sent too: moving the cursor and setting a style takes as many bytes."""
 
 
 class ChangedCells:
-    """Knows the screen as it was last sent. After a new layout it is sent whole, which also repairs a terminal."""
+    """Remembers the screen as last sent. After a new layout the whole screen is sent, which also repairs a terminal."""
 
     def __init__(self) -> None:
         self._there: dict[int, dict[int, Cell]] = {}
 
     def forget(self) -> None:
-        """Take the terminal's contents for unknown."""
+        """Treat the terminal's contents as unknown."""
         self._there.clear()
 
     def reduced(self, update: CompositorUpdate) -> CompositorUpdate:
-        """The update without the cells that the screen has already."""
+        """Return the update without the cells that the screen already shows."""
         if isinstance(update, LayoutUpdate):
             self.forget()
             strips = [list(line) for line in update.strips]
@@ -54,13 +54,13 @@ class ChangedCells:
             x += strip.cell_length
 
     def _changed(self, y: int, x: int, strip: Strip) -> Iterator[tuple[int, int, Strip]]:
-        """The parts of a strip that differ, as (y, x, strip); all of one whose width terminals may disagree about."""
+        """Yield the parts of a strip that differ, as (y, x, strip), or all of it if terminals may vary in its width."""
         cells = _cells(strip)
         line = self._there.setdefault(y, {})
         if cells is None:
             for at in range(x, x + strip.cell_length):
                 line.pop(at, None)
-            self._there.pop(y + 1, None)  # where a terminal takes it for wider, it runs over into that
+            self._there.pop(y + 1, None)  # a terminal that draws the strip wider runs over into this row
             yield y, x, strip
             return
         other = [at for at, cell in enumerate(cells) if line.get(x + at) != cell]
@@ -70,20 +70,20 @@ class ChangedCells:
 
 
 class Pieces(CompositorUpdate):
-    """Pieces of lines, each put where it belongs."""
+    """Pieces of lines, each at its position."""
 
     def __init__(self, pieces: Sequence[tuple[int, int, Strip]]) -> None:
         self.pieces = pieces
 
     def render_segments(self, console: Console) -> str:
-        """As what is written to the terminal."""
+        """Return the text to write to the terminal."""
         return "".join(
             part for y, x, strip in self.pieces for part in (Control.move_to(x, y).segment.text, strip.render(console))
         )
 
 
 def _pieces(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """As ChopsUpdate cuts its lines."""
+    """Yield the pieces of lines as ChopsUpdate cuts them."""
     for y, first, last in update.spans:
         for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
             if strip is not None and x <= last and end > first:
@@ -91,7 +91,7 @@ def _pieces(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
 
 
 def _runs(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of each run, taking what is near together."""
+    """Yield the first and last place of each run. Nearby places are one run."""
     if not places:
         return
     first = last = places[0]
@@ -104,7 +104,7 @@ def _runs(places: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _cells(strip: Strip) -> list[Cell] | None:
-    """One cell after the other; None where a character does not take exactly one."""
+    """Return the cells in order, or None if a character does not take exactly one cell."""
     found: list[Cell] = []
     for segment in strip:
         if segment.control or not _single(segment.text):

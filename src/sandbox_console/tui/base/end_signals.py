@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end the app like quitting: the terminal is restored, shells are ended and recorded."""
+"""SIGTERM and SIGHUP end the app as quitting does: the terminal is restored, and shells are ended and recorded."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ended_by_signals(app: App[Any]) -> Iterator[None]:
-    """Within it the first of these signals quits the app, with 128 + its number as exit code; the second ends at once.
+    """Quit the app at the first of these signals, with 128 + its number as exit code. A second one ends it at once.
 
-    A second one is for a console that waits for an engine that does not answer: the terminal is given back all the
-    same, and what was in flight is closed as unknown by the next console.
+    The second signal is for a console that waits for an engine that does not answer: the terminal is still restored,
+    and the next console closes the actions that were in flight as unknown.
     """
     loop = asyncio.get_running_loop()
     for signum in SIGNALS:
@@ -40,8 +40,8 @@ def _quit(app: App[Any], signum: signal.Signals) -> None:
 
 
 def _end_now(app: App[Any], signum: signal.Signals) -> None:
-    with suppress(Exception):  # whatever state the driver is in, the process ends
-        if app._driver is not None:  # noqa: SLF001 - Textual has no public way to its driver
+    with suppress(Exception):  # the process ends, whatever state the driver is in
+        if app._driver is not None:  # noqa: SLF001 - Textual has no public access to its driver
             app._driver.stop_application_mode()  # noqa: SLF001
             app._driver.close()  # noqa: SLF001
     os._exit(128 + signum)

@@ -8,12 +8,12 @@ import gc
 from collections.abc import Iterator
 
 SETTLE_S = 2.0
-"""After so long the first screen and the first list are there."""
+"""After this time the first screen and the first list are shown."""
 
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """No collections from here until :func:`freeze_objects` is called: those of a start take a tenth of its CPU."""
+    """Pause collections until :func:`freeze_objects` is called: at startup they take a tenth of the CPU time."""
     gc.disable()
     try:
         yield
@@ -23,12 +23,12 @@ def gc_paused() -> Iterator[None]:
 
 
 def freeze_soon() -> asyncio.TimerHandle:
-    """Call :func:`freeze_objects` once the app has started. To be cancelled at the end."""
+    """Call :func:`freeze_objects` once the app has started. The caller cancels the timer at the end."""
     return asyncio.get_running_loop().call_later(SETTLE_S, freeze_objects)
 
 
 def freeze_objects() -> None:
-    """Collect from now on, but never again look at what is there: 85,000 objects, 70 ms of a key under a log flood."""
+    """Resume collections, but never scan existing objects again: 85,000 delay a key by 70 ms during a log flood."""
     gc.collect()
     gc.freeze()
     gc.enable()

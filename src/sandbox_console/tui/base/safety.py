@@ -1,8 +1,8 @@
 """Keeps a sandbox's text from acting on the operator's terminal or on this app.
 
-Everything a sandbox can choose (output, names, labels, images, errors) is hostile. Three layers, each enough alone
-for what it covers: text is cleaned and shown without markup (`plain`), no control character or link leaves in a drawn
-line (`StripControls`), and no text can carry an action (`SafeApp._broker_event`).
+Everything a sandbox can choose (output, names, labels, images, errors) is hostile. There are three layers, each of
+which is sufficient for what it covers: text is cleaned and shown without markup (`plain`), drawn lines contain no
+control characters or links (`StripControls`), and no text can carry an action (`SafeApp._broker_event`).
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ mend()
 
 
 def plain(text: str | bytes, style: str = "") -> Content:
-    """Hostile text as a renderable without markup: what a Textual widget, ``border_title`` or tooltip is given.
+    """Return hostile text as a renderable without markup, for a Textual widget, ``border_title`` or tooltip.
 
-    Each line is cleaned by itself; ``style`` is a Textual style such as ``"bold $error"``, never from a sandbox.
+    Each line is cleaned separately. ``style`` is a Textual style such as ``"bold $error"``, never from a sandbox.
     """
     shown = _lines(text)
     return Content.styled(shown, style) if style else Content(shown)
 
 
 def plain_text(text: str | bytes, style: str = "") -> Text:
-    """Clean text for widgets that take Rich's text only: the cells of a DataTable, a RichLog, the labels of a Tree."""
+    """Return clean text for widgets that only take Rich text: DataTable cells, a RichLog, the labels of a Tree."""
     return Text(_lines(text), style=style, end="")
 
 
 def escaped(text: str | bytes) -> str:
-    """Clean text for what takes only a string and parses it: the help line of a command palette's hit."""
+    """Return clean text for an API that takes and parses a string: the help line of a hit in the command palette."""
     return _lines(text).replace("[", r"\[")  # textual.markup.escape lets a bracket after a backslash through
 
 
@@ -67,7 +67,7 @@ def _lines(text: str | bytes) -> str:
 
 
 class StripControls(LineFilter):
-    """Takes controls, invisible characters and links out of every line that is drawn: about 1 us a row."""
+    """Removes controls, invisible characters and links from every drawn line. Takes about 1 us per row."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's signature
         if all(_harmless(segment) for segment in segments):
@@ -82,7 +82,7 @@ def _harmless(segment: Segment) -> bool:
 
 @lru_cache(maxsize=4096)
 def _stripped(text: str) -> str:
-    # What is taken out is filled up, or the line would be shorter than the layout says.
+    # Removed characters are replaced by blanks, or the line would be shorter than the layout expects.
     shown = strip_unsafe(text.replace("\t", " "))
     return shown + " " * max(0, cell_len(text) - cell_len(shown))
 
@@ -93,13 +93,13 @@ def _unlinked(style: Style) -> Style:
 
 
 class SafeApp(App[Result], Generic[Result]):
-    """The base of the app. Overrides private names of textual 8.2.8, which is pinned; tests/tui/safety holds them.
+    """The base of the app. Overrides private names of textual 8.2.8, which is pinned; tests/tui/safety checks them.
 
-    ``[@click=...]`` in a string does nothing, on any widget: give a widget a handler instead.
+    ``[@click=...]`` in a string does nothing on any widget: give the widget a handler instead.
     """
 
     crash_dir: Path | None = None
-    """Where the report of a crash is written; None: the system's temporary folder."""
+    """The folder for crash reports. None means the system's temporary folder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class SafeApp(App[Result], Generic[Result]):
         self._sent = ChangedCells()
 
     def _display(self, screen: Screen[object], renderable: Any) -> None:
-        """Send a terminal only the cells that change on it; a browser that comes back gets all of it."""
+        """Send a terminal only the cells that changed. A browser that reconnects gets the whole screen."""
         sends = self._running and not self._closed and not self._batch_count and self._driver is not None
         if (
             sends
@@ -119,12 +119,12 @@ class SafeApp(App[Result], Generic[Result]):
 
     @property
     def _sends(self) -> bool:
-        """Whether what is displayed now goes out, and to a terminal."""
+        """Whether output is being sent now, and to a terminal."""
         waits = self._closed or self._batch_count or not self._running
         return not (waits or self._driver is None or self.is_headless or self.is_inline or self.is_web)
 
     def _resume_signal(self) -> None:
-        """What was in the foreground meanwhile may have written over the screen."""
+        """Forget the screen's contents: the program that was in the foreground may have written over them."""
         self._sent.forget()
         super()._resume_signal()
 
@@ -132,10 +132,10 @@ class SafeApp(App[Result], Generic[Result]):
         return False
 
     async def on_event(self, event: events.Event) -> None:
-        """A line that is typed in does what its keys say in the order of typing.
+        """Apply the keys of an input line in the order they were typed.
 
-        Textual looks keys that are no letters up only when they have come up through all widgets to here: letters that
-        were typed after them would be there before, and Ctrl+U or Backspace take those away.
+        Textual looks up keys other than letters only after they have bubbled through all widgets to the app. Letters
+        typed after them would arrive first, and Ctrl+U or Backspace would delete those.
         """
         if isinstance(event, events.Key) and not event.is_forwarded and isinstance(line := self.focused, Input):
             found = [one.action for one in line._bindings.key_to_bindings.get(event.key, ()) if not one.priority]  # noqa: SLF001
@@ -146,9 +146,9 @@ class SafeApp(App[Result], Generic[Result]):
         await super().on_event(event)
 
     async def _on_key(self, event: events.Key) -> None:
-        """A line that is typed in takes every letter: one that comes here was on its way when the line got the keys.
+        """Pass letters to the focused input line: one that arrives here was sent before the line had the focus.
 
-        Typed ahead or pasted, ``/name`` would otherwise begin what n, a, m and e are the keys of.
+        If ``/name`` is typed ahead or pasted, it would otherwise start the actions of the keys n, a, m and e.
         """
         line = self.focused
         if isinstance(line, Input) and event.is_printable:
@@ -164,19 +164,19 @@ class SafeApp(App[Result], Generic[Result]):
         timeout: float | None = None,
         markup: bool = False,  # noqa: ARG002 - never, whatever the caller says
     ) -> None:
-        """Show a message for a while; it is cleaned and never parsed as markup."""
+        """Show a message for a while. It is cleaned and never parsed as markup."""
         super().notify(_lines(message), title=clean(title), severity=severity, timeout=timeout, markup=False)
 
     def exit(self, result: Result | None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
-        """End the app; a string as message is cleaned."""
+        """End the app. A message that is a string is cleaned."""
         super().exit(result, return_code, plain_text(message) if isinstance(message, str) else message)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy text, without controls: pasted into a shell they would act there."""
+        """Copy text without control characters, which would take effect if pasted into a shell."""
         super().copy_to_clipboard("\n".join(strip_unsafe(line) for line in text.split("\n")))
 
     def _handle_exception(self, error: Exception) -> None:
-        """End the app and say where, without the values: Textual's own report prints every local variable."""
+        """End the app and report where it failed, without values: Textual's own report prints every local variable."""
         self._return_code = 1
         if self._exception is None:
             self._exit_renderables[:] = [plain_text(self._crash_report(error))]
@@ -199,7 +199,7 @@ class SafeApp(App[Result], Generic[Result]):
 
 
 def _where(error: BaseException) -> Iterator[str]:
-    """The frames of an error and of its causes: types, files, lines, functions; no message, no value."""
+    """Yield the frames of an error and its causes: types, files, lines and functions, but no messages or values."""
     seen: set[int] = set()
     at: BaseException | None = error
     while at is not None and id(at) not in seen:

@@ -1,4 +1,4 @@
-"""Small settings kept across runs as JSON in the state folder: layouts, columns, views."""
+"""Small settings that are kept across runs as JSON in the state folder: layouts, columns, views."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_BYTES = 1 << 20
 
 
 def read_kept(path: Path) -> dict[str, Any]:
-    """What was kept; empty where nothing was, or what is there cannot be read."""
+    """Return the saved settings, or an empty dict if there are none or they cannot be read."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         if path.stat().st_size <= _MOST_BYTES:
             kept = json.loads(path.read_text())
@@ -21,9 +21,9 @@ def read_kept(path: Path) -> dict[str, Any]:
 
 
 def keep(path: Path, data: dict[str, Any]) -> None:
-    """Keep it, for its owner alone. Raises OSError; what was kept before then stays.
+    """Save settings, readable only by their owner. Raises OSError, and then the previous settings remain.
 
-    Some hundred bytes, on a key: not worth a thread.
+    This writes a few hundred bytes after a key press, so it is not worth a thread.
     """
     part = path.with_suffix(".part")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,7 @@
-"""What Textual 8.2.8, which is pinned, gets wrong when events come faster than the screen: mended in its own classes.
+"""Patches classes of Textual 8.2.8, which is pinned, for bugs that occur when events arrive faster than the screen.
 
-Its lists, its palette and its writer are made by itself, so no subclass of ours is there to mend them. Each mend is
-held by a test of tests/tui/app/test_bursts.py or test_end_signals.py, and found by tests/tui/test_key_fuzz.py.
+Textual creates its own lists, palette and writer, so a subclass cannot fix them. Each patch is covered by a test in
+tests/tui/app/test_bursts.py or test_end_signals.py. The bugs were found by tests/tui/test_key_fuzz.py.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _gather = CommandPalette._gather_commands.__wrapped__  # type: ignore[attr-defin
 
 
 async def _on_click(self: OptionList, event: events.Click) -> None:
-    """Choose the option that was clicked, unless the list has become shorter since it was drawn."""
+    """Choose the clicked option, unless the list has become shorter since it was drawn."""
     at = event.style.meta.get("option")
     if at is None or 0 <= at < self.option_count:
         await _click(self, event)
 
 
 def _move_page(self: OptionList, direction: Literal[-1, 1]) -> None:
-    """Move by a page, unless the list has no room yet: only with some does it know where its options are."""
+    """Move by a page, unless the list has no size yet: without one it does not know where its options are."""
     if (self.highlighted or 0) in self._index_to_line:
         _move(self, direction)
 
 
 @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001
 async def _gather_commands(self: CommandPalette, search_value: str) -> None:
-    """Gather the commands, unless the palette was closed before it had its list."""
+    """Gather the commands, unless the palette was closed before its list was mounted."""
     try:
         await _gather(self, search_value)
     except NoMatches:
@@ -44,7 +44,7 @@ async def _gather_commands(self: CommandPalette, search_value: str) -> None:
 
 
 def _write_until_closed(self: WriterThread) -> None:
-    """Write what is queued. Without a terminal it is dropped: the app would wait for room in the queue for ever."""
+    """Write queued output. Without a terminal it is dropped, or the app would wait forever for room in the queue."""
     gone = False
     while (text := self._queue.get()) is not None:
         if gone:
@@ -60,7 +60,7 @@ def _write_until_closed(self: WriterThread) -> None:
 
 
 def mend() -> None:
-    """Put the mends in place; more than once changes nothing."""
+    """Apply the patches. Calling this more than once has no further effect."""
     OptionList._on_click = _on_click  # type: ignore[method-assign]  # noqa: SLF001
     WriterThread.run = _write_until_closed  # type: ignore[method-assign]
     OptionList._move_page = _move_page  # type: ignore[method-assign]  # noqa: SLF001

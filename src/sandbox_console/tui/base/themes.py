@@ -88,7 +88,7 @@ CONTRAST = Theme(
         "border-blurred": "#d0d0d0",
     },
 )
-"""Text on its ground at 7:1 and more (WCAG 2.2, 1.4.6)."""
+"""Text has a contrast of at least 7:1 to its background (WCAG 2.2, 1.4.6)."""
 MONOCHROME = Theme(
     name="sandbox-console-monochrome",
     dark=True,
@@ -120,6 +120,6 @@ THEMES = (DARK, LIGHT, CONTRAST, MONOCHROME)
 
 
 def after(name: str) -> Theme:
-    """The theme that comes next; the first one after a theme of others."""
+    """Return the next theme. After a third-party theme, this is the first one."""
     names = [theme.name for theme in THEMES]
     return THEMES[(names.index(name) + 1) % len(THEMES)] if name in names else THEMES[0]

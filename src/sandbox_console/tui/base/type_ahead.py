@@ -1,8 +1,8 @@
-"""Keys typed at full speed mean what they mean when typed slowly.
+"""Makes keys typed at full speed work as they do when typed slowly.
 
-A key can open a question or a page, which takes a moment. The keys behind it belong to what opens, not to what is
-still on screen: they wait until it is there. So ``x``, ``y`` in one burst asks and answers, questions do not stack,
-and nothing that was meant for a question acts on the list.
+A key can open a question or a page, which takes a moment. The keys after it belong to what opens, not to what is
+still on screen, so they wait until it is shown. So ``x``, ``y`` in one burst opens a question and answers it,
+questions do not stack, and no key meant for a question acts on the list.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from sandbox_console.tui.base.safety import SafeApp
 Result = TypeVar("Result")
 
 WAIT_S = 3.0
-"""Seconds that keys wait for a question of a backend that does not answer; then they are dropped."""
+"""Seconds that keys wait for a question about a backend that does not answer. After that they are dropped."""
 WAIT_PARTS = 10
 KEYS_MOST = 2048
-"""Keys that wait; those behind them are dropped, with a word."""
+"""The most keys that wait. Further ones are dropped, with a message."""
 DROPPED_TOLD_S = 1.0
-"""How long dropped keys are counted before the word is said: a flood is told of once."""
+"""Seconds that dropped keys are counted before the message is shown: a flood is reported once."""
 
 
 class TypeAheadApp(SafeApp[Result], Generic[Result]):
-    """Delivers one key after the other: the next when what the last one opened can take it."""
+    """Delivers keys one at a time: each waits until what the last one opened can accept it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
 
     @property
     def typing_waits(self) -> bool:
-        """Whether keys wait for something that opens."""
+        """Whether keys are waiting for something to open."""
         return bool(self._waits)
 
     async def on_event(self, event: events.Event) -> None:
@@ -70,22 +70,22 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
             await super().on_event(event)
 
     def run_worker(self, work: Any, *args: Any, keys_wait: bool = True, **options: Any) -> Worker[Any]:
-        """Run what a key asked for; keys wait until it shows a screen or has ended.
+        """Run the work that a key requested. Keys wait until it shows a screen or has ended.
 
-        ``keys_wait=False`` is for what has the focus already and keeps keys itself, as a shell that opens.
+        ``keys_wait=False`` is for a widget that already has the focus and holds keys itself, such as an opening shell.
         """
         if not keys_wait:
             return super().run_worker(work, *args, **options)
         wait = self._wait()
         worker: Worker[Any] = super().run_worker(work, *args, **options)
-        if worker._task is None:  # noqa: SLF001 - it was told to begin later
+        if worker._task is None:  # noqa: SLF001 - it was set to start later
             self._go_on(wait)
-        else:  # its task and not its work: an exclusive one may be cancelled before its first step
+        else:  # the task rather than the work: an exclusive one may be cancelled before its first step
             worker._task.add_done_callback(lambda _: self._go_on(wait))  # noqa: SLF001
         return worker
 
     def push_screen(self, screen: Screen[Any] | str, *args: Any, **options: Any) -> Any:
-        """Show a screen; keys wait until it has its widgets and its focus. A page that is open is not opened twice."""
+        """Show a screen. Keys wait until it has its widgets and its focus. An open page is not opened twice."""
         is_page = isinstance(screen, Screen) and not isinstance(screen, ModalScreen)
         if is_page and any(type(page) is type(screen) for page in self.screen_stack[1:]):
             return AwaitComplete()
@@ -97,15 +97,15 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         return pushed
 
     def action_command_palette(self) -> None:
-        """Show the palette, but over no question: what it does is for the page below, where questions would stack.
+        """Show the palette, but not over a question: its commands act on the page below, where questions would stack.
 
-        It has no id, as Textual's has: one that is closing still has it, and a second with the same ends the app.
+        Unlike Textual's, it has no id: one that is closing still has its id, and a second with that id ends the app.
         """
         if not any(isinstance(screen, ModalScreen) for screen in self.screen_stack):
             self.push_screen(CommandPalette())
 
     def _dismiss(self, screen: Screen[Any], result: Any = None) -> AwaitComplete:
-        """Close a screen that is on top; Textual closes whatever is, so a second click would close the page below."""
+        """Close a screen if it is on top. Textual closes whichever is, so a second click would close the page below."""
         return type(screen).dismiss(screen, result) if screen is self.screen else AwaitComplete()
 
     def _wait(self) -> object:
@@ -114,7 +114,7 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         return wait
 
     def _count_down(self, wait: object, left: int) -> None:
-        """Give up after so many parts of the time. Each begins when the app gets to it: its own delays do not count."""
+        """Give up after ``left`` parts of the time. Each starts when the app reaches it: app delays don't count."""
         if left == 0:
             self._give_up(wait)
             return
@@ -122,37 +122,37 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         self._waits[wait] = later(WAIT_S / WAIT_PARTS, self._count_down, wait, left - 1)
 
     def _held(self, event: events.Key | events.Paste) -> bool:
-        """Whether it must wait; what comes up through the widgets does not wait for itself to have come up."""
+        """Return whether an event must wait. One that bubbles up through the widgets does not wait for itself."""
         return bool(self._waits.keys() - ({self._passing} if event.is_forwarded else set()))
 
     def _may_open(self, event: events.Event) -> TypeGuard[events.InputEvent]:
-        """Whether it may open something: a key, unless it is a letter in a line that is typed in, or a click.
+        """Return whether an event may open something: a click, or a key other than a letter in an input line.
 
-        Keys go one after the other: of two on their way up through the widgets, what the first opens had to send the
-        second back to the end of the row, and of a burst all of them, again with each.
+        Keys are delivered one at a time. If two bubbled up together, what the first one opens would send the second
+        back to the end of the queue, and in a burst all of them, again with each key.
         """
         if isinstance(event, events.Key):
             return event.is_forwarded or not (event.is_printable and isinstance(self.focused, Input))
         return isinstance(event, events.MouseUp) and not event.is_forwarded
 
     def _on_the_way(self, event: events.Event) -> list[DOMNode | MessagePump]:
-        """What an event, and a message that it causes, goes through on its way up to the app."""
+        """Return the nodes that an event, and a message it causes, passes through on its way up to the app."""
         below: DOMNode = self.focused or self.screen
         if isinstance(event, events.MouseUp):
             with suppress(NoWidget):
                 below, _ = self.get_widget_at(event.x, event.y)
         nodes = [node for node in below.ancestors_with_self if node is not self]
-        return [nodes[0], *nodes] if nodes else []  # a button tells itself of a click that it was pressed
+        return [nodes[0], *nodes] if nodes else []  # a button posts its press message to itself
 
     def _behind(self, nodes: Sequence[DOMNode | MessagePump], then: Callable[[], None]) -> None:
-        """Call ``then`` behind every message that is on its way up through these nodes to the app."""
+        """Call ``then`` after every message that is on its way up through these nodes to the app."""
         if not nodes:
             self.call_later(then)
         elif not nodes[0].call_later(self._behind, nodes[1:], then):
             self._behind(nodes[1:], then)
 
     def _opened(self) -> None:
-        """A screen has the keys now, whatever asked for it is still doing."""
+        """Stop waiting: a screen has the keys now, whatever opened it is still doing."""
         for wait in [*self._waits]:
             self._go_on(wait)
 
@@ -161,7 +161,7 @@ class TypeAheadApp(SafeApp[Result], Generic[Result]):
         self._go_on(wait)
 
     def _drop(self, keys: Sequence[events.Key | events.Paste]) -> None:
-        """Leave keys out, and say so once while it goes on."""
+        """Drop keys, and report it once while this goes on."""
         if not keys:
             return
         del self._typed[-len(keys) :]

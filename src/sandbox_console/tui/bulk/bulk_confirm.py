@@ -1,4 +1,4 @@
-"""The question before a verb on several sandboxes: what it affects, what is left out and why."""
+"""The question before a verb on several sandboxes: what it affects, and what is left out and why."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ASKED = (
 
 
 class BulkConfirm(ConfirmScreen):
-    """Asks once for all of them: names, ids and states, what is left out and why."""
+    """One question for all of them, with names, ids and states, and what is left out and why."""
 
     DEFAULT_CSS = """
     BulkConfirm > Vertical { width: 116; max-width: 96%; max-height: 96%; }
@@ -97,11 +97,11 @@ class BulkConfirm(ConfirmScreen):
         return any(item.to_do for item in self._items) and super()._agreed
 
     def action_page(self, step: int) -> None:
-        """Move over the list by pages."""
+        """Move through the list by pages."""
         self.query_one(FleetTable).action_page(step)
 
     def action_line(self, step: int) -> None:
-        """Move over the list."""
+        """Move through the list by lines."""
         self.query_one(FleetTable).action_move(step)
 
 

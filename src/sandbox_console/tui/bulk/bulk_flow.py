@@ -1,4 +1,4 @@
-"""From marked rows to one question, one run, and a page of results that stays until the app ends."""
+"""From marked rows to one question, one run, and a results page that stays available until the app ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DropMarks = Callable[[Iterable[SandboxRef]], None]
 
 
 class BulkFlow:
-    """The app owns each run: leaving its page ends nothing."""
+    """The app owns each run, so leaving its page does not stop it."""
 
     def __init__(self, app: BaseApp, console: Console, work: Work, drop_marks: DropMarks) -> None:
         self._app = app
@@ -32,7 +32,7 @@ class BulkFlow:
         self.runs: list[BulkRun] = []
 
     async def ask(self, asked: BulkAsked) -> None:
-        """List what is touched, ask once, and begin."""
+        """List what is affected, request confirmation once, and start."""
         items = await plan(self._console, asked.verb, asked.sandboxes, self._app.fleet.busy, asked.hidden)
         if not await self._app.push_screen_wait(BulkConfirm(asked.verb, items)):
             return
@@ -44,7 +44,7 @@ class BulkFlow:
         self.show()
 
     def show(self) -> None:
-        """The page of the last run."""
+        """Open the page of the last run."""
         if not self.runs:
             marks = hint(self._app, "mark", "marks")
             self._app.notify(": ".join(filter(None, ("No action on several sandboxes has run yet", marks))) + ".")
@@ -61,7 +61,7 @@ class BulkFlow:
         self._drop_marks(item.sandbox.ref for item in run.with_fate(Fate.OK))
         shown = isinstance(self._app.screen, BulkScreen) and self._app.screen.run_shown is run
         if not shown:
-            self.runs.sort(key=lambda one: one is run)  # the one that is told of is the one that the key shows
+            self.runs.sort(key=lambda one: one is run)  # the key shows the run that is reported here
             good = not run.with_fate(Fate.FAILED, Fate.DENIED, Fate.UNSUPPORTED, Fate.UNKNOWN)
             severity = "information" if good else "warning"
             each = hint(self._app, "bulk-results", "shows each.")
@@ -69,18 +69,18 @@ class BulkFlow:
                              severity=severity, timeout=None if good else 15)  # type: ignore[arg-type] # fmt: skip
 
     def leaving(self) -> list[str]:
-        """What quitting now would do to runs that are not over; empty where there is none."""
+        """Return what quitting now would do to unfinished runs, or an empty list if there are none."""
         return [line for run in self.runs if not run.done for line in _leaving(run)]
 
     def leave(self) -> str:
-        """Begin no more in any run; gives what `leaving` says of it, for who reads the terminal afterwards."""
+        """Start nothing more in any run. Returns the text of `leaving`, to be read in the terminal afterwards."""
         told = self.leaving()
         for run in self.runs:
             run.stop()
         return "\n".join(told)
 
     async def close(self) -> None:
-        """Stop following. What is in flight is the console's to cancel; what waits is never begun."""
+        """Stop following. The console cancels what is in flight; what waits is never started."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

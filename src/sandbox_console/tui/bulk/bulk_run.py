@@ -1,4 +1,4 @@
-"""One verb on several sandboxes: each is carried out by itself, with its own outcome and audit row."""
+"""One verb on several sandboxes. Each action runs separately, with its own outcome and audit row."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.state.verbs import Verb, unfit
 
 AT_ONCE = 8
-"""Actions in flight at one time: an engine does more no faster, and the list stays usable."""
+"""Actions in flight at one time. An engine is no faster with more, and with this many the list stays usable."""
 
 
 class Fate(StrEnum):
-    """What became of one sandbox."""
+    """The outcome for one sandbox."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -38,13 +38,13 @@ class Fate(StrEnum):
     FAILED = "failed"
     DENIED = "denied"
     UNSUPPORTED = "unsupported"
-    UNKNOWN = "unknown"  # it was tried, and whether it happened cannot be told
+    UNKNOWN = "unknown"  # it was tried, but whether it happened is not known
     CANCELLED = "cancelled"
     SKIPPED = "skipped"  # it was not tried, so it has no row
 
 
 class Item(Struct):
-    """One sandbox of a bulk action. ``note`` is what a person should know before, ``cause`` why it ended so."""
+    """One sandbox of a bulk action. ``note`` is what the user should know first, ``cause`` the reason for its fate."""
 
     sandbox: Sandbox
     action: Action
@@ -56,7 +56,7 @@ class Item(Struct):
 
     @property
     def to_do(self) -> bool:
-        """Whether it will be tried."""
+        """Whether the action will be tried."""
         return self.fate is not Fate.SKIPPED
 
 
@@ -67,9 +67,9 @@ async def plan(
     busy: Mapping[SandboxRef, str],
     hidden: Collection[SandboxRef] = (),
 ) -> list[Item]:
-    """What a verb would do to each; those that it does not fit are skipped, with the reason, and stand last.
+    """Return what a verb would do to each. Those that it does not apply to are skipped, with the reason, and come last.
 
-    What the policy denies is to be tried all the same, as with one sandbox: the gate refuses it and records that.
+    Actions that the policy denies are still tried, as with one sandbox: the gate refuses and records them.
     """
     items = await asyncio.gather(*(_item(console, verb, one, busy.get(one.ref)) for one in sandboxes))
     for item in items:
@@ -98,7 +98,7 @@ async def _item(console: Console, verb: Verb, sandbox: Sandbox, busy: str | None
 
 
 class BulkRun:
-    """A verb on several sandboxes, being carried out. ``version`` counts the changes of ``items``."""
+    """A running verb on several sandboxes. ``version`` counts the changes to ``items``."""
 
     def __init__(self, verb: Verb, items: Sequence[Item], console: Console, work: Work) -> None:
         self.verb = verb
@@ -110,28 +110,28 @@ class BulkRun:
 
     @property
     def done(self) -> bool:
-        """Whether nothing waits and nothing runs."""
+        """Whether nothing is waiting or running."""
         return not any(item.fate in (Fate.WAITING, Fate.RUNNING) for item in self.items)
 
     @property
     def counts(self) -> Counter[Fate]:
-        """How many have each fate."""
+        """The number of items with each fate."""
         fates = [item.fate for item in self.items]
         counted = {fate: fates.count(fate) for fate in Fate}  # hashing 10,000 takes 5 ms
         return Counter({fate: count for fate, count in counted.items() if count})
 
     def with_fate(self, *fates: Fate) -> list[Item]:
-        """The items that have one of these fates."""
+        """Return the items with one of these fates."""
         return [item for item in self.items if item.fate in fates]
 
     def stop(self) -> None:
-        """Begin no more; what is in flight goes on to its end."""
+        """Start nothing more. What is in flight runs to its end."""
         for item in self.with_fate(Fate.WAITING):
             item.fate, item.cause = Fate.CANCELLED, "it was not started"
         self.version += 1
 
     async def run(self) -> None:
-        """Carry all out, `AT_ONCE` at a time."""
+        """Run all of them, `AT_ONCE` at a time."""
         async with asyncio.TaskGroup() as group:
             for item in self.with_fate(Fate.WAITING):
                 group.create_task(self._one(item))
@@ -157,7 +157,7 @@ class BulkRun:
                 self.version += 1
 
     async def _tried(self, error: ConsoleError) -> bool:
-        """Whether the backend was asked at all, as the audit log has it."""
+        """Return whether the backend was called at all, according to the audit log."""
         if error.audit_id is None:
             return False
         try:
@@ -168,7 +168,7 @@ class BulkRun:
 
 
 def fate_of(error: ConsoleError, *, tried: bool) -> Fate:
-    """What an error tells of its sandbox: a backend that was asked and fell silent may have done it, or not."""
+    """Return the fate that an error means. A backend that was called and stopped answering may have done it, or not."""
     match error:
         case Denied():
             return Fate.DENIED
@@ -187,6 +187,6 @@ _ORDER = (
 
 
 def summary(run: BulkRun) -> str:
-    """``9 ok, 1 failed, 2 skipped``."""
+    """Return a summary such as ``9 ok, 1 failed, 2 skipped``."""
     counts = run.counts
     return ", ".join(f"{counts[fate]} {fate}" for fate in _ORDER if counts[fate])

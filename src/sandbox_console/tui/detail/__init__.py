@@ -1,1 +1,1 @@
-"""The selected sandbox in tabs."""
+"""The tabs for the selected sandbox."""

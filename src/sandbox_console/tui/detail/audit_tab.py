@@ -1,4 +1,4 @@
-"""What was done to the selected sandbox, as the audit log has it."""
+"""The audit log's rows for the selected sandbox."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OUTCOMES: dict[str, tuple[str, str]] = {
 
 
 class AuditPane(Vertical):
-    """The rows of one sandbox, newest first; asked again whenever an action has ended."""
+    """The rows of one sandbox, newest first. They are read again whenever an action has ended."""
 
     DEFAULT_CSS = """
     AuditPane { height: 1fr; }
@@ -72,7 +72,7 @@ class AuditPane(Vertical):
         yield FleetTable(COLUMNS, id="audit-table")
 
     def show(self, look: Look) -> None:
-        """Show a sandbox's rows; ``version`` differs when there may be new ones."""
+        """Show a sandbox's rows. A different ``version`` means that there may be new ones."""
         sandbox, active, version = look
         wanted = (sandbox.ref if sandbox else None, version)
         if active and wanted != self._shown:
@@ -103,7 +103,7 @@ class AuditPane(Vertical):
 
 
 def audit_row(entry: AuditEntry) -> Row:
-    """One attempt and how it ended."""
+    """Return the row of one attempt and its outcome."""
     attempt, end = entry.attempt, entry.end
     glyph, style = _OUTCOMES.get(entry.outcome, ("?", "warn")) if end else ("◌", "accent")
     took = f"{end.dur_us / 1e6:.2f}s" if end and end.dur_us is not None else ""
@@ -114,7 +114,7 @@ def audit_row(entry: AuditEntry) -> Row:
 
 
 def detail_of(entry: AuditEntry) -> str:
-    """The most telling words of an attempt: its error, else its arguments, else how a shell ended."""
+    """Return the most useful detail of an attempt: its error, or its arguments, or how a shell ended."""
     if entry.end is not None and (error := entry.end.body.get("error")):
         return str(error)
     body = entry.attempt.body
@@ -129,7 +129,7 @@ def detail_of(entry: AuditEntry) -> str:
 
 
 def entry_words(entry: AuditEntry, width: int = 0) -> Content:
-    """An attempt with all its rows, for reading; ``width`` cells a row, 0 for as many as there are."""
+    """Return an attempt with all its rows, for reading. Rows have ``width`` cells; 0 means no limit."""
     rows = [row for row in (entry.attempt, entry.end, *entry.notes) if row is not None]
     return Content("\n\n").join(
         [Content.assemble(*hanging(_row_words(row), width or 10_000, _LABEL + 1)) for row in rows]
@@ -149,7 +149,7 @@ def _row_words(row: AuditRow) -> Iterator[Part]:
 
 
 def _change_words(key: str, change: object) -> Iterator[Part]:
-    """A changed field of the spec, before and after; of env only the names are on record."""
+    """Yield a changed field of the spec, before and after. For env, only the names are on record."""
     title = f"{'change':<{_LABEL}} {clean(key)}"
     if not isinstance(change, list) or len(change) != 2 or key == "env":
         yield f"{title}: {clean(json.dumps(change))}\n", ""
@@ -161,7 +161,7 @@ def _change_words(key: str, change: object) -> Iterator[Part]:
 
 
 def _moment(at_ns: int) -> str:
-    """A time in the local zone; an edited row may have one that no calendar has."""
+    """Return a time in the local zone. A tampered row may have one that is out of the calendar's range."""
     try:
         return f"{datetime.fromtimestamp(at_ns / 1e9).astimezone():%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):

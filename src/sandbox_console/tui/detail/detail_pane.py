@@ -1,4 +1,4 @@
-"""The selected sandbox from near: a line that says what it is, tabs, and what the tab shows."""
+"""The selected sandbox in detail: a line that identifies it, the tabs, and the contents of the open tab."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Detail(Vertical):
-    """Shows one sandbox; only the tab in view works, and is made when it is first looked at."""
+    """Shows one sandbox. Only the open tab is active, and a tab is created when it is first opened."""
 
     DEFAULT_CSS = """
     Detail { height: 1fr; }
@@ -48,7 +48,7 @@ class Detail(Vertical):
         self._state = FleetState()
         self._on_screen = False
         self.going_in = False
-        """Whether the tab shall have the keys as soon as it is there."""
+        """Whether the tab gets the focus as soon as it is mounted."""
         self._panes: dict[str, Pane] = {}
 
     def compose(self) -> ComposeResult:
@@ -61,23 +61,23 @@ class Detail(Vertical):
 
     @property
     def tab(self) -> str:
-        """The tab in view."""
+        """The open tab."""
         return self.query_one(TabBar).current
 
     @property
     def shells(self) -> ShellPane:
-        """The shells."""
+        """The pane of the shells."""
         return self.query_one(ShellPane)
 
     def show(self, sandbox: Sandbox | None, state: FleetState, *, on_screen: bool) -> None:
-        """Look at a sandbox as it is now."""
+        """Show the current state of a sandbox."""
         self._sandbox, self._state, self._on_screen = sandbox, state, on_screen
         set_text(self.query_one("#identity", Static), self._identity(), fixed=True)
         self._refresh_tab()
         self._hide_of_another()
 
     def _hide_of_another(self) -> None:
-        """Where none is selected, as on the head of a group, nothing of the one before stays in view."""
+        """Hide the previous sandbox if none is selected, as on the head of a group."""
         switcher, logs = self.query_one(ContentSwitcher), self.query_one(LogsPane)
         shown = self._sandbox is not None or (self.tab == "logs" and logs.of_others)
         if switcher.visible is not shown:
@@ -91,7 +91,7 @@ class Detail(Vertical):
         return identity(self._sandbox, self.size.width - 2, forwards)
 
     def pick(self, tab: str) -> None:
-        """Look at another tab."""
+        """Open another tab."""
         self.query_one(TabBar).current = tab
         switcher = self.query_one(ContentSwitcher)
         if tab not in self._panes and not switcher.query_children(f"#{tab}"):
@@ -102,16 +102,16 @@ class Detail(Vertical):
         self._hide_of_another()
 
     def step(self, by: int) -> None:
-        """Look at the next tab, or the one before."""
+        """Open the next tab, or the previous one."""
         ids = [tab.id for tab in TABS]
         self.pick(ids[(ids.index(self.tab) + by) % len(ids)])
 
     def leave(self) -> None:
-        """The keys are for the list now: a pane that comes late does not take them."""
+        """Leave the focus to the list: a pane that is mounted later does not take it."""
         self.going_in = False
 
     def focus_soon(self) -> None:
-        """Give the keys to what the tab shows, once it is there."""
+        """Focus the contents of the tab once they are mounted."""
         self.going_in = True
         self.call_after_refresh(self._focus_tab)
 
@@ -136,7 +136,7 @@ class Detail(Vertical):
         logs = self.query_one(LogsPane)
         logs.show(self._sandbox, active=active("logs"))
         logs.renew(self._state.sandboxes)
-        logs.note_live(self._is_there)  # after: what is left may be gone itself
+        logs.note_live(self._is_there)  # afterwards, as the sandbox that is left may be gone itself
         version = sum(1 for acted in self._state.acted), self._state.acted[-1:]
         for tab, pane in self._panes.items():
             if pane.is_mounted:
@@ -144,7 +144,7 @@ class Detail(Vertical):
             elif active(tab):
                 pane.call_later(self._refresh_tab)
         bar = self.query_one(WhyBar)
-        bar.set_class(self.tab == "stats", "-whole")  # graphs can be scrolled, and it cannot
+        bar.set_class(self.tab == "stats", "-whole")  # the graphs can scroll, and this cannot
         bar.show(self._sandbox if self._on_screen else None, version)
         if active("shell"):
             self.shells.show(self._sandbox)
@@ -159,7 +159,7 @@ class Detail(Vertical):
 
 
 def identity(sandbox: Sandbox | None, width: int, forwards: Sequence[str] = ()) -> Content:
-    """Name, state, end, ports and what is forwarded to the left; id and place to the right."""
+    """Return the name, state, exit, ports and forwards on the left, and the id and place on the right."""
     if sandbox is None:
         return Content("No sandbox is selected.")
     glyph, style = STATUS[sandbox.status]

@@ -1,4 +1,4 @@
-"""What the backend says happened to the selected sandbox."""
+"""The backend's events for the selected sandbox."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BAD = ("oom", "die", "kill", "fail", "error", "lost", "denied")
 
 
 class EventsPane(Vertical, FollowsSandbox):
-    """The events, newest first, followed while they are looked at."""
+    """The events, newest first. They are followed while the tab is open."""
 
     DEFAULT_CSS = """
     EventsPane { height: 1fr; }
@@ -53,12 +53,12 @@ class EventsPane(Vertical, FollowsSandbox):
         yield FleetTable(COLUMNS, id="events-table")
 
     def begin(self, sandbox: Sandbox) -> Coroutine[None, None, None]:
-        """Follow its events from the first on."""
+        """Follow a sandbox's events from the first one."""
         self._note("Asking…")
         return self._follow(sandbox)
 
     def leave(self) -> None:
-        """Keep nothing of another sandbox."""
+        """Discard the events of the sandbox that was shown."""
         self._found.clear()
         self._draw()
 

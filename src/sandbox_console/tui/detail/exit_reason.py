@@ -1,4 +1,4 @@
-"""Why the selected sandbox is not running, in two lines at the head of the detail."""
+"""Shows why the selected sandbox is not running, in two lines at the top of the detail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sandbox_console.service import Console, judge
 
 
 class WhyBar(Static):
-    """Empty, and of no height, while the sandbox runs."""
+    """The reason. It is empty and has no height while the sandbox runs."""
 
     DEFAULT_CSS = """
     WhyBar { height: auto; max-height: 3; padding: 0 1; display: none; background: $surface; }
@@ -29,7 +29,7 @@ class WhyBar(Static):
         self._shown: tuple[object, ...] = ()
 
     def show(self, sandbox: Sandbox | None, version: object) -> None:
-        """Judge a sandbox; ``version`` differs when the audit log may say more."""
+        """Show the verdict on a sandbox. A different ``version`` means that the audit log may have more on it."""
         wanted = (sandbox, version)
         if wanted != self._shown:
             self._shown = wanted
@@ -43,7 +43,7 @@ class WhyBar(Static):
 
 
 def why_words(found: Verdict) -> Content:
-    """The verdict, then what it rests on."""
+    """Return the verdict, followed by its evidence."""
     style = "bold $text-warning" if found.sure else "bold $text-error"
     return Content.assemble(
         ("Why: ", "bold"), (clean(found.headline, cap=300), style),

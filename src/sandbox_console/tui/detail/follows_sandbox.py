@@ -1,4 +1,4 @@
-"""What the tabs share that follow a sandbox only while somebody looks at them: events, processes, stats."""
+"""The base of the tabs that follow a sandbox only while they are open: events, processes, stats."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from sandbox_console.tui.widgets.table.table import FleetTable
 
 
 class FollowsSandbox(Widget):
-    """One worker for the sandbox in view. It is cancelled when the tab is left, or shows another sandbox.
+    """Runs one worker for the sandbox shown. It is cancelled when the tab is left or shows another sandbox.
 
-    A tab gives the selector of its line of notes (`NOTE`), and a coroutine for `begin`.
+    A tab defines the selector of its notes line (`NOTE`), and `begin`, which returns a coroutine.
     """
 
     NOTE = ""
     BY_STATUS = True
-    """Whether it begins again when the sandbox has another status."""
+    """Whether it starts again when the sandbox's status changes."""
 
     _shown: object = None
     _worker: Worker[None] | None = None
 
     def show(self, look: Look) -> None:
-        """Follow a sandbox while the tab is in view."""
+        """Follow a sandbox while the tab is open."""
         sandbox, active, _ = look
         followed = sandbox if active else None
         wanted = (followed.ref, followed.status if self.BY_STATUS else None) if followed is not None else None
@@ -44,11 +44,11 @@ class FollowsSandbox(Widget):
             self._worker = self.run_worker(work, group="follow")
 
     def begin(self, sandbox: Sandbox) -> Coroutine[None, None, None] | None:
-        """Show what is known of a sandbox; gives what follows it from now on, or None where nothing is to follow."""
+        """Show what is known about a sandbox. Returns the coroutine that follows it, or None if there is none."""
         raise NotImplementedError
 
     def leave(self) -> None:
-        """The sandbox that was followed is out of view."""
+        """Handle that the sandbox that was followed is no longer shown."""
 
     def _note(self, text: str) -> None:
         put_note(self, self.NOTE, plain(text))

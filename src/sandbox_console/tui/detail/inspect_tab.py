@@ -1,4 +1,4 @@
-"""The provider's own description of a sandbox, as a tree that is searched, or as raw JSON."""
+"""The provider's own description of a sandbox, as a searchable tree or as raw JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sandbox_console.tui.state.fleet_state import Look
 
 
 class InspectPane(Vertical):
-    """``/`` searches, ``n`` and ``N`` go from match to match, ``r`` shows it raw, ``R`` asks again."""
+    """``/`` searches, ``n`` and ``N`` move between matches, ``r`` shows raw JSON, ``R`` reads the description again."""
 
     DEFAULT_CSS = """
     InspectPane { height: 1fr; }
@@ -64,7 +64,7 @@ class InspectPane(Vertical):
         yield search
 
     def show(self, look: Look) -> None:
-        """Ask about a sandbox; again when it has changed."""
+        """Read the description of a sandbox, and read it again when the sandbox has changed."""
         sandbox, active, _ = look
         if not active or sandbox == self._shown:
             return
@@ -83,14 +83,14 @@ class InspectPane(Vertical):
         except ConsoleError as error:
             note = f"✕ {error.message}"
             if self._told is not None and self._told[0] == sandbox.ref:
-                data = self._told[1]  # as it was said last
+                data = self._told[1]  # the last description that was read
         put_note(self, "#inspect-note", plain(note))
         told, self._told = self._told, (sandbox.ref, data)
         if told != self._told and self.is_attached:
             self._draw(data, stay=told is not None and told[0] == sandbox.ref)
 
     def _draw(self, data: Mapping[str, Any], *, stay: bool) -> None:
-        """``stay``: it is the same sandbox, changed: what is open, looked at and searched stays so."""
+        """Draw the description. ``stay`` keeps the open lines, cursor and search, for a sandbox that has changed."""
         stood = Standing.of(self._tree) if stay else None
         fill(self._tree, data, hint(self, "inspect-raw", "shows all"))
         if stood is not None:
@@ -112,24 +112,24 @@ class InspectPane(Vertical):
         return self.query_one("#inspect-tree", Tree)
 
     def focus_inside(self) -> None:
-        """Give the keys to what is shown."""
+        """Focus the widget that is shown."""
         shown = self.query_one(ContentSwitcher).visible_content
         if shown is not None:
             shown.focus()
 
     def action_raw(self) -> None:
-        """JSON as it is, or the tree."""
+        """Switch between raw JSON and the tree."""
         switcher = self.query_one(ContentSwitcher)
         switcher.current = "inspect-tree" if switcher.current == "inspect-raw" else "inspect-raw"
         self.focus_inside()
 
     def action_again(self) -> None:
-        """Ask the backend again."""
+        """Read the description from the backend again."""
         if self._shown is not None:
             self.run_worker(self._load(self._shown), exclusive=True, group="inspect")
 
     def action_ask_search(self) -> None:
-        """Type what to look for."""
+        """Open the search line."""
         self.query_one(ContentSwitcher).current = "inspect-tree"
         search = self.query_one(Input)
         search.border_subtitle = "Enter goes to it, Esc leaves"
@@ -161,7 +161,7 @@ class InspectPane(Vertical):
         self.focus_inside()
 
     def action_next(self, step: int) -> None:
-        """Go to the next match, round the end."""
+        """Go to the next match, wrapping around at the end."""
         if not self._matches:
             return
         self._at = (self._at + step) % len(self._matches)

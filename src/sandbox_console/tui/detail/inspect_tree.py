@@ -1,4 +1,4 @@
-"""Nested data as a tree of lines, and how the tree stands, to be put back when its data changes."""
+"""Nested data as a tree of lines, and the state of the tree, which is restored when its data changes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from sandbox_console.model.text import clean
 from sandbox_console.tui.base.safety import plain_text
 
 MOST = 20_000
-"""Nodes that are shown: a guest's labels may be without end."""
+"""The most nodes that are shown: a guest can have any number of labels."""
 _OPEN = 8
-"""A table of so many lines at most is open from the start."""
+"""A table of at most this many lines is initially open."""
 
 Path = tuple[str, ...]
 
 
 class Line(Struct, frozen=True):
-    """A line of the tree: the keys that lead to it, and what is searched of it."""
+    """A line of the tree: the keys that lead to it, and its searchable text."""
 
     path: Path
     text: str
 
 
 class Standing(Struct, frozen=True):
-    """Which lines are open and which are not, where the cursor is, how far it is scrolled."""
+    """The state of a tree: which lines are open or closed, the cursor, and the scroll position."""
 
     opened: Mapping[Path, bool]
     cursor: Path
@@ -38,13 +38,13 @@ class Standing(Struct, frozen=True):
 
     @classmethod
     def of(cls, tree: Tree[Line]) -> Standing:
-        """How a tree stands now."""
+        """Return the current state of a tree."""
         inner = {node.data.path: node.is_expanded for node in nodes(tree.root) if node.data and node.allow_expand}
         current = tree.cursor_node
         return cls(inner, current.data.path if current and current.data else (), tree.scroll_offset)
 
     def restore(self, tree: Tree[Line]) -> None:
-        """Let a tree stand so, as far as its lines are there."""
+        """Restore this state to a tree, as far as its lines exist."""
         there = {node.data.path: node for node in nodes(tree.root) if node.data}
         for path, opened in self.opened.items():
             if (node := there.get(path)) is not None and node.is_expanded is not opened:
@@ -58,7 +58,7 @@ class Standing(Struct, frozen=True):
 
 
 def fill(tree: Tree[Line], data: Mapping[str, object], shows_all: str = "") -> None:
-    """Put nested data into a tree; each label is cleaned text without markup. ``shows_all``: the hint of what does."""
+    """Fill a tree with nested data, each label as cleaned text. ``shows_all`` is the hint for what shows all of it."""
     tree.clear()
     tree.show_root = False
     left = [MOST]
@@ -71,7 +71,7 @@ def fill(tree: Tree[Line], data: Mapping[str, object], shows_all: str = "") -> N
 
 
 def nodes(node: TreeNode[Line]) -> Iterator[TreeNode[Line]]:
-    """Every line under one, from the top."""
+    """Yield every line below a node, from the top."""
     for child in node.children:
         yield child
         yield from nodes(child)

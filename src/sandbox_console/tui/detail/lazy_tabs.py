@@ -1,4 +1,4 @@
-"""The panes behind the tabs, imported and made when one is first looked at: all at once took half of the start."""
+"""The panes of the tabs. Each is imported and created when first opened: all together took half of the startup time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def make_pane(tab: str, console: Console, consent: Asking) -> Pane:
-    """The pane of a tab. Raises KeyError for one that has none."""
+    """Return the pane of a tab. Raises KeyError for an unknown tab."""
     match tab:
         case "spec":
             from sandbox_console.tui.detail.spec_tab import SpecPane

@@ -1,4 +1,4 @@
-"""What runs in the selected sandbox."""
+"""The processes in the selected sandbox."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 class ProcessesPane(Vertical, FollowsSandbox):
-    """The processes as a tree, asked for every two seconds while they are looked at."""
+    """The processes as a tree, updated every two seconds while the tab is open."""
 
     DEFAULT_CSS = """
     ProcessesPane { height: 1fr; }
@@ -51,7 +51,7 @@ class ProcessesPane(Vertical, FollowsSandbox):
         yield FleetTable(COLUMNS, id="processes-table")
 
     def begin(self, sandbox: Sandbox) -> Coroutine[None, None, None] | None:
-        """Ask for its processes again and again, while it has any."""
+        """Read a sandbox's processes repeatedly, while it has any."""
         self._fill(())
         if sandbox.status not in (Status.RUNNING, Status.PAUSED):
             self._note(f"It is {sandbox.status}: nothing runs in it.")
@@ -77,7 +77,7 @@ class ProcessesPane(Vertical, FollowsSandbox):
 
 
 def as_tree(found: Sequence[GuestProcess]) -> list[tuple[GuestProcess, int]]:
-    """Each process after its parent, with its depth. A guest's parents may not form a tree: each is listed once."""
+    """Return each process after its parent, with its depth. A guest's parents may form no tree: each is listed once."""
     known = {process.pid for process in found}
     children: dict[int | None, list[GuestProcess]] = {}
     for process in sorted(found, key=lambda one: one.pid):
@@ -90,7 +90,7 @@ def as_tree(found: Sequence[GuestProcess]) -> list[tuple[GuestProcess, int]]:
         if process.pid not in told:
             told[process.pid] = (process, depth)
             waiting += [(child, depth + 1) for child in reversed(children.get(process.pid, []))]
-    for process in found:  # a ring of parents
+    for process in found:  # a cycle of parents
         told.setdefault(process.pid, (process, 0))
     return list(told.values())
 

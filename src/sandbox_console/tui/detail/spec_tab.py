@@ -1,4 +1,4 @@
-"""A sandbox's spec next to what is in effect, and what its backend cannot do."""
+"""A sandbox's spec beside what is in effect, and what its backend cannot do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sandbox_console.tui.widgets.table.table_layout import fit_cell
 Part = tuple[str, str]
 _LABEL, _ASKED = 14, 26
 _TOLD = _LABEL + _ASKED + 2
-"""Where the column of what holds begins."""
+"""The first cell of the column that shows what is in effect."""
 
 
 class SpecPane(VerticalScroll, can_focus=True):
@@ -53,7 +53,7 @@ class SpecPane(VerticalScroll, can_focus=True):
         yield Static(id="spec-text")
 
     def show(self, look: Look) -> None:
-        """Tell about a sandbox."""
+        """Show a sandbox's spec."""
         sandbox, active, _ = look
         if not active or sandbox == self._shown:
             return
@@ -82,7 +82,7 @@ class SpecPane(VerticalScroll, can_focus=True):
 
 
 async def whole(console: Console, sandbox: Sandbox) -> Sandbox:
-    """With what holds for it: a list of what others made does not have it. One that cannot be asked stays as it is."""
+    """Return a sandbox with its effective spec, which lists may lack. If it cannot be read, return it unchanged."""
     if sandbox.effective:
         return sandbox
     try:
@@ -92,7 +92,7 @@ async def whole(console: Console, sandbox: Sandbox) -> Sandbox:
 
 
 def spec_words(sandbox: Sandbox, capabilities: Capabilities | None, width: int = 0) -> Content:
-    """All of it, as lines; ``width`` cells a row, 0 for as many as there are."""
+    """Return the whole spec as lines. Rows have ``width`` cells; 0 means no limit."""
     width = width or 10_000
     parts = [*hanging(_identity(sandbox), width, _LABEL), ("\n", "")]
     parts += _fields(sandbox, width)
@@ -134,14 +134,14 @@ def _fields(sandbox: Sandbox, width: int) -> Iterator[Part]:
 
 
 def _ports_together(names: list[str]) -> list[str]:
-    """Where each port is stands under what is asked."""
+    """Move the place of each port below the requested ports."""
     at = names.index("ports") + 1 if "ports" in names else len(names)
     told = [name for name in names if name.startswith(FACT)]
     return [*names[:at], *told, *names[at:]]
 
 
 def _asked(spec: SandboxSpec) -> dict[str, str]:
-    """Every field that is asked for; an empty egress and unset limits say something too."""
+    """Return every requested field. An empty egress and unset limits are included, as they have a meaning too."""
     always = {"image", "cpus", "memory_mib", "egress"}
     found = {}
     for name in spec.__struct_fields__:
@@ -154,7 +154,7 @@ def _asked(spec: SandboxSpec) -> dict[str, str]:
 
 
 def _field(name: str, asked: str, fact: Fact | None, width: int) -> Iterator[Part]:
-    """What does not fit beside what holds has lines of its own, and so has a name longer than its column."""
+    """Yield a field. A value too long to stand beside the effective one has its own lines, as has a long name."""
     room = max(_LABEL, cell_len(name) + 1) if asked else _TOLD - 2
     label = fit_cell(clean(name), room, "left"), "$dim"
     told = [*_told(fact), ("\n", "")] if fact is not None else [("\n", "")]
@@ -175,7 +175,7 @@ def _told(fact: Fact) -> Iterator[Part]:
 
 
 def _unquoted(words: str) -> str:
-    """A command as backends tell it: its words without quotes."""
+    """Return a command as backends report it: its words without quotes."""
     try:
         return " ".join(shlex.split(words))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a sandbox uses, over time, with its limits."""
+"""A sandbox's resource usage over time, with its limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sandbox_console.tui.widgets.graph import Graph, Samples, Series
 
 INTERVAL_S = 1.0
 KEPT = 900
-"""Samples of one sandbox that are kept: a quarter of an hour."""
+"""Samples kept for one sandbox: a quarter of an hour."""
 SANDBOXES = 32
 _WIDE = 100
 
@@ -50,7 +50,7 @@ _SERIES: tuple[tuple[str, Series, Callable[[Stats], float | None]], ...] = (
 
 
 class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
-    """Graphs of the selected sandbox, sampled each second while they are looked at."""
+    """Graphs of the selected sandbox, which is sampled each second while the tab is open."""
 
     DEFAULT_CSS = """
     StatsPane { height: 1fr; scrollbar-size-vertical: 1; }
@@ -79,12 +79,12 @@ class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
         self.set_class(self.size.width >= _WIDE, "-two")
 
     def show(self, look: Look) -> None:
-        """Sample a sandbox while the tab is in view; its limits may change meanwhile."""
+        """Sample a sandbox while the tab is open. Its limits may change in the meantime."""
         self._sandbox = look.sandbox
         super().show(look)
 
     def begin(self, sandbox: Sandbox) -> Coroutine[None, None, None] | None:
-        """Sample it while it runs."""
+        """Sample a sandbox while it runs."""
         self._draw(sandbox)
         known, running = bool(self._history.get(sandbox.ref)), sandbox.status is Status.RUNNING
         self.query_one(Grid).display = running or known
@@ -114,11 +114,11 @@ class StatsPane(VerticalScroll, FollowsSandbox, can_focus=True):
 
 
 _LIMITS = {"cpus": ("cpu", 100.0), "memory_mib": ("memory", float(1 << 20)), "pids": ("pids", 1.0)}
-"""Of a field of the spec the graph, and what one of it is there."""
+"""For a field of the spec, its graph and the size of one unit on it."""
 
 
 def limits_of(sandbox: Sandbox, latest: Stats | None) -> dict[str, float]:
-    """The limits that hold, by graph, whoever set them: what is asked for and not enforced draws no line."""
+    """Return the limits in effect by graph, whoever set them. A requested limit that is not enforced draws no line."""
     found: dict[str, float] = {}
     if latest is not None and latest.memory_limit:
         found["memory"] = float(latest.memory_limit)
@@ -133,5 +133,5 @@ def limits_of(sandbox: Sandbox, latest: Stats | None) -> dict[str, float]:
 
 
 def _number(text: str) -> float | None:
-    """A fact's value where it is one."""
+    """Return a fact's value if it is a number, or None."""
     return float(text) if text.replace(".", "", 1).isdecimal() else None

@@ -1,4 +1,4 @@
-"""The tabs of the detail in one line."""
+"""The tabs of the detail, in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sandbox_console.tui.keys.main_keys import TAB_TITLES, tab_digits
 
 
 class Tab(NamedTuple):
-    """One tab: its id, its title, and the selector of what in it takes the keys; empty for what sees to it itself."""
+    """One tab: its id, its title, and the selector of the widget to focus, empty if the pane handles focus itself."""
 
     id: str
     title: str
@@ -30,16 +30,16 @@ _FOCUS = {
 TABS = tuple(Tab._make((tab, title, _FOCUS.get(tab, ""))) for tab, title in TAB_TITLES.items())
 _SHORT = {"processes": "Procs"}
 _LEAST = 4
-"""Cells of a tab that is not looked at, where there is no room for all their names."""
+"""Cells of a tab that is not open, if there is no room for all titles."""
 
 
 def tab_keys() -> Iterator[tuple[str, Tab]]:
-    """Each tab with the digit that goes to it; the tenth has 0."""
+    """Yield each tab with the digit that opens it. The tenth has 0."""
     yield from ((digit, tab) for (digit, _), tab in zip(tab_digits(), TABS, strict=True))
 
 
 class TabBar(Widget):
-    """A row of tabs that is clicked; the keys are the screen's. Narrow screens get it without blanks."""
+    """A row of clickable tabs. Their keys belong to the screen. Narrow screens show it without blanks."""
 
     DEFAULT_CSS = "TabBar { height: 1; background: $panel; padding: 0 1; }"
     current: reactive[str] = reactive("logs")

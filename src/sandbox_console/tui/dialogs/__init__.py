@@ -1,1 +1,1 @@
-"""Questions, menus and texts over the screen."""
+"""Questions, menus and texts shown over the screen."""

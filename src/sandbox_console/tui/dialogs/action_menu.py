@@ -1,4 +1,4 @@
-"""Everything that can be done to a sandbox; what cannot be is grey, with the reason."""
+"""The menu of all actions on a sandbox. Those that are unavailable are grey, with the reason."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sandbox_console.tui.text.wrap import hanging, set_in
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
 _BLANKS = 2
-"""Cells that each line has beside it."""
+"""Cells on each side of a line."""
 _INSET = 18
-"""Where what is told begins: behind the key and the label."""
+"""The first cell of the description, after the key and the label."""
 _TOLD_MOST = 600
 
 
 class Choice(Struct, frozen=True):
-    """One line of the menu. ``action`` is what choosing it gives; ``unfit`` is why it cannot be done.
+    """One line of the menu. ``action`` is the result of choosing it, ``unfit`` the reason that it is unavailable.
 
-    ``told`` is more about it, where it can be.
+    ``told`` is its description, shown if it is available.
     """
 
     action: str
@@ -39,7 +39,7 @@ class Choice(Struct, frozen=True):
 
 
 class MenuScreen(ModalScreen[str]):
-    """Gives the action chosen, or an empty text."""
+    """Returns the chosen action, or an empty string."""
 
     DEFAULT_CSS = """
     MenuScreen { align: center middle; background: $background 60%; }
@@ -92,20 +92,20 @@ class MenuScreen(ModalScreen[str]):
         self.dismiss(event.option.id or "")
 
     def action_close(self) -> None:
-        """Choose nothing."""
+        """Close without choosing."""
         self.dismiss("")
 
     def action_down(self) -> None:
-        """Next line."""
+        """Go to the next line."""
         self.query_one(OptionList).action_cursor_down()
 
     def action_up(self) -> None:
-        """Line before."""
+        """Go to the previous line."""
         self.query_one(OptionList).action_cursor_up()
 
 
 def choice_line(choice: Choice, width: int = 0) -> Content:
-    """Key, label, and why it cannot be done, or what is told of it; ``width`` cells a row, 0 for no limit."""
+    """Return the key, the label, and the reason or description. Rows have ``width`` cells; 0 means no limit."""
     told = choice.unfit or choice.told
     more = set_in(told if len(told) <= _TOLD_MOST else f"{told[:_TOLD_MOST]}…", _INSET)
     parts = [

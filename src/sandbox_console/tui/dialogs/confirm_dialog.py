@@ -1,4 +1,4 @@
-"""Asks before an action: what it affects, what it does and, for the worst, the id to type."""
+"""The question before an action: what it affects, what it does and, for the most dangerous ones, the id to type."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 _COMMAND_SHOWN = 1000
-"""Characters: that of thousands of sandboxes would take seconds to fold, and four lines are shown."""
+"""Characters of the command. For thousands of sandboxes, wrapping it would take seconds, and four lines are shown."""
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """True when confirmed. The focus is on Cancel, or on the line for what must be typed."""
+    """Returns True when confirmed. The focus is on Cancel, or on the line for the text that must be typed."""
 
     DEFAULT_CSS = """
     ConfirmScreen { align: center middle; background: $background 60%; }
@@ -42,7 +42,7 @@ class ConfirmScreen(ModalScreen[bool]):
     ConfirmScreen Button { margin-left: 2; min-width: 12; height: 1; border: none; line-pad: 1; }
     ConfirmScreen Button:focus { text-style: bold reverse; }
     """
-    AUTO_FOCUS = "#typed, #cancel"  # the first of them that there is
+    AUTO_FOCUS = "#typed, #cancel"  # the first of them that exists
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "dismiss(False)", "Cancel"),
         Binding("y", "agree", "Confirm"),
@@ -96,7 +96,7 @@ class ConfirmScreen(ModalScreen[bool]):
                 yield agree
 
     def more(self) -> ComposeResult:
-        """What stands under the body; a subclass puts it there."""
+        """Yield widgets to show below the body. For subclasses."""
         yield from ()
 
     @property
@@ -117,12 +117,12 @@ class ConfirmScreen(ModalScreen[bool]):
         self.dismiss(event.button.id == "agree" and self._agreed)
 
     def action_copy(self) -> None:
-        """Copy the command that does the same."""
+        """Copy the equivalent command."""
         if self._command:
             self.app.copy_to_clipboard(self._command)
             self.notify("Copied the command")
 
     def action_agree(self) -> None:
-        """Confirm, where what must be typed is."""
+        """Confirm, if the required text has been typed."""
         if self._agreed:
             self.dismiss(True)

@@ -17,9 +17,9 @@ from sandbox_console.tui.base.static_text import put
 
 
 class AskScreen(ModalScreen[str]):
-    """Gives what was typed; an empty text where nothing was.
+    """Returns the typed text, or an empty string if there is none.
 
-    ``told`` is what it will do, ``command`` the command line that does the same with what is typed so far.
+    ``told`` describes what it will do. ``command`` is the equivalent command line for the text typed so far.
     """
 
     DEFAULT_CSS = """
@@ -71,11 +71,11 @@ class AskScreen(ModalScreen[str]):
         self.dismiss(event.value.strip())
 
     def action_copy(self) -> None:
-        """Copy the command that does the same."""
+        """Copy the equivalent command."""
         if self._command:
             self.app.copy_to_clipboard(self._command(self.query_one(Input).value.strip()))
             self.notify("Copied the command")
 
     def action_close(self) -> None:
-        """Type nothing."""
+        """Close without a text."""
         self.dismiss("")

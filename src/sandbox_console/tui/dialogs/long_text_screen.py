@@ -1,4 +1,4 @@
-"""A long text on a page of its own. Only the lines in view are laid out."""
+"""A page for a long text. Only the visible lines are laid out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textual.widgets import TextArea
 from sandbox_console.tui.dialogs.text_screen import TextScreen
 
 LONG = 200
-"""Lines from which on it is worth it: a Static takes 1 s of CPU for 8,000, this 0.2 s."""
+"""The number of lines from which this page is used: for 8,000, a Static takes 1 s of CPU time, this page 0.2 s."""
 
 
 class _Page(TextArea):
@@ -27,16 +27,16 @@ class _Page(TextArea):
     ]
 
     def action_scroll_home(self) -> None:
-        """Go to the top; gliding there over thousands of lines takes a second."""
+        """Go to the top without animation, which takes a second over thousands of lines."""
         self.scroll_home(animate=False)
 
     def action_scroll_end(self) -> None:
-        """Go to the end."""
+        """Go to the end without animation."""
         self.scroll_end(animate=False)
 
 
 class LongTextScreen(TextScreen):
-    """Read, choose with the mouse what Ctrl+C copies, and close. The text must be clean."""
+    """Shows a text, lets the mouse select what Ctrl+C copies, and closes. The text must be clean."""
 
     DEFAULT_CSS = """
     LongTextScreen > Vertical { height: 90%; }
@@ -56,5 +56,5 @@ class LongTextScreen(TextScreen):
 
 
 def text_screen(title: str, content: Content) -> TextScreen:
-    """The page for a text, by its length."""
+    """Return the page for a text, depending on its length."""
     return (LongTextScreen if content.plain.count("\n") > LONG else TextScreen)(title, content)

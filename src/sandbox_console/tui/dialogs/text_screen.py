@@ -1,4 +1,4 @@
-"""A page of text: help, messages, backends, one audit row."""
+"""A page of text, such as the help, messages, backends, or one audit row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 
 class TextScreen(ModalScreen[None]):
-    """Read and close."""
+    """Shows a text, and closes."""
 
     DEFAULT_CSS = """
     TextScreen { align: center middle; background: $background 60%; }
@@ -42,7 +42,7 @@ class TextScreen(ModalScreen[None]):
     ]
 
     def __init__(self, title: str, content: Content | Callable[[int], Content]) -> None:
-        """``content`` may go by the cells that a line has."""
+        """``content`` may be a function of the number of cells in a line."""
         super().__init__()
         self._title = title
         self._made = content
@@ -66,12 +66,12 @@ class TextScreen(ModalScreen[None]):
                 text.update(self._text)
 
     def action_scroll(self, lines: int) -> None:
-        """Move over the text."""
+        """Scroll the text."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
 class TooSmallScreen(ModalScreen[None]):
-    """Covers the app while the terminal is smaller than ``least``, columns and rows."""
+    """Covers the app while the terminal is smaller than ``least``, in columns and rows."""
 
     DEFAULT_CSS = """
     TooSmallScreen { align: center middle; background: $background; }
@@ -88,12 +88,12 @@ class TooSmallScreen(ModalScreen[None]):
         yield Static(Content(words), markup=False)
 
     def on_screen_resume(self) -> None:
-        """A page that came over it meanwhile was left: the terminal may be large enough now."""
+        """Check the size again after a page above this one has closed: the terminal may be large enough now."""
         if too_small(self.app.size, self._least):
             return
         self.dismiss(None)
 
 
 def too_small(size: Size, least: tuple[int, int]) -> bool:
-    """Whether a size is less than the least columns and rows."""
+    """Return whether a size is less than the minimum columns and rows."""
     return size.width < least[0] or size.height < least[1]

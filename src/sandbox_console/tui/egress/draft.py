@@ -1,4 +1,4 @@
-"""A draft of one sandbox's egress rules and the traffic it is tried on. The screen shows it; no Textual here."""
+"""A draft of one sandbox's egress rules, and the traffic it is tested on. Without Textual: the screen shows it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sandbox_console.tui.egress.draft_text import Trial, try_draft
 
 HOSTS_MOST = 2000
 _BREATHE = 500
-"""Records between two looks at the keyboard, while those on record are read."""
+"""Recorded connections read before the event loop gets to run, so that keys are handled."""
 
 
 class Draft:
-    """``rules`` are those in force, as far as they were read; ``text`` is what a person has written."""
+    """A draft. ``rules`` are the rules in force, as far as they have been read; ``text`` is the user's draft."""
 
     def __init__(self, console: Console, sandbox: Sandbox, clock: Callable[[], float]) -> None:
         self._console = console
@@ -36,11 +36,11 @@ class Draft:
 
     @property
     def edited(self) -> bool:
-        """Whether it is other than what it began with."""
+        """Whether the draft differs from its initial text."""
         return self.text != self.begun
 
     async def load(self) -> None:
-        """Read the rules and the record again; what was edited stays. Raises ConsoleError."""
+        """Read the rules and the recorded traffic again. Keeps edits. Raises ConsoleError."""
         edited = self.edited
         self.rules = (await self._console.egress.state(self.sandbox.ref)).rules
         self.begun = write_draft(self.rules, self._clock())
@@ -49,16 +49,16 @@ class Draft:
         await self._read()
 
     async def follow(self, news: Callable[[], object]) -> None:
-        """Add what the feed reads of this sandbox from now on; ``news`` is called for each. Raises ConsoleError."""
+        """Add this sandbox's new traffic from now on. Calls ``news`` for each record. Raises ConsoleError."""
         with self._console.denials.news() as seen:
-            await self._read()  # what came since the load
+            await self._read()  # records that arrived since the load
             while True:
                 sandbox, record = await seen.get()
                 if sandbox.ref == self.sandbox.ref and self._add(record):
                     news()
 
     async def _read(self) -> None:
-        """Add what is on record since the last that was added."""
+        """Add what has been recorded since the last record that was added."""
         count = 0
         async with aclosing(self._console.egress.records(self.sandbox.ref, since=self._last)) as found:  # type: ignore[type-var]
             async for record in found:
@@ -67,7 +67,7 @@ class Draft:
                     await asyncio.sleep(0)
 
     def _add(self, record: EgressRecord) -> bool:
-        """Count a record, unless it was counted already: they come in the order of their times."""
+        """Count a record unless it was already counted. Records arrive in time order."""
         if self._last is not None and record.at <= self._last:
             return False
         self.traffic.add(record)
@@ -75,7 +75,7 @@ class Draft:
         return True
 
     async def try_out(self, *, changes: bool) -> None:
-        """Read the text, replay it, and ask the policy what it would say."""
+        """Parse the text, replay the traffic on it, and check it against the policy."""
         self.trial = await asyncio.to_thread(
             try_draft, self.text, self.traffic.tallies, self.rules, self._clock(),
             allow_ip=self._console.config.policy.egress_ip, changes=changes,
@@ -84,24 +84,24 @@ class Draft:
 
     @property
     def action(self) -> ChangeEgress | None:
-        """What puts the good lines in force; None where nothing differs."""
+        """The action that puts the valid lines in force, or None if nothing differs."""
         return change_to(self.sandbox.ref, self.rules, self.trial.rules)
 
     def after(self, action: ChangeEgress) -> Sequence[EgressRule]:
-        """The rules as an action would leave them."""
+        """Return the rules as they would be after an action."""
         return self._console.egress.preview(self.rules, action)
 
     def notes(self, action: ChangeEgress) -> Sequence[str]:
-        """Which secrets could go further, a sentence each."""
+        """Return a sentence for each secret that could be sent to more hosts."""
         opened = self._console.egress.opened(self.rules, self.after(action))
         return self._console.secrets.further(self.sandbox, opened)
 
     async def stale(self) -> bool:
-        """Whether the rules in force are others by now. Raises ConsoleError."""
+        """Return whether the rules in force have changed in the meantime. Raises ConsoleError."""
         return set((await self._console.egress.state(self.sandbox.ref)).rules) != set(self.rules)
 
     async def _ask_policy(self, action: ChangeEgress | None) -> None:
-        """What it says to the whole, and beside each line that it refuses."""
+        """Read the policy's verdict on the whole draft, and on each line that it refuses."""
         denial = await self._denied(action) if action is not None else None
         refused: dict[int, str] = {}
         if action is not None and denial is not None and denial.rule == "policy.egress":

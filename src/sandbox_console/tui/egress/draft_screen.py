@@ -1,4 +1,4 @@
-"""Edits a draft of egress rules, tries it on recorded traffic while you type, and applies it."""
+"""Edits a draft of egress rules, tests it on recorded traffic while you type, and applies it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
 CHECK_S = 0.2
 Apply = Callable[[ChangeEgress, Draft], Awaitable[Operation | None]]
-"""Asks whether a draft is to take the place of the rules, and begins it; None where that was not agreed to."""
+"""Requests confirmation to replace the rules with a draft, and starts it. Returns None if the user declines."""
 
 
 class EgressDraftScreen(Screen[None]):
-    """One of the sandboxes at a time; each keeps its draft while the screen is open."""
+    """Shows one of the sandboxes at a time. Each keeps its draft while the screen is open."""
 
     DEFAULT_CSS = """
     EgressDraftScreen { background: $background; }
@@ -102,7 +102,7 @@ class EgressDraftScreen(Screen[None]):
     def _area(self) -> TextArea:
         return self.query_one(TextArea)
 
-    # --- what there is to try it on
+    # --- the traffic
 
     @on(Select.Changed)
     def _other(self, event: Select.Changed) -> None:
@@ -118,7 +118,7 @@ class EgressDraftScreen(Screen[None]):
         self.run_worker(self._load(self._draft), exclusive=True, group="load")
 
     async def _load(self, draft: Draft) -> None:
-        """Once, then follow the record for as long as the screen is open."""
+        """Load the traffic once, then follow it for as long as the screen is open."""
         try:
             await draft.load()
         except ConsoleError as error:
@@ -134,10 +134,10 @@ class EgressDraftScreen(Screen[None]):
         self._check_now()
         try:
             await draft.follow(self._check_soon)
-        except ConsoleError as error:  # what was read stays
+        except ConsoleError as error:  # keep what has been read
             self.notify(error.message, title=shown_name(draft.sandbox), severity="warning")
 
-    # --- trying it
+    # --- testing the draft
 
     @on(TextArea.Changed)
     def _typed(self) -> None:
@@ -149,7 +149,7 @@ class EgressDraftScreen(Screen[None]):
         return action not in ("add", "changes") or isinstance(self.focused, FleetTable)
 
     def _check_soon(self, *, again: bool = False) -> None:
-        """A while after the last key; news of the record does not put it off."""
+        """Check the draft a moment after the last key. New traffic does not delay the check."""
         if self._timer is not None and again:
             self._timer.stop()
             self._timer = None
@@ -164,12 +164,12 @@ class EgressDraftScreen(Screen[None]):
 
     async def _check(self) -> None:
         if self._loaded:
-            self._draft.text = self._area.text  # of keys whose message is still on its way
+            self._draft.text = self._area.text  # includes keys whose message is still on its way
             await self._draft.try_out(changes=self._changes_only)
             self._draw()
             self._tell()
 
-    # --- what is shown
+    # --- drawing
 
     def _tell(self) -> None:
         self._say(status_parts(self, self._draft, self._area.cursor_location[0]))
@@ -187,7 +187,7 @@ class EgressDraftScreen(Screen[None]):
         self._draw_marks()
 
     def _draw_marks(self) -> None:
-        """Beside the lines in view, and no others."""
+        """Draw the marks beside the visible lines only."""
         top, height = round(self._area.scroll_offset.y), self._area.size.height
         width = self.query_one("#draft-marks").size.width
         draft = self._draft
@@ -201,17 +201,17 @@ class EgressDraftScreen(Screen[None]):
     # --- keys
 
     def action_changes(self) -> None:
-        """Show what would change only, or everything on record."""
+        """Show only what would change, or all recorded traffic."""
         self._changes_only = not self._changes_only
         self._check_now()
 
     def action_reset(self) -> None:
-        """Take the rules in force again."""
+        """Reset the draft to the rules in force."""
         self._draft.text = self._draft.begun
         self._load_soon()
 
     def action_add(self, effect: str) -> None:
-        """A line for the host under the cursor, in place of one with the same pattern."""
+        """Add a line for the host under the cursor. It replaces a line with the same pattern."""
         key = self.query_one(FleetTable).cursor_key
         if not self._loaded or not isinstance(key, tuple):
             self.notify("No host is selected.", severity="warning")
@@ -226,7 +226,7 @@ class EgressDraftScreen(Screen[None]):
         self._check_now()
 
     def action_commands(self) -> None:
-        """The draft as commands, copied too."""
+        """Show the draft as commands, and copy them."""
         draft = self._draft
         action = draft.action if self._loaded and not draft.trial.problems else None
         if action is None:
@@ -239,7 +239,7 @@ class EgressDraftScreen(Screen[None]):
         )
 
     def action_close(self) -> None:
-        """Leave; a draft that differs only after a question."""
+        """Leave, after a question if a draft has been changed."""
         if self._applying or not any(draft.edited for draft in self._drafts.values()):
             self.dismiss()
             return
@@ -256,7 +256,7 @@ class EgressDraftScreen(Screen[None]):
         """Put the draft in force, after a question."""
         if self._loaded and not self._applying:
             self._applying = True
-            # The app's worker: this screen may close while the action goes on.
+            # A worker of the app, as this screen may close while the action runs.
             self.app.run_worker(self._apply(self._draft), group="draft", exclusive=True)
 
     async def _apply(self, draft: Draft) -> None:
@@ -276,7 +276,7 @@ class EgressDraftScreen(Screen[None]):
             self._applying = False
 
     async def _ready(self, draft: Draft) -> ChangeEgress | None:
-        """What is to be done; None where a line is bad, nothing differs, or it was tried on rules of before."""
+        """Return the action, or None if a line is invalid, nothing differs, or the rules changed after the test."""
         if problems := draft.trial.problems:
             self._area.move_cursor((min(problems), 0))
             self._area.focus()

@@ -1,4 +1,4 @@
-"""The draft screen's messages: which sandbox, what is wrong or would happen, and why a list is empty."""
+"""The draft screen's messages: the sandbox, the problems or effects of the draft, and why a list is empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sandbox_console.tui.text.formatting import STATUS, shown_name
 
 
 def title_parts(draft: Draft, *, loaded: bool) -> Sequence[Part]:
-    """The sandbox, and how much of what it asked for the draft is tried on."""
+    """Return the sandbox, and how much of its traffic the draft is tested on."""
     found = draft.trial.replayed if loaded else ()
     name = [(f"{shown_name(draft.sandbox)}  ", "bold $primary"), (_state(draft.sandbox), "")]
     asked = (f"   {len(found)} hosts and ports, {sum(one.count for one in found)} requests", "$dim")
@@ -25,7 +25,7 @@ def title_parts(draft: Draft, *, loaded: bool) -> Sequence[Part]:
 
 
 def status_parts(node: DOMNode, draft: Draft, row: int) -> Sequence[Part]:
-    """What is wrong, in the line ``row`` before others, or what would happen."""
+    """Return what is wrong, that in the line ``row`` first, or else what would happen."""
     if problems := draft.trial.problems:
         at = row if row in problems else min(problems)
         more = f"  ({len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -39,7 +39,7 @@ def status_parts(node: DOMNode, draft: Draft, row: int) -> Sequence[Part]:
 
 
 def why_empty(node: DOMNode, draft: Draft) -> str:
-    """Why no host is listed; empty where some are."""
+    """Return why no host is listed, or an empty string if some are."""
     if draft.trial.rows:
         return ""
     if draft.trial.replayed:

@@ -27,7 +27,7 @@ PROBLEM = "$text-error"
 
 
 class Trial(Struct, frozen=True):
-    """A draft tried on recorded traffic."""
+    """A draft tested on recorded traffic."""
 
     lines: Sequence[DraftLine] = ()
     replayed: Sequence[Replayed] = ()
@@ -35,19 +35,19 @@ class Trial(Struct, frozen=True):
 
     @property
     def rules(self) -> Sequence[EgressRule]:
-        """The rules of the lines that are good."""
+        """The rules of the valid lines."""
         return [line.rule for line in self.lines if line.rule is not None]
 
     @property
     def problems(self) -> Mapping[int, str]:
-        """What is wrong with which line, counted from 0."""
+        """The problems by line, counted from 0."""
         return {at: line.problem for at, line in enumerate(self.lines) if line.problem}
 
 
 def try_draft(
     text: str, tallies: Sequence[Tally], rules: Sequence[EgressRule], now: float, *, allow_ip: bool, changes: bool
 ) -> Trial:
-    """Read a draft and replay it; ``changes``: only rows that differ. Takes a second for thousands of hosts."""
+    """Parse a draft and replay it. ``changes`` keeps only rows that differ. Takes a second for thousands of hosts."""
     lines = read_draft(text, now, known=rules, allow_ip=allow_ip)
     draft = [line.rule for line in lines if line.rule is not None]
     found = sorted(
@@ -72,7 +72,7 @@ def _row(one: Replayed) -> Row:
 
 
 def summary_words(trial: Trial) -> list[Part]:
-    """How many hosts and ports the draft changes, and how often these were asked for."""
+    """Return how many hosts and ports the draft changes, and how often these were requested."""
     parts: list[Part] = []
     for change, glyph, style in (("denied", "⊘", "$text-error"), ("allowed", "●", "$text-success")):
         found = [one for one in trial.replayed if one.change == change]
@@ -84,14 +84,14 @@ def summary_words(trial: Trial) -> list[Part]:
 
 
 def impact_words(trial: Trial) -> str:
-    """What a draft would change of the recorded traffic, in a sentence."""
+    """Return a sentence about what a draft would change in the recorded traffic."""
     counts = {word: [one.count for one in trial.replayed if one.change == word] for word in ("allowed", "denied")}
     told = ", ".join(f"{len(found)} newly {word} ({sum(found)} times)" for word, found in counts.items() if found)
     return f"On record: {told}." if told else "No recorded request would be decided differently."
 
 
 def marks(trial: Trial, rules: Sequence[EgressRule], refused: Mapping[int, str]) -> list[Part]:
-    """For each line of the draft what stands beside it: its problem, or what it decides. ``refused`` by the policy."""
+    """Return the mark of each line: its problem, or what it decides. ``refused`` are the lines the policy refuses."""
     hits: dict[tuple[str, Effect], int] = {}
     for one in trial.replayed:
         effect = Effect.ALLOW if one.would else Effect.DENY

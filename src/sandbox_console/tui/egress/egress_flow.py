@@ -1,4 +1,4 @@
-"""From a host in a feed to a changed rule: the questions, then one action per sandbox."""
+"""From a host in a feed to a changed rule: the questions, then one action for each sandbox."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EgressFlow:
         self._clock = clock
 
     async def ask(self, asked: EgressAsked) -> None:
-        """Ask, and do what was agreed to."""
+        """Show the question, and start the actions that the user agreed to."""
         patterns = patterns_of(asked.host, asked.port, allow=asked.allow)
         if not patterns:
             self._app.notify(
@@ -50,7 +50,7 @@ class EgressFlow:
                 self._work.start(action, consent, shown_name(sandbox))
 
     def draft(self, sandboxes: Sequence[Sandbox]) -> None:
-        """Open a draft for one of the sandboxes; where none has a gateway say so."""
+        """Open a draft for one of the sandboxes, or say that none of them has a gateway."""
         from sandbox_console.tui.egress.draft_screen import EgressDraftScreen
 
         found = [one for one in sandboxes if has_gateway(one)]
@@ -60,7 +60,7 @@ class EgressFlow:
             self._app.notify(_no_draft(sandboxes, key_of(self._app, "edit")), severity="warning")
 
     async def apply(self, action: ChangeEgress, draft: Draft) -> Operation | None:
-        """Ask whether a draft is to take the place of the rules, and begin it; None where that was not agreed to."""
+        """Request confirmation to replace the rules with a draft, and start it. Returns None if the user declines."""
         from sandbox_console.tui.egress.draft_text import impact_words
 
         sandbox, now = draft.sandbox, self._clock()
@@ -78,7 +78,7 @@ class EgressFlow:
         return self._work.start(action, consent, shown_name(sandbox)) if consent is not None else None
 
     async def _alike(self, sandboxes: Sequence[Sandbox]) -> Sequence[Sandbox]:
-        """The sandboxes of the same templates, as they are now."""
+        """Return the current sandboxes of the same templates."""
         try:
             everyone, _ = await self._console.list()
         except ConsoleError:

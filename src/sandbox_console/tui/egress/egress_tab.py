@@ -1,4 +1,4 @@
-"""What the selected sandbox may reach, and what it tried: by host, live."""
+"""The hosts that the selected sandbox may reach and has tried to reach, live."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from sandbox_console.tui.widgets.table.table import FleetTable
 
 DRAW_S = 0.25
 RULES_S = 5.0
-"""Between two looks at the rules: each asks the gateway whether it is there."""
+"""Seconds between two readings of the rules. Each checks whether the gateway is running."""
 
 
 class EgressPane(Vertical, HostActions):
-    """Works only while it is in view."""
+    """The hosts and rules of one sandbox. It is active only while the tab is open."""
 
     DEFAULT_CSS = """
     EgressPane { height: 1fr; }
@@ -68,7 +68,7 @@ class EgressPane(Vertical, HostActions):
         self.set_interval(RULES_S, self._look_again)
 
     def show(self, look: Look) -> None:
-        """Follow a sandbox while in view; ``version`` differs when its rules may have changed."""
+        """Follow a sandbox while the tab is open. A different ``version`` means that its rules may have changed."""
         sandbox, active, version = look
         self._sandbox = sandbox
         wanted = (sandbox.ref, sandbox.status) if sandbox is not None and active else None
@@ -122,11 +122,11 @@ class EgressPane(Vertical, HostActions):
 
     @property
     def _unread(self) -> str:
-        """Why its records cannot be read; empty where they can be."""
+        """The reason why the sandbox's records cannot be read, or an empty string if they can."""
         found = self._service.denials.unread.get(self._followed) if self._followed is not None else None
         return f"✕ {found[1]}" if found is not None else ""
 
-    # --- what is shown
+    # --- drawing
 
     def _tell(self, text: str) -> None:
         put_note(self, "#egress-note", plain(text))

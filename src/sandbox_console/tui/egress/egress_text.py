@@ -1,4 +1,4 @@
-"""Egress as rows and words. Pure; all its text is clean."""
+"""Egress as rows and text. Pure; all its text is clean."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OUTCOMES = {
     Outcome.UNRESOLVED: ("? not resolved", "warn"),
     Outcome.FAILED: ("✕ failed", "warn"),
 }
-"""What came of a connection: three signs for three ways in which it did not come through, no one by colour alone."""
+"""The outcomes of a connection. Each of the three failures has its own sign, so that none depends on colour alone."""
 _LAST = (
     Column("host", "HOST", 16, 60, priority=0, flex=True),
     Column("last_said", "LAST", 9, 14, priority=0),
@@ -45,12 +45,12 @@ FLEET_COLUMNS = (*_LAST, Column("sandboxes", "SANDBOXES", 9, 30, priority=1), *_
 
 
 def with_hosts(edits: str) -> str:
-    """What to do where a sandbox was made without egress; ``edits`` is the key of its form."""
+    """Return what to do if a sandbox was created without egress. ``edits`` is the key of its form."""
     return f"{f'{edits} edits its spec' if edits else 'Edit its spec'}: with hosts in egress it is recreated."
 
 
 def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:
-    """One host of a feed; in the fleet's with the names of the sandboxes that asked."""
+    """Return the row of a host. In the fleet's feed, it has the names of the sandboxes that requested the host."""
     said, style = OUTCOMES[seen.outcome]
     why = REASONS.get(seen.reason, clean(seen.reason, cap=60)) if seen.reason else f"by {clean(seen.rule, cap=80)}"
     if seen.asker:
@@ -71,15 +71,15 @@ def host_row(seen: HostSeen, now: float, *, fleet: bool = False) -> Row:
 
 
 def at(when: float, now: float) -> str:
-    """A time of the day; with the date where that is another day."""
+    """Return a time of day, with the date if it is another day."""
     local = datetime.fromtimestamp(when).astimezone()
     return f"{local:%H:%M:%S}" if abs(now - when) < _DAY_S else f"{local:%m-%d %H:%M:%S}"
 
 
 def rules_lines(rules: Sequence[EgressRule], now: float, shows_all: str = "") -> list[tuple[str, str]]:
-    """The rules in force, live ones first, each with the time that is left; more than fit are counted.
+    """Return the rules in force, live ones first, each with its time left. Those that do not fit are counted.
 
-    ``shows_all`` is the hint of what shows them.
+    ``shows_all`` is the hint for what shows all of them.
     """
     if not rules:
         return [("No rule allows anything.", "$text-warning")]
@@ -107,7 +107,7 @@ def _rule_line(rule: EgressRule, now: float) -> list[tuple[str, str]]:
 def diff_lines(
     before: Sequence[EgressRule], after: Sequence[EgressRule], now: float, most: int | None = None
 ) -> list[tuple[str, str]]:
-    """What a change takes away and adds; more than ``most`` are counted."""
+    """Return what a change removes and adds. Lines beyond ``most`` are counted."""
     gone, new = [rule for rule in before if rule not in after], [rule for rule in after if rule not in before]
     parts = [("- ", rule, "$text-error") for rule in gone] + [("+ ", rule, "$text-success") for rule in new]
     if not parts:
@@ -122,12 +122,12 @@ def diff_lines(
 
 
 def note_lines(notes: Sequence[str]) -> list[tuple[str, str]]:
-    """What a change lets go further than it should, a line each under the change."""
+    """Return a line for each secret that a change lets go further than it should, shown below the change."""
     return [part for note in notes for part in (("\n", ""), (f"! {clean(note, cap=400)}", "$text-warning"))]
 
 
 def commands(action: EgressAction, now: float) -> list[str]:
-    """A change of rules as commands to type, one for each verb and time."""
+    """Return a change of rules as commands to type, one for each verb and time."""
     if isinstance(action, DenyEgress):
         return [_command("deny", action.ref, action.patterns, action.until, now)]
     found = [_command("remove", action.ref, action.remove, None, now)] if action.remove else []
@@ -143,12 +143,12 @@ def _command(verb: str, ref: SandboxRef, patterns: Sequence[str], until: float |
 
 
 def _whole(seconds: float) -> float:
-    """To the minute, so that an hour that was set a moment ago is shown as one."""
+    """Round to the minute, so that an hour that was set a moment ago is shown as one."""
     return round(seconds / 60) * 60 if seconds > 5 * 60 else seconds
 
 
 def ended(action: Action, name: str, result: ActionResult) -> tuple[str, bool] | None:
-    """What to say when a change of egress has ended, and whether it is as asked; None for other actions."""
+    """Return the message for a finished egress change and whether it is as requested, or None for other actions."""
     if not isinstance(action, ChangeEgress | DenyEgress):
         return None
     if unchecked := result.details.get("unchecked"):
@@ -174,7 +174,7 @@ def _checked_line(one: Mapping[str, Any]) -> str:
 
 
 def patterns_of(host: str, port: int, *, allow: bool) -> list[str]:
-    """Ways to name a host in a rule, the narrowest that helps first; none for what is no host."""
+    """Return patterns for a host in a rule, the narrowest useful one first, or none if it is not a host."""
     shown = f"[{host}]" if ":" in host else host
     exact = shown if port in hosts.DEFAULT_PORTS or not allow else f"{shown}:{port}"
     found = [exact]

@@ -1,4 +1,4 @@
-"""The actions on a feed's hosts, in the tab of one sandbox and in the inbox."""
+"""The actions on a feed's hosts, used in a sandbox's tab and in the inbox."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from sandbox_console.tui.widgets.table.table import FleetTable
 
 
 class HostActions(Widget):
-    """Mixed into what shows a feed in a FleetTable whose keys are hosts."""
+    """A mixin for widgets that show a feed in a FleetTable whose keys are hosts."""
 
     _denied_only: bool
 
     @property
     def _feed(self) -> Feed:
-        """The hosts to show."""
+        """The feed of the hosts to show."""
         raise NotImplementedError
 
     def _askers(self, seen: HostSeen | None) -> Sequence[Sandbox]:
-        """The sandboxes that a change for this host is for; None: no host is selected."""
+        """Return the sandboxes that a change for this host applies to. ``seen`` is None if no host is selected."""
         raise NotImplementedError
 
     def _draw(self) -> None:
         raise NotImplementedError
 
     def action_denials(self) -> None:
-        """Show denials only, or everything."""
+        """Show only denials, or everything."""
         self._denied_only = not self._denied_only
         self._draw()
 
     def action_allow(self) -> None:
-        """Allow the host under the cursor to those that asked for it."""
+        """Allow the host under the cursor for the sandboxes that requested it."""
         self._ask(allow=True)
 
     def action_deny(self) -> None:
-        """Deny the host under the cursor to those that asked for it."""
+        """Deny the host under the cursor for the sandboxes that requested it."""
         self._ask(allow=False)
 
     def action_draft(self) -> None:
-        """Try rules on what is on record, for a sandbox that asked for the host under the cursor."""
+        """Test rules on recorded traffic, for a sandbox that requested the host under the cursor."""
         self.post_message(DraftAsked(tuple(self._askers(self._chosen))))
 
     def on_fleet_table_chosen(self, event: FleetTable.Chosen) -> None:

@@ -1,4 +1,4 @@
-"""The inbox: what was denied in the whole fleet, by host, live."""
+"""The inbox: the denied hosts of the whole fleet, live."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMED = 5
 
 
 class EgressScreen(Screen[None], HostActions):
-    """Denials of every sandbox that has a gateway; with ``o`` what was allowed too."""
+    """Denials of every sandbox that has a gateway. ``o`` also shows allowed hosts."""
 
     DEFAULT_CSS = """
     EgressScreen { background: $background; }
@@ -96,7 +96,7 @@ class EgressScreen(Screen[None], HostActions):
         put_note(self, "#egress-problem", plain(unread_words(sorted(self._service.denials.unread.values()))))
 
     def _why_empty(self) -> str:
-        """A backend that has not answered, or does not, may know of denials."""
+        """Return why the list is empty. A backend that has not answered, or does not answer, may have denials."""
         state = self.console_app.fleet
         if state.connecting:
             return "Waiting for the backends …"
@@ -112,7 +112,7 @@ class EgressScreen(Screen[None], HostActions):
 
 
 def unread_words(unread: Sequence[tuple[str, str]]) -> str:
-    """Whose denials may be missing, by name, and why the last of them could not be read; empty where none are."""
+    """Return which sandboxes' denials may be missing, and why the last could not be read, or an empty string."""
     if not unread:
         return ""
     names = ", ".join(clean(name, cap=40) for name, _ in unread[:_NAMED])

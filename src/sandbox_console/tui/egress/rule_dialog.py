@@ -1,4 +1,4 @@
-"""Asks how a host is allowed or denied, for how long and for whom, and previews the change."""
+"""Lets the user choose how a host is allowed or denied, for how long and for which sandboxes, with a preview."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from sandbox_console.tui.egress.egress_text import commands, diff_lines, note_li
 from sandbox_console.tui.text.formatting import shown_name
 
 ONCE_S = 60.0
-"""What "once" means: time for one more try."""
+"""Seconds that "once" means: enough for one more try."""
 PERIODS: tuple[tuple[str, float | None], ...] = (("once, 60 s", ONCE_S), ("1 hour", 3600.0), ("always", None))
 _SHOWN = 4
 
 
 class Answer(Struct, frozen=True):
-    """What was agreed to: one action for each sandbox."""
+    """What the user agreed to: one action for each sandbox."""
 
     actions: tuple[tuple[EgressAction, Sandbox], ...]
 
 
 class EgressAskScreen(ModalScreen[Answer | None]):
-    """The focus is on Cancel. ``asked`` are the sandboxes it is about, ``alike`` those of their templates."""
+    """The focus is on Cancel. ``asked`` are the sandboxes concerned, ``alike`` those of their templates."""
 
     DEFAULT_CSS = """
     EgressAskScreen { align: center middle; background: $background 60%; }
@@ -112,7 +112,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         self.run_worker(self._load(), exclusive=True, group="load")
 
     async def _load(self) -> None:
-        """The rules of all that may be meant, and what the policy says."""
+        """Load the rules of all sandboxes that can be chosen, and the policy's verdict."""
         for sandbox in {one.ref: one for one in (*self._asked, *self._alike)}.values():
             try:
                 self._rules[sandbox.ref] = (await self._service.egress.state(sandbox.ref)).rules
@@ -131,7 +131,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
                 decision = Deny(error.message, "request")
         self._draw(decision.reason if isinstance(decision, Deny) else "")
 
-    # --- what is chosen
+    # --- choices
 
     @property
     def _targets(self) -> Sequence[Sandbox]:
@@ -147,21 +147,21 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         )
 
     def action_scroll(self, lines: int) -> None:
-        """Move over the changes."""
+        """Scroll the changes."""
         self.query_one("#changes").scroll_relative(y=lines, animate=False)
 
     def action_period(self, at: int) -> None:
-        """For how long."""
+        """Choose for how long."""
         self._period = at
         self._redraw()
 
     def action_scope(self) -> None:
-        """To the sandbox alone, or to all of its template."""
+        """Switch between the sandbox alone and all of its template."""
         self._template = not self._template and len(self._alike) > len(self._asked)
         self._redraw()
 
     def action_pattern(self) -> None:
-        """The next way to name the host."""
+        """Choose the next pattern for the host."""
         self._pattern = (self._pattern + 1) % len(self._patterns)
         self._redraw()
 
@@ -169,7 +169,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
         self._draw()
         self.run_worker(self._decide(), exclusive=True, group="decide")
 
-    # --- what is shown
+    # --- drawing
 
     def _draw(self, denied: str = "") -> None:
         put(self, "#choices", Content.assemble(*self._choices()))
@@ -209,7 +209,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
     # --- the answer
 
     def action_copy(self) -> None:
-        """Copy the commands that do the same."""
+        """Copy the equivalent commands."""
         lines = [line for action, _ in self._actions() for line in commands(action, self._clock())]
         self.app.copy_to_clipboard("\n".join(lines))
         self.notify("Copied the command" if len(lines) == 1 else f"Copied {len(lines)} commands")
@@ -221,7 +221,7 @@ class EgressAskScreen(ModalScreen[Answer | None]):
             self.dismiss(None)
 
     def action_agree(self) -> None:
-        """Do it."""
+        """Confirm the change."""
         self.dismiss(Answer(self._actions()))
 
 

@@ -25,7 +25,7 @@ _SIGNS = {FileKind.DIRECTORY: "/", FileKind.LINK: " →", FileKind.OTHER: " ?", 
 
 
 def file_row(one: FileInfo, mask: Callable[[str], str] = str) -> Row:
-    """A file as a row of COLUMNS, its name as ``mask`` shows it and as it is for the key."""
+    """Return a file as a row of COLUMNS. The name is shown through ``mask``; the key is the unchanged name."""
     name = clean(mask(one.name), cap=1000) + _SIGNS[one.kind]
     if one.target:
         name += f" {clean(mask(one.target), cap=1000)}"
@@ -46,20 +46,20 @@ def file_row(one: FileInfo, mask: Callable[[str], str] = str) -> Row:
 def _time(at: float | None) -> str:
     try:
         return DASH if at is None else f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M}"
-    except (OverflowError, OSError, ValueError):  # a guest's clock knows no bounds
+    except (OverflowError, OSError, ValueError):  # a guest can set any time
         return "?"
 
 
 def local_name(name: str) -> str:
-    """A guest's name as one of this machine's: no path, no sign that a shell reads something into."""
+    """Return a guest's file name as a safe local name, without a path or characters that are special in a shell."""
     safe = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in name)
     return safe.lstrip(".-")[:200] or "download"
 
 
 def file_words(data: bytes, *, more: bool, downloads: str = "") -> Content:
-    """A file for reading: text cleaned line by line, anything else as a hex dump. ``downloads``: the hint of what does.
+    """Return a file for reading: text is cleaned line by line, anything else is a hex dump.
 
-    ``more``: the file goes on behind ``data``.
+    ``more`` means that the file continues after ``data``. ``downloads`` is the hint for what downloads it.
     """
     if b"\0" in data[:8192]:
         lines = [_hex(at, data[at : at + 16]) for at in range(0, min(len(data), 16 * 1024), 16)]

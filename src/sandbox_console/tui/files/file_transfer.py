@@ -1,4 +1,4 @@
-"""Moves files between this machine and a sandbox as tar streams. What comes out of a sandbox is not trusted."""
+"""Moves files between this machine and a sandbox as tar streams. Data from a sandbox is not trusted."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Progress = Callable[[int], None]
 async def download(
     console: Console, ref: SandboxRef, path: str, target: Path, consent: Consent, progress: Progress
 ) -> Sequence[str]:
-    """Put the guest's ``path`` at ``target``, which must not exist. Raises ConsoleError, OSError.
+    """Download the guest's ``path`` to ``target``, which must not exist. Raises ConsoleError, OSError.
 
-    It appears when all of it is there, by the rules of ``hostfs.tar_unpack``; gives what was left out, and why.
+    It appears when it is complete, by the rules of ``hostfs.tar_unpack``. Returns what was left out, and why.
     """
     ground, left = await console.ground(), list[str]()
     await asyncio.to_thread(_new_place, target, ground)
@@ -60,7 +60,7 @@ def _new_place(target: Path, ground: GuestFolders, *, keep: bool = False) -> Fou
 
 
 async def _finish(operation: Operation) -> None:
-    """Wait for an operation; who stops waiting ends it."""
+    """Wait for an operation. Cancelling the wait ends the operation."""
     try:
         await operation.result()
     except asyncio.CancelledError:
@@ -69,9 +69,9 @@ async def _finish(operation: Operation) -> None:
 
 
 async def read_file(console: Console, ref: SandboxRef, path: str, consent: Consent, most: int) -> tuple[bytes, bool]:
-    """The beginning of a guest's file, and whether there is more. Raises ConsoleError."""
+    """Return the beginning of a guest's file, and whether there is more. Raises ConsoleError."""
     archive = bytearray()
-    room = most + 64 * 1024  # the headers
+    room = most + 64 * 1024  # for the headers
 
     async def take(_: Stream, data: bytes) -> None:
         archive.extend(data[: max(0, room - len(archive))])
@@ -98,9 +98,9 @@ def _first_file(archive: bytes, most: int) -> tuple[bytes, bool]:
 async def upload(
     console: Console, ref: SandboxRef, source: Path, folder: str, consent: Consent, progress: Progress
 ) -> Sequence[str]:
-    """Put a file or folder of this machine into the guest's ``folder``. Raises ConsoleError, OSError.
+    """Upload a file or folder of this machine to the guest's ``folder``. Raises ConsoleError, OSError.
 
-    Links stay links, owners and devices stay here; gives what was left out, and why.
+    Links stay links. Owners and devices are not transferred. Returns what was left out, and why.
     """
     left = list[str]()
     order = Order(await console.ground(), left.append)
@@ -125,7 +125,7 @@ async def _counted(parts: AsyncIterator[bytes], progress: Progress) -> AsyncIter
 
 
 def why(error: Exception) -> str:
-    """What to tell about a transfer that failed."""
+    """Return the message for a transfer that failed."""
     if isinstance(error, ConsoleError):
         return error_words(error)
     return f"{getattr(error, 'filename', '') or ''} {getattr(error, 'strerror', '') or error}".strip()

@@ -1,4 +1,4 @@
-"""The files of the selected sandbox: browse, view, download, upload."""
+"""The files of the selected sandbox: browse, view, download and upload."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sandbox_console.tui.text.formatting import size
 from sandbox_console.tui.widgets.table.table import FleetTable
 
 VIEWED = 256 * 1024
-"""Bytes of a file that are shown."""
+"""How many bytes of a file are shown."""
 ENTRIES = 20_000
 
 Asking = Callable[[Action, Sandbox], Awaitable[Consent | None]]
@@ -42,8 +42,8 @@ Asking = Callable[[Action, Sandbox], Awaitable[Consent | None]]
 class FilesPane(Vertical):
     """``Enter`` opens, ``Backspace`` goes up, ``D`` downloads, ``U`` uploads, ``P`` goes to a path.
 
-    ``ask`` gives the consent that the policy wants. Every view and transfer crosses the sandbox's wall: it goes
-    through the gate and is on record.
+    ``ask`` returns the consent that the policy requires. Every view and transfer crosses the sandbox's wall, so it
+    goes through the gate and is on record.
     """
 
     DEFAULT_CSS = """
@@ -77,11 +77,11 @@ class FilesPane(Vertical):
 
     @property
     def path(self) -> str:
-        """The folder in view."""
+        """The open folder."""
         return self._paths.get(self._shown, "/") if self._shown else "/"
 
     def show(self, look: Look) -> None:
-        """Browse a sandbox while the pane is on screen; each keeps its folder."""
+        """Browse a sandbox while the pane is on screen. Each sandbox keeps its open folder."""
         sandbox, active, _ = look
         self._sandbox = sandbox
         wanted = sandbox.ref if sandbox is not None and active else None
@@ -114,7 +114,7 @@ class FilesPane(Vertical):
             self._arrive(before, path)
 
     def _arrive(self, before: str, path: str) -> None:
-        """In the folder above on the one that was left, elsewhere at the top."""
+        """Place the cursor: on the folder just left when going up, otherwise at the top."""
         for table in self.query(FleetTable):
             left = posixpath.basename(before) if posixpath.dirname(before) == path else None
             if not table.move_to(left) and table.rows:
@@ -154,7 +154,7 @@ class FilesPane(Vertical):
             self.run_worker(self._follow(self._sandbox, path), exclusive=True, group="files")
 
     async def _follow(self, sandbox: Sandbox, path: str) -> None:
-        """Open a folder, or what a link points to."""
+        """Open a folder, or the target of a link."""
         try:
             kind = (await self._service.inside.stat(sandbox.ref, path)).kind
         except ConsoleError as error:
@@ -178,17 +178,17 @@ class FilesPane(Vertical):
         self.app.push_screen(text_screen(clean(path, cap=100), words))
 
     def action_up(self) -> None:
-        """Go to the folder above."""
+        """Go to the parent folder."""
         self._go(posixpath.dirname(self.path.rstrip("/")) or "/")
 
     def action_again(self) -> None:
         """List the folder again."""
         self._go(self.path)
 
-    # --- asking for a path
+    # --- typing a path
 
     def action_ask(self, what: str) -> None:
-        """Ask for a path: of this machine for a transfer, of the sandbox to go to."""
+        """Request a path: on this machine for a transfer, or in the sandbox to go to."""
         entry = self._entries.get(str(self.query_one(FleetTable).cursor_key))
         if what == "download" and entry is None:
             self.notify("Nothing is selected.", severity="warning")

@@ -1,4 +1,4 @@
-"""From the state to the rows: what is hidden and by what, the order, the groups. Pure."""
+"""Turns the state into rows: what is hidden and by what, the order, and the groups. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.widgets.table.table import Line
 
 _DENIAL = 40
-"""Cells for the last denial, once there is one."""
+"""Cells for the last denial, once there has been one."""
 _UNHEALTHY = ("unhealthy", "restarting")
 
 
 class Hidden(Struct, frozen=True):
-    """How many are not shown, by what hides them; each is counted once, where it fell out first."""
+    """The number of hidden sandboxes, by what hides them. Each is counted once, for the first reason that applies."""
 
     others: int = 0
     healthy: int = 0
@@ -33,12 +33,12 @@ class Hidden(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """All that are hidden."""
+        """The number of all hidden sandboxes."""
         return self.others + self.healthy + self.filtered
 
 
 class Wanted(Struct, frozen=True):
-    """What to show: ``managed`` leaves out what others made, ``faults`` what is well."""
+    """What to show. ``managed`` leaves out what other tools made, ``faults`` what is well."""
 
     shown: Filter = field(default_factory=lambda: Filter(""))
     faults: bool = False
@@ -48,7 +48,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Arranged(Struct, frozen=True):
-    """Rows to show, the sandboxes in them or folded away, the width each column would like, and what is hidden."""
+    """The rows to show, their sandboxes (also folded ones), the preferred column widths, and what is hidden."""
 
     rows: Sequence[Line]
     sandboxes: Sequence[Sandbox]
@@ -57,11 +57,11 @@ class Arranged(Struct, frozen=True):
 
 
 def fault(sandbox: Sandbox, state: FleetState) -> bool:
-    """Whether something is wrong with it: failed, lost, a bad end, unhealthy, restarting, or its backend is silent."""
+    """Return whether a sandbox failed, is lost, exited badly, is unhealthy, restarts, or has a silent backend."""
     if sandbox.status in (Status.FAILED, Status.LOST) or state.stale(sandbox.ref):
         return True
     end = sandbox.exit
-    stopped = end is not None and end.signal == signal.SIGTERM and not end.oom  # as a person's stop ends it
+    stopped = end is not None and end.signal == signal.SIGTERM and not end.oom  # how a user's stop ends it
     if end is not None and not sandbox.status.live and not stopped and (end.oom or end.code or end.signal):
         return True
     if sandbox.status is Status.STARTING and sandbox.restarts:
@@ -70,7 +70,7 @@ def fault(sandbox: Sandbox, state: FleetState) -> bool:
 
 
 class Arranger:
-    """Remembers the fleet in its order, and the row of each while it is the same object: work goes by what changed."""
+    """Remembers the fleet in order and the row of each unchanged object, so that only changes cause work."""
 
     def __init__(self, showing: Showing) -> None:
         self.showing = showing
@@ -84,11 +84,11 @@ class Arranger:
 
     @property
     def newest_at(self) -> float:
-        """When the youngest sandbox was made; 0 where that is not known."""
+        """When the newest sandbox was created, or 0 if that is not known."""
         return (self._newest[0].created_at or 0.0) if self._newest else 0.0
 
     def arrange(self, state: FleetState, wanted: Wanted, now: float) -> Arranged:
-        """What to show of a state."""
+        """Return what to show of a state."""
         showing = self.showing
         showing.state, showing.now = state, now
         if state.sandboxes is not self._of:
@@ -117,7 +117,7 @@ class Arranger:
         self._of, self._base, self._last = sandboxes, None, None
 
     def _replace(self, gone: Sequence[Sandbox], come: Sequence[Sandbox]) -> Sequence[Sandbox]:
-        """Take those that come for those gone, each in its place. Returns those that may be wider."""
+        """Replace each sandbox in ``gone`` by its successor in ``come``. Returns those that may need more width."""
         made, now = self._made, dict(zip(map(id, gone), come, strict=True))
         for old, new in now.items():
             del made[old]
@@ -143,7 +143,7 @@ class Arranger:
         return Arranged(rows, shown, widths, hidden)
 
     def _based(self, state: FleetState, wanted: Wanted) -> _Base:
-        """What the filter chooses from: the same object while it has the same members."""
+        """Return what the filter selects from. It is the same object as long as it has the same members."""
         key = (wanted.managed, wanted.faults, state.health if wanted.faults else None)
         if self._base is None or self._base[0] != key:
             every = self._newest
@@ -162,9 +162,9 @@ class _Base(NamedTuple):
 def changes(
     before: Mapping[SandboxRef, Sandbox], after: Mapping[SandboxRef, Sandbox]
 ) -> tuple[Sequence[Sandbox], Sequence[Sandbox]]:
-    """The sandboxes that are there no more, and those that were not there; of one that is another now, both.
+    """Return the sandboxes that are gone and those that are new. A sandbox that changed is in both lists.
 
-    Where only some are others now, both lists are in the same order. 10,000 are compared in 0.5 ms.
+    If sandboxes only changed, both lists have the same order. Comparing 10,000 takes 0.5 ms.
     """
     old, new = before.values(), after.values()
     if len(old) == len(new):
@@ -180,7 +180,7 @@ def _same_place(old: Sandbox, new: Sandbox) -> bool:
 
 
 def newest_first(sandboxes: Iterable[Sandbox]) -> Sequence[Sandbox]:
-    """The order where no other is asked for; equal ones by name. 10,000 take 3 ms, 10 with one key for both."""
+    """Return the default order, with ties by name. 10,000 take 3 ms; one key for both would take 10 ms."""
     known: list[Sandbox] = []
     unknown: list[Sandbox] = []
     for one in sandboxes:

@@ -1,4 +1,4 @@
-"""The columns of the list: which there are, their widths, and which a person chose, in order. Pure."""
+"""The columns of the list: which exist, their widths, and which the user chose, in order. Pure."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ COLUMNS = (
 )
 BY_KEY = {column.key: column for column in COLUMNS}
 USUAL = ("state", "name", "backend", "maker", "image", "cpu", "memory", "net", "egress", "secrets", "age", "exit")
-"""What is shown as long as nothing else is chosen."""
+"""The columns that are shown by default."""
 SAMPLED_COLUMNS = frozenset({"cpu", "memory", "net", "log"})
-"""Columns whose values are samples."""
+"""The columns whose values come from samples."""
 ALIASES = {"why": "exit", "mem": "memory", "network": "net", "status": "state", "secr": "secrets", "label": "labels",
            "port": "ports"}  # fmt: skip
 
 
 class Chosen(Struct, frozen=True):
-    """Columns in their order, with the widths that a person set."""
+    """Columns in order, with the widths that the user set."""
 
     keys: tuple[str, ...] = USUAL
     widths: tuple[tuple[str, int], ...] = ()
 
     def columns(self, *, everything: bool = False) -> tuple[Column, ...]:
-        """The columns as the table takes them; ``everything`` adds those not chosen at the end."""
+        """Return the columns for the table. ``everything`` adds those not chosen, at the end."""
         keys = (*self.keys, *(key for key in BY_KEY if key not in self.keys)) if everything else self.keys
         widths = dict(self.widths)
         return tuple(_sized(BY_KEY[key], widths.get(key)) for key in keys)
@@ -60,7 +60,7 @@ def _sized(column: Column, width: int | None) -> Column:
 
 
 def column_key(word: str) -> str:
-    """The key of a column by its key, title or alias. Raises UsageError that names the nearest."""
+    """Return the key of a column, given its key, title or alias. Raises UsageError, which names the nearest match."""
     word = word.lower()
     known = {**ALIASES, **{column.title.lower(): column.key for column in COLUMNS}, **{key: key for key in BY_KEY}}
     if word in known:
@@ -71,7 +71,7 @@ def column_key(word: str) -> str:
 
 
 def choose(words: Iterable[str], widths: Sequence[tuple[str, int]] = ()) -> Chosen:
-    """Columns by their words; state and name are always there. Raises UsageError."""
+    """Return the columns that the words name. State and name are always included. Raises UsageError."""
     keys = [column_key(word) for word in words]
     keys = [*(key for key in ("state", "name") if key not in keys), *keys]
     return Chosen(tuple(dict.fromkeys(keys)), tuple(widths))

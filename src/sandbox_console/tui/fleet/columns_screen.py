@@ -1,4 +1,4 @@
-"""Chooses the columns of the list, their order and widths, with the list in view."""
+"""Lets the user choose the columns of the list, their order and widths, while the list is visible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BUTTONS = (
 
 
 class ColumnsScreen(ModalScreen[None]):
-    """Calls ``change`` with each choice, so that the list behind shows it at once."""
+    """Calls ``change`` with each choice, so that the list behind it shows it immediately."""
 
     DEFAULT_CSS = """
     ColumnsScreen { align: right middle; background: $background 30%; }
@@ -65,7 +65,7 @@ class ColumnsScreen(ModalScreen[None]):
                 with Horizontal():
                     for name, label, _ in part:
                         button = Button(Content(label), id=f"columns-{name}", compact=True)
-                        button.active_effect_duration = 0  # while it lasts further clicks are lost
+                        button.active_effect_duration = 0  # further clicks would be lost during the effect
                         yield button
 
     def on_mount(self) -> None:
@@ -107,7 +107,7 @@ class ColumnsScreen(ModalScreen[None]):
             self.query_one(FleetTable).focus()
 
     def action_show(self) -> None:
-        """Show or hide the column; state and name stay."""
+        """Show or hide the column. State and name cannot be hidden."""
         key, keys = self._key, self.chosen.keys
         if key in ALWAYS:
             self.notify("State and name are always there.")
@@ -116,7 +116,7 @@ class ColumnsScreen(ModalScreen[None]):
         self._set(structs.replace(self.chosen, keys=changed))
 
     def action_shift(self, step: int) -> None:
-        """Put the column before or after its neighbour."""
+        """Move the column before or after its neighbour."""
         keys = list(self.chosen.keys)
         if self._key not in keys:
             return
@@ -126,7 +126,7 @@ class ColumnsScreen(ModalScreen[None]):
         self._set(structs.replace(self.chosen, keys=tuple(keys)))
 
     def action_size(self, step: int) -> None:
-        """One cell more or less."""
+        """Make the column one cell wider or narrower."""
         widths = dict(self.chosen.widths)
         column = BY_KEY[self._key]
         now = widths.get(column.key, column.max_width if step < 0 else column.min_width)
@@ -134,21 +134,21 @@ class ColumnsScreen(ModalScreen[None]):
         self._set(structs.replace(self.chosen, widths=tuple(widths.items())))
 
     def action_own(self) -> None:
-        """As wide as its content, within reason."""
+        """Make the column as wide as its content, within limits."""
         left = tuple(pair for pair in self.chosen.widths if pair[0] != self._key)
         self._set(structs.replace(self.chosen, widths=left))
 
     def action_usual(self) -> None:
-        """The columns as they are at first."""
+        """Restore the default columns."""
         self._set(Chosen())
 
     def action_done(self) -> None:
-        """Close; the choice is kept."""
+        """Close, and keep the choice."""
         self.dismiss(None)
 
 
 class ColumnTable(FleetTable):
-    """Left and Right are widths here."""
+    """A table in which Left and Right change widths."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "screen.size(-1)", "Narrower", show=False),

@@ -1,4 +1,4 @@
-"""The ``:`` line: its commands, their meanings and their completion. Pure."""
+"""The commands of the ``:`` line, their meanings and their completion. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALIASES_DEEP = 8
 
 
 class Command(NamedTuple):
-    """One thing to do: its name and what stands after it."""
+    """A command: its name and its argument."""
 
     name: str
     argument: str = ""
@@ -76,7 +76,7 @@ _STATES = tuple(str(status) for status in Status)
 
 
 class Known(Struct, frozen=True):
-    """What there is to name: the fleet's backends, hosts, images and labels, the views, and the config's aliases."""
+    """The known names: the fleet's backends, hosts, images and labels, the views, and the config's aliases."""
 
     backends: Sequence[str] = ()
     hosts: Sequence[str] = ()
@@ -87,7 +87,7 @@ class Known(Struct, frozen=True):
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self, command: str) -> Iterable[str]:
-        """What can stand after a command."""
+        """Return the possible arguments of a command."""
         keys = (f"label:{label.partition('=')[0]}" for label in self.labels)
         found: dict[str, Iterable[str]] = {
             "state": _STATES, "backend": self.backends, "host": self.hosts, "image": self.images,
@@ -99,7 +99,7 @@ class Known(Struct, frozen=True):
 
 
 def parse_command(line: str, known: Known) -> Command:
-    """What a line means; an alias of the config is what it stands for. Raises UsageError that names the nearest."""
+    """Parse a line, expanding the config's aliases. Raises UsageError, which names the nearest match."""
     for _ in range(_ALIASES_DEEP):
         name, _, rest = line.strip().removeprefix(":").strip().partition(" ")
         if name not in known.aliases:
@@ -129,12 +129,12 @@ def _parse(name: str, rest: str, known: Known) -> Command:
 
 
 def _narrowed(command: Command, rest: str) -> Command:
-    """With a filter behind it, with or without ``/`` before that: ``:docker /web``."""
+    """Return a command narrowed by the filter after it, with or without a leading ``/``: ``:docker /web``."""
     return Command("filter", f"{filter_of(command)} {rest.removeprefix('/').strip()}") if rest else command
 
 
 def completions(line: str, known: Known) -> list[str]:
-    """Whole lines that begin with what is typed."""
+    """Return the complete lines that start with the typed text."""
     name, space, rest = line.lstrip().partition(" ")
     if not space:
         every = [*COMMANDS, *_STATES, *known.backends, *known.aliases]
@@ -146,11 +146,11 @@ def completions(line: str, known: Known) -> list[str]:
 
 
 _BEFORE_QUOTE = re.compile(r'(\\+)("|\Z)')
-"""Only these backslashes are doubled: elsewhere one is itself, as regular expressions need it."""
+"""Only these backslashes are doubled. Elsewhere a backslash is literal, as regular expressions need it."""
 
 
 def quoted(value: str) -> str:
-    """A value as it is written in a filter."""
+    """Return a value as it is written in a filter."""
     try:
         plain = [word.text for word in words(value)] == [value] and not set('"*?,').intersection(value)
     except FilterError:
@@ -159,7 +159,7 @@ def quoted(value: str) -> str:
 
 
 def filter_of(command: Command) -> str:
-    """The filter that a command such as ``:host web1`` stands for."""
+    """Return the filter that a command such as ``:host web1`` stands for."""
     if command.name == "label":
         key, equals, value = command.argument.partition("=")
         return f"label.{key}={quoted(value)}" if equals else f"-l {key}"
@@ -170,12 +170,12 @@ def filter_of(command: Command) -> str:
 
 
 def help_lines() -> list[tuple[str, str]]:
-    """Every command with what it does."""
+    """Return every command with its description."""
     return [(f":{name} {one.argument}".strip(), one.help) for name, one in COMMANDS.items()]
 
 
 def known_of(state: FleetState, views: Sequence[str], aliases: dict[str, str]) -> Known:
-    """What there is to name now."""
+    """Return the names that are known now."""
     everything = list(state.sandboxes.values())
     labels = {f"{key}={value}": None for one in everything for key, value in one.labels.items()}
     return Known(

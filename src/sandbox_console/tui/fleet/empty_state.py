@@ -1,4 +1,4 @@
-"""The text of an empty list: it always says why nothing is shown."""
+"""The text of an empty list, which always says why nothing is shown."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sandbox_console.tui.keys.keymap import key_of
 from sandbox_console.tui.state.fleet_state import FleetState
 
 KeyOf = Callable[[str], str]
-"""The key of an action, as `keymap.key_of` gives it."""
+"""Returns the key of an action, as `keymap.key_of` does."""
 
 
 _usual: KeyOf = partial(key_of, None)
 
 
 def empty_words(state: FleetState, wanted: Wanted, *, read_only: bool = False, key: KeyOf = _usual) -> Content:
-    """Why the list is empty, and what to do next; empty text where it is not."""
+    """Return why the list is empty and what to do next, or an empty text if it is not empty."""
     if state.sandboxes:
         return _hidden(len(state.sandboxes), wanted, key)
     if state.connecting and not state.dead:

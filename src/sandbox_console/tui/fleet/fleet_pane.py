@@ -1,4 +1,4 @@
-"""The list of sandboxes with its input lines, and what a person chose to see of it."""
+"""The list of sandboxes with its input lines and the user's choice of what it shows."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from sandbox_console.tui.widgets.table.table import FleetTable
 
 
 class FleetList(Vertical):
-    """Shows what it is given in the way that was chosen. Posts `Rearranged` when it is to be redrawn."""
+    """Shows the fleet in the chosen way. Posts `Rearranged` when it must be redrawn."""
 
     DEFAULT_CSS = """
     FleetList { height: 1fr; }
     """
 
     class Rearranged(Message):
-        """Something else is to be shown."""
+        """The choice of what to show has changed."""
 
     def __init__(self, options: TuiOptions, folder: Path, state: Callable[[], FleetState]) -> None:
         super().__init__(id="list")
@@ -63,17 +63,17 @@ class FleetList(Vertical):
 
     @property
     def typing(self) -> bool:
-        """Whether the filter is being typed."""
+        """Whether the user is typing the filter."""
         return self.filter_line.input.has_focus
 
     @property
     def by_samples(self) -> bool:
-        """Whether samples decide which sandboxes are in view."""
+        """Whether samples determine which sandboxes are shown."""
         return self.table.sort_column in SAMPLED_COLUMNS or self.wanted.shown.sampled
 
     @property
     def newest_at(self) -> float:
-        """When the youngest sandbox was made; 0 where that is not known."""
+        """When the newest sandbox was created, or 0 if that is not known."""
         return self._arranger.newest_at
 
     @property
@@ -82,11 +82,11 @@ class FleetList(Vertical):
         return self.wanted.shown
 
     def known(self, state: FleetState) -> Known:
-        """What a command can name."""
+        """Return the names that a command can use."""
         return known_of(state, self.views.names, self._options.aliases)
 
     def show(self, state: FleetState, now: float) -> Arranged:
-        """Show a state; the rows are in their order."""
+        """Show a state. Returns the rows in their order."""
         if self.wanted.shown.begun and not self.typing:
             self.wanted = structs.replace(self.wanted, shown=structs.replace(self.wanted.shown, begun=False))
         arranged = self._arranger.arrange(state, self.wanted, now)
@@ -95,7 +95,7 @@ class FleetList(Vertical):
         self.filter_line.show(self.wanted.shown)
         return arranged
 
-    # --- what is to be seen
+    # --- what to show
 
     def _want(self, wanted: Wanted, *, view: str = "") -> None:
         self.wanted, self.view_name = wanted, view
@@ -125,31 +125,31 @@ class FleetList(Vertical):
         self.view_name = ""
 
     def toggle_faults(self) -> None:
-        """Only what is wrong, or everything."""
+        """Show only sandboxes with faults, or all."""
         self._want(structs.replace(self.wanted, faults=not self.wanted.faults))
 
     def toggle_managed(self) -> None:
-        """Only what this console made, or everything."""
+        """Show only sandboxes that this console made, or all."""
         self._want(structs.replace(self.wanted, managed=not self.wanted.managed))
 
     def set_group(self, by: str) -> None:
-        """Group by a field, or by none."""
+        """Group by a field, or stop grouping."""
         self._folded = frozenset()
         self._want(structs.replace(self.wanted, group=by, folded=self._folded))
 
     def next_group(self) -> None:
-        """By backend, host, image, then by none."""
+        """Group by backend, then host, then image, then not at all."""
         at = CYCLE.index(self.wanted.group) if self.wanted.group in CYCLE else -1
         self.set_group(CYCLE[(at + 1) % len(CYCLE)])
 
     def fold(self, key: GroupKey, folded: bool | None = None) -> None:
-        """Close a group, or open it; the other of both where ``folded`` is None."""
+        """Close or open a group. If ``folded`` is None, toggle it."""
         closed = key not in self._folded if folded is None else folded
         self._folded = self._folded | {key} if closed else self._folded - {key}
         self._want(structs.replace(self.wanted, folded=self._folded), view=self.view_name)
 
     def set_sort(self, word: str) -> None:
-        """Sort by a column, with ``-`` from the largest; by none for an empty text. Raises UsageError."""
+        """Sort by a column, descending with ``-``. An empty text removes the sort order. Raises UsageError."""
         if not word:
             self.table.unsort()
         else:
@@ -157,7 +157,7 @@ class FleetList(Vertical):
         self.post_message(self.Rearranged())
 
     def sort_by(self, key: str, *, reverse: bool | None = None) -> None:
-        """Sort by a column, which is shown from now on; the same again turns the order round."""
+        """Sort by a column, and show it from now on. Sorting by the current column again reverses the order."""
         if key not in {column.key for column in self.table.columns}:
             self.set_columns(choose((*self.choice.chosen.keys, key), self.choice.chosen.widths))
         self.table.sort_by(key, reverse=reverse)
@@ -165,13 +165,13 @@ class FleetList(Vertical):
     # --- columns
 
     def set_columns(self, chosen: Chosen, *, keep: bool = True) -> None:
-        """Show these columns; with ``keep`` also the next time."""
+        """Show these columns. With ``keep``, they are saved for the next run."""
         self.choice.set(chosen, keep=keep)
         self._lay_columns()
         self.post_message(self.Rearranged())
 
     def toggle_wide(self) -> None:
-        """Every column, which Left and Right go along, or those that fit."""
+        """Show every column, with Left and Right to scroll, or only those that fit."""
         self.sideways = not self.sideways
         self._lay_columns()
         self.post_message(self.Rearranged())
@@ -194,13 +194,13 @@ class FleetList(Vertical):
         )  # fmt: skip
 
     def save_view(self, name: str) -> None:
-        """Save what is shown. Raises UsageError, OSError."""
+        """Save what is shown as a view. Raises UsageError, OSError."""
         self.views.save(name, self.view)
         self.view_name = name
         self.post_message(self.Rearranged())
 
     def set_view(self, name: str) -> None:
-        """Show a view. Raises UsageError where it is unknown or does not hold; then nothing changes."""
+        """Show a view. Raises UsageError if it is unknown or invalid, and then changes nothing."""
         view = self.views.get(name)
         try:
             parse_filter(view.filter)
@@ -218,7 +218,7 @@ class FleetList(Vertical):
         self._want(Wanted(wanted.shown, view.faults, view.managed, group), view=name)
 
     def reset(self) -> None:
-        """Everything, in no groups; the columns and the order stay."""
+        """Show everything without groups. Keeps the columns and the order."""
         self._put("")
         self._folded = frozenset()
         self._want(Wanted())

@@ -1,4 +1,4 @@
-"""Sandboxes as rows of the list. Only rows in view are built in full: 10,000 of them would take 0.2 s."""
+"""Sandboxes as rows of the list. Only visible rows are fully built: 10,000 of them would take 0.2 s."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from sandbox_console.tui.widgets.table.table import Paint
 from sandbox_console.tui.widgets.table.table_layout import GAP, Cell
 
 FOREIGN = " ◇"
-"""Behind the name of what another tool made."""
+"""Follows the name of a sandbox that another tool made."""
 HELD = " ⊘"
-"""Behind the name of what is in quarantine."""
+"""Follows the name of a sandbox in quarantine."""
 FLOOD = 1 << 20
-"""Bytes of log a second: WHY tells of more."""
+"""Bytes of log per second, above which WHY shows the rate."""
 GRAPH = 5
-"""Cells of a small graph: two samples in each."""
+"""Cells of a small graph, with two samples in each."""
 _NEAR, _AT = 0.8, 0.95
 _NEARLY = {"": "", "warn": "!", "error": "!!"}
-"""Behind a load near its limit and at it, for who sees no colours."""
+"""Follows a load that is near or at its limit, for users who see no colours."""
 _ORDER = {status: at for at, status in enumerate(
     (Status.FAILED, Status.LOST, Status.UNKNOWN, Status.RUNNING, Status.STARTING, Status.STOPPING, Status.PAUSED,
      Status.CREATED, Status.EXITED)
@@ -51,7 +51,7 @@ Look = Callable[[Sandbox, FleetState, float], tuple[str | Cell, str]]
 
 
 class Showing:
-    """What rows are made from, shared by all: the state, the time, and the keys of the columns."""
+    """What all rows are built from: the state, the time, and the keys of the columns."""
 
     def __init__(self) -> None:
         self.state = FleetState()
@@ -60,7 +60,7 @@ class Showing:
 
 
 class SandboxRow(Struct, gc=False, eq=False):
-    """A sandbox in the list. Out of the collector's sight: 10,000 took 10 ms of each collection."""
+    """A sandbox in the list. It is not tracked by the garbage collector: 10,000 took 10 ms of each collection."""
 
     sandbox: Sandbox
     showing: Showing
@@ -75,7 +75,7 @@ class SandboxRow(Struct, gc=False, eq=False):
 
     @property
     def cells(self) -> Sequence[str | Cell]:
-        """What is drawn."""
+        """The cells to draw."""
         return self.paint()[0]
 
     def order(self, at: int, column: str) -> Any:  # noqa: ARG002 - others know their columns by place
@@ -83,7 +83,7 @@ class SandboxRow(Struct, gc=False, eq=False):
 
 
 def paint(sandbox: Sandbox, state: FleetState, keys: Iterable[str], now: float) -> Paint:
-    """The cells and styles of a sandbox; dim where its backend does not answer, so that they may be old."""
+    """Return a sandbox's cells and styles. They are dim if its backend does not answer, as they may be outdated."""
     found = [LOOKS[key](sandbox, state, now) for key in keys]
     if state.stale(sandbox.ref):
         return tuple(text for text, _ in found), tuple(
@@ -93,7 +93,7 @@ def paint(sandbox: Sandbox, state: FleetState, keys: Iterable[str], now: float) 
 
 
 def measure(sandbox: Sandbox, longest: dict[str, int]) -> None:
-    """Keep the lengths of the longest values, by column; characters are counted, not cells, but in foreign names."""
+    """Update the lengths of the longest values, by column. Characters are counted; cells only in non-ASCII names."""
     ref, name = sandbox.ref, sandbox.name
     for key, length in (
         ("name", len(FOREIGN) + (len(name) if name.isascii() else cell_len(shown_name(sandbox)))),
@@ -105,7 +105,7 @@ def measure(sandbox: Sandbox, longest: dict[str, int]) -> None:
 
 
 def natural(key: str, longest: int) -> int:
-    """How wide a column would like to be; without a longest value it takes what it may."""
+    """Return the preferred width of a column. Without a longest value it is the widest allowed."""
     column = BY_KEY[key]
     wanted = max(longest, len(column.title) + GAP) if longest else column.max_width
     return max(column.min_width, min(column.max_width, wanted))
@@ -191,7 +191,7 @@ def _egress(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell
 
 
 def _denied(denial: Denial, allowed: str, now: float) -> Cell:
-    """The denials stand first, so that no width cuts their sign off."""
+    """Return the egress cell. The denials come first, so that no width cuts off their sign."""
     sign = denial.signs
     short = f"{sign} {allowed}"
     least = BY_KEY["egress"].min_width
@@ -202,7 +202,7 @@ def _denied(denial: Denial, allowed: str, now: float) -> Cell:
 
 
 def _why(sandbox: Sandbox, state: FleetState, now: float) -> tuple[str | Cell, str]:
-    """Of one that runs well a flood of its log, or the last denial: narrow screens have no columns of these."""
+    """Return the WHY cell. If a sandbox is well, it has a log flood or the last denial, for narrow screens."""
     if sandbox.quarantine:
         return clean(sandbox.quarantine, cap=200), "warn"
     words, denial, stats = why(sandbox), state.denied.get(sandbox.ref), state.stats.get(sandbox.ref)
@@ -233,7 +233,7 @@ def _labels(sandbox: Sandbox, *_: object) -> tuple[str, str]:
 
 
 def _ports(sandbox: Sandbox, *_: object) -> tuple[str, str]:
-    """Ports of one that is not up are only asked for."""
+    """Return the ports. They are dim unless the sandbox is up, as they are only requested then."""
     shown = ", ".join(map(str, openings(sandbox)[:8]))
     return shown or DASH, "" if shown and sandbox.status.live else "dim"
 
@@ -299,4 +299,4 @@ ORDERS: dict[str, Callable[[Sandbox, FleetState], Any]] = {
     "labels": lambda sandbox, _: sorted(sandbox.labels.items()) or None,
     "id": lambda sandbox, _: sandbox.ref.id,
 }
-"""What a column is sorted by; None is last."""
+"""The sort value of each column. None is last."""

@@ -16,7 +16,7 @@ from sandbox_console.tui.widgets.table.table import Line, Paint
 
 LABEL = "label:"
 CYCLE = ("", "backend", "host", "image")
-"""What the key goes through."""
+"""The fields that the key cycles through."""
 _WORTH: dict[str, Callable[[Sandbox], str]] = {
     "backend": lambda sandbox: sandbox.ref.backend,
     "host": lambda sandbox: sandbox.ref.host,
@@ -27,14 +27,14 @@ _WORTH: dict[str, Callable[[Sandbox], str]] = {
 
 
 class GroupKey(NamedTuple):
-    """One group: by what, and its value."""
+    """One group: its field and value."""
 
     by: str
     value: str
 
 
 class GroupRow(NamedTuple):
-    """The head of a group: how many of its sandboxes are in which state, and of how many that is not known now."""
+    """The head of a group: the number of sandboxes in each state, and of those whose state is not known now."""
 
     key: GroupKey
     folded: bool
@@ -64,7 +64,7 @@ class GroupRow(NamedTuple):
 
 
 def group_by(word: str) -> str:
-    """What to group by: a known word, ``label:KEY``, or empty for nothing. Raises UsageError."""
+    """Return what to group by: a known word, ``label:KEY``, or empty for no groups. Raises UsageError."""
     word = {"status": "state", "none": "", "off": ""}.get(word.lower(), word)
     if word.lower() in _WORTH or not word:
         return word.lower()
@@ -76,7 +76,7 @@ def group_by(word: str) -> str:
 
 
 def worth(by: str) -> Callable[[Sandbox], str]:
-    """The value of a sandbox that decides its group."""
+    """Return a function from a sandbox to the value that determines its group."""
     if by.startswith(LABEL):
         key = by.removeprefix(LABEL)
         return lambda sandbox: sandbox.labels.get(key, "")
@@ -85,9 +85,9 @@ def worth(by: str) -> Callable[[Sandbox], str]:
 
 def grouped(sandboxes: Iterable[Sandbox], by: str, make: Callable[[Sandbox], SandboxRow],
             folded: Container[GroupKey], stale: Callable[[SandboxRef], bool] | None = None) -> list[Line]:  # fmt: skip
-    """Heads in the order of their names, each with its rows; folded ones stand alone, what has no value last.
+    """Return the heads in order of name, each with its rows unless folded. Sandboxes without a value come last.
 
-    ``stale`` tells of which sandboxes the state is not known now.
+    ``stale`` returns whether a sandbox's state is not known now.
     """
     value = worth(by)
     members: dict[str, list[Sandbox]] = {}

@@ -1,4 +1,4 @@
-"""The header: product, counts, audit state, backends, and a banner for what is broken."""
+"""The header: product, counts, audit state, backends, and a banner for problems."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _COUNTED = (
     Status.RUNNING, Status.FAILED, Status.LOST, Status.PAUSED, Status.UNKNOWN, Status.STARTING, Status.STOPPING,
     Status.CREATED, Status.EXITED,
 )  # fmt: skip
-"""What is wrong comes early: a narrow line leaves out its end."""
+"""Problems come first, as a narrow line leaves out its end."""
 _REASON = 60
 _WORTH = 8
-"""Cells from which on the beginning of a text says something."""
+"""The fewest cells in which the beginning of a text is useful."""
 
 
 class HeaderBar(Vertical):
-    """Says what is true of the whole fleet."""
+    """Shows facts about the whole fleet."""
 
     DEFAULT_CSS = """
     HeaderBar { height: auto; background: $panel; }
@@ -53,7 +53,7 @@ class HeaderBar(Vertical):
         yield Static(id="dead-banner")
 
     def show(self, state: FleetState, *, read_only: bool, width: int) -> None:
-        """Say it again."""
+        """Show a state."""
         set_text(self.query_one("#top", Static), top_line(state, read_only=read_only, width=width - 2), fixed=True)
         key = key_of(self, "backends")
         set_text(self.query_one("#backends", Static), backends_line(state.health.values(), width - 2, key), fixed=True)
@@ -61,7 +61,7 @@ class HeaderBar(Vertical):
         self._banner("#dead-banner", dead_banner(state.dead))
 
     def show_view(self, wanted: Wanted, hidden: Hidden, total: int, name: str, *, typing: bool = False) -> None:
-        """Say what of the fleet is in the list; it is there while a filter is typed, lest a key move all."""
+        """Show which part of the fleet is listed. While a filter is typed the line stays, so that keys move nothing."""
         view = view_line(wanted, hidden, total, name)
         self._banner("#view", view if view.plain or not typing else Content(f"{total} of {total}"))
 
@@ -75,7 +75,7 @@ class HeaderBar(Vertical):
 
 
 def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:
-    """Product and counts to the left, what holds for every change to the right."""
+    """Return the product and counts on the left, and what applies to every change on the right."""
     left: list[Part] = [("sandbox-console", "bold $primary"), ("   ", ""), *counts(state)]
     right: list[Part] = [(" READ-ONLY ", "bold $background on $warning"), ("  ", "")] if read_only else []
     glyph, word, style = ("✕", "unwritable", "error") if state.audit_problem else ("●", "ok", "ok")
@@ -86,7 +86,7 @@ def top_line(state: FleetState, *, read_only: bool, width: int) -> Content:
 
 
 def view_line(wanted: Wanted, hidden: Hidden, total: int, name: str = "") -> Content:
-    """How many are shown, how many are hidden and by what, and how they are grouped; empty where all is plain."""
+    """Return how many are shown, how many are hidden and by what, and the grouping. Empty if everything is shown."""
     parts: list[Part] = [("view ", "$dim"), (f"{clean(name, cap=40)}   ", "bold")] if name else []
     why = (
         (wanted.shown, hidden.filtered, "by the filter"),
@@ -105,7 +105,7 @@ def view_line(wanted: Wanted, hidden: Hidden, total: int, name: str = "") -> Con
 
 
 def counts(state: FleetState) -> list[Part]:
-    """How many sandboxes are in each state that there is; ``stale`` are those whose backend does not answer."""
+    """Return how many sandboxes are in each state that occurs. ``stale`` are those whose backend does not answer."""
     heard, stale = state.heard_of
     found = list(map(attrgetter("status"), heard))
     parts: list[Part] = []
@@ -121,7 +121,7 @@ def counts(state: FleetState) -> list[Part]:
 
 
 def justified(left: list[Part], right: list[Part], width: int) -> list[Part]:
-    """The left parts, a gap, and the right ones at the end; the left ones are cut where there is no room."""
+    """Return the left parts, a gap, and the right parts at the end. The left ones are cut if there is no room."""
     room = width - _cells(right) - 1
     while left and not left[-1][0].strip():
         left = left[:-1]
@@ -130,7 +130,7 @@ def justified(left: list[Part], right: list[Part], width: int) -> list[Part]:
 
 
 def _cut(parts: list[Part], room: int) -> list[Part]:
-    """As many as there is room for, and ``…``."""
+    """Return as many parts as fit, and ``…``."""
     kept: list[Part] = []
     left = room - 1
     for text, style in parts:
@@ -143,7 +143,7 @@ def _cut(parts: list[Part], room: int) -> list[Part]:
 
 
 def backends_line(backends: Iterable[BackendHealth], width: int = 10_000, key: str = "b") -> Content:
-    """Every backend with its health, those that answer first; where reasons are cut, the key that tells all of them."""
+    """Return every backend with its health, those that answer first. If reasons are cut, add the key that shows all."""
     parts: list[Part] = []
     whole = True
     for health in sorted(backends, key=lambda one: not one.ok and one.state is not HealthState.CONNECTING):
@@ -171,23 +171,23 @@ def _cells(parts: list[Part]) -> int:
 
 
 def backend_name(health: BackendHealth) -> str:
-    """The backend, with its host where that is not this machine's own."""
+    """Return the backend, with its host if that is not this machine."""
     return clean(health.backend if health.host in LOCAL else f"{health.backend}@{health.host}")
 
 
 def audit_banner(problem: str) -> Content:
-    """What it means that the audit log cannot be written."""
+    """Return the consequences of an audit log that cannot be written."""
     if not problem:
         return Content("")
     return Content(f"AUDIT LOG UNWRITABLE  {clean(problem, cap=500)}. Nothing can be changed; lists and logs go on.")
 
 
 def dead_banner(dead: list[BackendHealth]) -> Content:
-    """Each backend that should answer and does not, with its reason and what to do."""
+    """Return each backend that should answer but does not, with the reason and what to do."""
     return Content("\n".join(dead_line(health) for health in dead))
 
 
 def dead_line(health: BackendHealth) -> str:
-    """One dead backend in a line."""
+    """Return one line about a dead backend."""
     hint = f" ({clean(health.hint, cap=300)})" if health.hint else ""
     return f"✕ {backend_name(health)} {health.state}: {clean(health.reason, cap=300) or 'no reason given'}{hint}"

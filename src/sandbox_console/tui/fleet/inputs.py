@@ -29,15 +29,15 @@ _OFFERED = 8
 
 
 class LineInput(Input):
-    """An input whose place does not go by what is typed in it: Textual lays the whole screen out at every key."""
+    """An input whose layout does not depend on its text. Textual would lay out the whole screen at every key."""
 
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))
 
 
 class FilterLine(Vertical):
-    """A filter while it is typed: what cannot be understood yet leaves the last good filter in force, and says where.
+    """A filter while it is typed. Text that is not valid yet keeps the last valid filter in force and shows the error.
 
-    Posts `Changed` with each filter that is understood, `Left` when it is kept with Enter.
+    Posts `Changed` with each valid filter, and `Left` when the user keeps it with Enter.
     """
 
     DEFAULT_CSS = """
@@ -53,14 +53,14 @@ class FilterLine(Vertical):
     """
 
     class Changed(Message):
-        """Another filter is in force."""
+        """The filter in force has changed."""
 
         def __init__(self, shown: Filter) -> None:
             super().__init__()
             self.shown = shown
 
     class Left(Message):
-        """The line is done with."""
+        """The line was closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,12 +75,12 @@ class FilterLine(Vertical):
         yield Static(id="filter-help", markup=False)
 
     def open(self) -> None:
-        """Type in it, from the next key on: ``focus()`` would come after keys that are there already."""
+        """Accept typing from the next key on: ``focus()`` would take effect after keys that are already queued."""
         self.add_class("-on", "-help")
         self.screen.set_focus(self.input)
 
     def show(self, shown: Filter) -> None:
-        """Be there while it is typed in, or something is filtered."""
+        """Show the line while the user types in it or a filter is in force."""
         typing = self.input.has_focus
         self.set_class(typing or bool(shown) or self._wrong, "-on")
         self.set_class(typing or self._wrong, "-help")
@@ -91,12 +91,12 @@ class FilterLine(Vertical):
             self._help(Content.styled(" " * _MARK + note, "$dim"))
 
     def _help(self, words: Content) -> None:
-        """In a line that is there as long as one types: one that came with an error would move the whole screen."""
+        """Show help in a line that stays while the user types: a line just for errors would move the whole screen."""
         line = self.query_one("#filter-help", Static)
         set_text(line, words, fixed=words.cell_length <= self.size.width and line.size.height == 1)
 
     def put(self, text: str) -> None:
-        """Take a text as if it were typed; it must be understood."""
+        """Set a text as if it had been typed. It must be valid."""
         with self.input.prevent(Input.Changed):
             self.input.value = text
         self._understand(text)
@@ -125,7 +125,7 @@ class FilterLine(Vertical):
 
 
 def pointed(message: str, place: int, width: int) -> Content:
-    """A caret under the place, and the message beside it: to its right, or to its left where there is no room."""
+    """Return a caret under the place, with the message to its right, or to its left if there is no room."""
     place = max(0, place)
     if place + 2 + len(message) <= width or len(message) + 1 > place:
         return Content(" " * min(place, max(0, width - 2 - len(message))) + f"^ {message}")
@@ -133,7 +133,7 @@ def pointed(message: str, place: int, width: int) -> Content:
 
 
 class _Completed(Suggester):
-    """The first line that goes on as it was begun."""
+    """Suggests the first completion of the typed line."""
 
     def __init__(self, known: Callable[[], Known]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -144,7 +144,7 @@ class _Completed(Suggester):
 
 
 class CommandInput(LineInput):
-    """Tab and Right take what is suggested, Up and Down go through what was said before."""
+    """Tab and Right accept the suggestion, Up and Down go through earlier commands."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "complete", "Complete", show=False),
@@ -159,16 +159,16 @@ class CommandInput(LineInput):
         self._at = 0
 
     def begin(self) -> None:
-        """An empty line, behind the last that was said."""
+        """Start an empty line, after the last command in the history."""
         self.value, self._at = "", len(self._said)
 
     def remember(self, line: str) -> None:
-        """Keep a line for Up."""
+        """Add a line to the history."""
         self._said = [*(said for said in self._said if said != line), line][-_REMEMBERED:]
         self._at = len(self._said)
 
     def action_complete(self) -> None:
-        """Take the longest beginning that all completions share; where it is typed already, the first of them."""
+        """Insert the longest common beginning of all completions. If it is already typed, insert the first of them."""
         found = completions(self.value, self._known())
         if not found:
             return
@@ -179,7 +179,7 @@ class CommandInput(LineInput):
         self.cursor_position = len(self.value)
 
     def action_recall(self, step: int) -> None:
-        """Say again."""
+        """Go through the history."""
         if self._said:
             self._at = max(0, min(len(self._said), self._at + step))
             self.value = self._said[self._at] if self._at < len(self._said) else ""
@@ -187,7 +187,7 @@ class CommandInput(LineInput):
 
 
 class CommandLine(Vertical):
-    """A command while it is typed, with what it could become. Posts `Said` on Enter, `Left` when it is done with."""
+    """A command while it is typed, with its completions. Posts `Said` on Enter, and `Left` when it is closed."""
 
     DEFAULT_CSS = """
     CommandLine { height: auto; display: none; background: $panel; }
@@ -202,14 +202,14 @@ class CommandLine(Vertical):
     """
 
     class Said(Message):
-        """A command was given."""
+        """A command was entered."""
 
         def __init__(self, line: str) -> None:
             super().__init__()
             self.line = line
 
     class Left(Message):
-        """The line is done with."""
+        """The line was closed."""
 
     def __init__(self, known: Callable[[], Known]) -> None:
         super().__init__()
@@ -223,26 +223,26 @@ class CommandLine(Vertical):
         yield Static(id="command-note", markup=False)
 
     def open(self) -> None:
-        """Type in it."""
+        """Show the line and focus it."""
         self.add_class("-on")
         self.input.begin()
         self._offer("")
         self.screen.set_focus(self.input)
 
     def close(self) -> None:
-        """Go away."""
+        """Hide the line."""
         self.remove_class("-on", "-wrong")
         self.post_message(self.Left())
 
     def refuse(self, line: str, error: UsageError) -> None:
-        """Say why a command was not done, and let it be mended."""
+        """Show why a command failed, and let the user correct it."""
         self.add_class("-on", "-wrong")
         self.input.value = line
         set_text(self.query_one("#command-note", Static), Content(error.message), fixed=True)
-        self.input.focus()  # after the list, which has just been given the keys
+        self.input.focus()  # after the list, which has just got the focus
 
     def done(self, line: str) -> None:
-        """It was done."""
+        """Handle a command that succeeded."""
         self.input.remember(line)
 
     def _offer(self, typed: str) -> None:

@@ -1,4 +1,4 @@
-"""The line that says how many sandboxes are marked, and what can be done with them."""
+"""The line that shows how many sandboxes are marked, and the actions on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sandbox_console.tui.widgets.table.marked_table import MARK
 
 
 class MarkBar(Widget):
-    """Under the list, while something is marked."""
+    """Shown under the list while something is marked."""
 
     DEFAULT_CSS = """
     MarkBar { height: 1; padding: 0 1; background: $warning 20%; display: none; text-wrap: nowrap; }
@@ -26,7 +26,7 @@ class MarkBar(Widget):
     _hidden = 0
 
     def show(self, marked: Sequence[Sandbox], hidden: int) -> None:
-        """Say which are marked; ``hidden`` of them have no row: a filter hides them, or a closed group."""
+        """Show which are marked. ``hidden`` of them have no row, as a filter or a closed group hides them."""
         self._marked, self._hidden = marked, hidden
         self.set_class(bool(marked), "-on")
         self.refresh()
@@ -37,7 +37,7 @@ class MarkBar(Widget):
 
 
 def mark_words(marked: Sequence[Sandbox], hidden: int, width: int, keys: str = "") -> Content:
-    """Counts by state to the left, the keys to the right."""
+    """Return counts by state on the left, and the keys on the right."""
     left = [(f"{MARK} {len(marked)} marked", "bold $text-warning")]
     found = [one.status for one in marked]
     for status, (glyph, _) in STATUS.items():

@@ -1,4 +1,4 @@
-"""The chosen columns, kept across runs."""
+"""The chosen columns, saved across runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sandbox_console.tui.fleet.columns import BY_KEY, LEAST_WIDTH, MOST_WIDTH, C
 
 
 class ColumnChoice:
-    """``chosen`` is what is shown now: what was kept, or a view's own."""
+    """``chosen`` are the columns shown now: the saved ones, or those of a view."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "columns.json"
         self.chosen = _read(self._file)
 
     def set(self, chosen: Chosen, *, keep: bool) -> None:
-        """Show these. A disk that fails costs the memory of them alone."""
+        """Show these columns. If writing to disk fails, they are only not saved."""
         self.chosen = chosen
         if keep:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Views: a filter, groups, sort order and columns under a name, configured or saved. Pure."""
+"""Views: a named filter, grouping, sort order and columns, from the config or saved by the user. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VIEWS_MOST = 200
 
 
 class Views:
-    """Views by name. One that was saved stands before one of the same name in the config."""
+    """Views by name. A saved one takes precedence over one with that name in the config."""
 
     def __init__(self, folder: Path, configured: Mapping[str, ViewOptions]) -> None:
         self._file = folder / "views.json"
@@ -30,11 +30,11 @@ class Views:
 
     @property
     def names(self) -> list[str]:
-        """Every name, those saved first."""
+        """Every name, saved ones first."""
         return [*self._saved, *(name for name in self._configured if name not in self._saved)]
 
     def get(self, name: str) -> ViewOptions:
-        """The view of a name. Raises UsageError that names the nearest."""
+        """Return the view with a name. Raises UsageError, which names the nearest match."""
         found = self._saved.get(name) or self._configured.get(name)
         if found is None:
             near = nearest(name, self.names)
@@ -43,7 +43,7 @@ class Views:
         return found
 
     def save(self, name: str, view: ViewOptions) -> None:
-        """Keep a view under a name, in place of what had it. Raises UsageError; OSError where the disk fails."""
+        """Save a view under a name, replacing an earlier one. Raises UsageError, and OSError if the disk fails."""
         if not name or len(name) > NAME_MOST or not name.isprintable() or " " in name:
             raise UsageError(
                 f"{name[:NAME_MOST]!r} is not a name for a view: 1 to {NAME_MOST} characters without spaces"
@@ -53,7 +53,7 @@ class Views:
         self._write({**self._saved, name: view})
 
     def forget(self, name: str) -> None:
-        """Remove a saved view. Raises UsageError where none has the name."""
+        """Remove a saved view. Raises UsageError if none has the name."""
         if name not in self._saved:
             where = "it is in the config" if name in self._configured else "it was not saved"
             raise UsageError(f"view {name!r} cannot be removed: {where}")

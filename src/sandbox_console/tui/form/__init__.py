@@ -1,1 +1,1 @@
-"""The form that makes or changes a sandbox."""
+"""The form that creates or changes a sandbox."""

@@ -1,4 +1,4 @@
-"""Previews the changes of an edit, and how each would be made."""
+"""Previews the changes of an edit, and how each would be applied."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _HOW = {How.LIVE: ("● live", "$text-success"), How.RECREATE: ("↻ recreate", 
 
 _HOW_CELLS, _FIELD, _INSET = 15, 16, 4
 _BESIDE = 60
-"""Characters of a value up to which it stands in the line of its change."""
+"""The most characters of a value that is shown on the line of its change."""
 
 
 def plan_words(plan: Plan, width: int = 0) -> Content:
-    """A line for each change, and what all of them together mean; ``width`` cells a row, 0 for as many as there are."""
+    """Return a line for each change, and their overall effect. Rows have ``width`` cells; 0 means no limit."""
     if not plan.changes:
         return Content.assemble(("Nothing differs yet.", "$dim"))
     return Content.assemble(change_lines(plan, width), *_summary(plan))
 
 
 def change_lines(plan: Plan, width: int = 0) -> Content:
-    """A line for each change and each note; ``width`` as for `plan_words`."""
+    """Return a line for each change and each note. ``width`` is as for `plan_words`."""
     parts: list[tuple[str, str]] = []
     for change in plan.changes:
         parts += hanging(_change(change), width or 10_000, _INSET)
@@ -38,7 +38,7 @@ def change_lines(plan: Plan, width: int = 0) -> Content:
 
 
 def _change(change: Change) -> Iterator[Part]:
-    """What is long or of several lines stands under its field, as it was and as it is to be."""
+    """Yield a change. Values that are long or have several lines are shown below the field, before and after."""
     word, style = _HOW[change.how]
     before, after = (shown_value(change.field, value) for value in (change.before, change.after))
     reason = clean(change.reason, cap=200)

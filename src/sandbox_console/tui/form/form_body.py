@@ -1,4 +1,4 @@
-"""The fields of the form by section: their values, and what is wrong with them."""
+"""The fields of the form by section: their values and their problems."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Place = tuple[str, str]
 """A backend and one of its hosts."""
 
 _OPEN = (Section.RESOURCES, Section.NETWORK, Section.SECRETS)
-"""Sections that are unfolded at first, whatever is in them."""
+"""Sections that are initially unfolded, whatever they contain."""
 
 
 class FormBody(VerticalScroll):
-    """A row for each field of a spec, in sections that fold.
+    """A row for each field of a spec, in collapsible sections.
 
-    ``places`` are where a new sandbox can be made, the usual one first; ``fixed`` says why some fields cannot be
-    changed; ``secrets`` are the names of those that are known.
+    ``places`` are where a new sandbox can be created, the usual one first. ``fixed`` has the reasons why fields
+    cannot be changed. ``secrets`` are the names of the known secrets.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class FormBody(VerticalScroll):
         return made(field, text, self._hint(field), self._fixed.get(field.name, ""))
 
     def _basics(self, rows: Iterable[FormRow]) -> ComposeResult:
-        """The name, where it is made, and the rest."""
+        """Yield the name, the place, and the rest."""
         for row in rows:
             yield row
             if row.field.name == "name":
@@ -86,7 +86,7 @@ class FormBody(VerticalScroll):
             )
 
     def _fixed_words(self) -> Content:
-        """Which fields cannot be changed, by reason."""
+        """Return which fields cannot be changed, by reason."""
         labels: dict[str, list[str]] = {}
         for field in FIELDS:
             if why := self._fixed.get(field.name):
@@ -110,23 +110,23 @@ class FormBody(VerticalScroll):
 
     @property
     def place(self) -> Place | None:
-        """Where the sandbox is, or is to be; None where no backend answers."""
+        """Where the sandbox is or will be, or None if no backend answers."""
         if self._sandbox is not None:
             return self._sandbox.ref.backend, self._sandbox.ref.host
-        chosen = [line.value for line in self.query("#backend").results(Select)]  # none while the screen closes
+        chosen = [line.value for line in self.query("#backend").results(Select)]  # empty while the screen closes
         return chosen[0] if chosen and isinstance(chosen[0], tuple) else None
 
     @property
     def changed(self) -> bool:
-        """Whether something is written or ticked otherwise than when it opened."""
+        """Whether a text or box differs from when the form opened."""
         return any(row.changed for row in self.rows)
 
     def read(self) -> tuple[SandboxSpec, dict[str, str]]:
-        """The spec that is written here, and what cannot be understood, by field."""
+        """Return the entered spec, and what cannot be parsed, by field."""
         return parse({row.field.name: row.text for row in self.rows}, self._base)
 
     def tell(self, problems: Mapping[str, str]) -> dict[str, str]:
-        """Say beside each field what is wrong with it. Returns what belongs to none."""
+        """Show the problem of each field beside it. Returns the problems that belong to no field."""
         rest = dict(problems)
         for row in self.rows:
             row.tell(rest.pop(row.field.name, ""))
@@ -135,11 +135,11 @@ class FormBody(VerticalScroll):
         return rest
 
     def focus_first(self) -> None:
-        """Go to the first field that can be changed."""
+        """Focus the first field that can be changed."""
         self.query("FormRow Input:enabled").first(Input).focus()
 
     def focus_problem(self, *, after: bool = False) -> None:
-        """Go to the first field with something wrong; with ``after`` to the next one behind that with the keys."""
+        """Focus the first field with a problem, or with ``after`` the next one after the focused field."""
         wrong = [row for row in self.rows if row.has_class("-wrong")]
         if not wrong:
             return
@@ -151,5 +151,5 @@ class FormBody(VerticalScroll):
 
 
 def labels_of(problems: Container[str]) -> str:
-    """The fields with problems, in order, as the form calls them."""
+    """Return the labels of the fields with problems, in order."""
     return ", ".join(field.label for field in FIELDS if field.name in problems)

@@ -1,4 +1,4 @@
-"""What the form makes, beside it: the command that does the same, and the spec as TOML."""
+"""The preview beside the form: the equivalent command, and the spec as TOML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandbox_console.tui.base.static_text import put
 
 
 class FormPreview(VerticalScroll):
-    """Read only; it follows what is typed."""
+    """A read-only preview that follows what is typed."""
 
     DEFAULT_CSS = """
     FormPreview { width: 2fr; padding: 1 2 0 2; border-left: vkey $panel; display: none; scrollbar-size-vertical: 1; }
@@ -33,12 +33,12 @@ class FormPreview(VerticalScroll):
         yield Static(id="preview-toml", markup=False)
 
     def show(self, command: str, spec: SandboxSpec) -> None:
-        """Follow what is typed."""
+        """Show the preview of what is typed."""
         put(self, "#preview-command", Content(clean(command, cap=8_000)))
         lines = toml_of(spec).splitlines()
         put(self, "#preview-toml", Content("\n".join(clean(line, cap=2_000) for line in lines)))
 
 
 def toml_of(spec: SandboxSpec) -> str:
-    """The spec as ``create -f`` reads it."""
+    """Return the spec as ``create -f`` reads it."""
     return tomli_w.dumps({name: value for name, value in spec.to_dict().items() if value != ""})

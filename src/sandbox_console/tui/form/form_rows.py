@@ -1,4 +1,4 @@
-"""The rows of the form: a line of text or a box to tick, with what is wrong under it."""
+"""The rows of the form: a line of text or a check box, with any problem shown below it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _OF_LINES = (Kind.WORDS, Kind.TABLE)
 
 
 class FormRow(Vertical):
-    """A field with its label before it and its problem under it.
+    """A field with its label before it and its problem below it.
 
-    ``value`` is the text that it begins with, ``fixed`` why it cannot be changed.
+    ``value`` is its initial text, ``fixed`` the reason why it cannot be changed.
     """
 
     def __init__(self, field: SpecField, value: str, hint: str = "", fixed: str = "") -> None:
@@ -41,22 +41,22 @@ class FormRow(Vertical):
 
     @property
     def text(self) -> str:
-        """What is written in it now."""
+        """The current text."""
         return self.query_one(Input).value
 
     @property
     def changed(self) -> bool:
-        """Whether it holds something else than when it opened."""
+        """Whether the value differs from when the form opened."""
         return self.text != self._value
 
     def tell(self, problem: str) -> None:
-        """Show what is wrong, or with an empty text that nothing is."""
+        """Show a problem, or clear it with an empty text."""
         self.set_class(bool(problem), "-wrong")
         put(self, ".problem", plain(f"✕ {problem}" if problem else ""))
 
 
 class TickRow(FormRow):
-    """A field of two values: ticked is the one that is not the default."""
+    """A field with two values. Ticked means the one that is not the default."""
 
     def _entry(self) -> Checkbox:
         label = self.field.hint or self.field.help
@@ -69,7 +69,7 @@ class TickRow(FormRow):
 
 
 class FormInput(Input):
-    """One line; with ``lines`` a paste of several lines keeps their breaks, each as a sign."""
+    """A one-line input. With ``lines``, pasted line breaks are kept, each shown as a sign."""
 
     def __init__(self, value: str, *, placeholder: str, id: str, compact: bool, disabled: bool, lines: bool) -> None:
         super().__init__(value, placeholder=placeholder, id=id, compact=compact, disabled=disabled)
@@ -82,7 +82,7 @@ class FormInput(Input):
 
 
 class TickBox(Checkbox):
-    """A check box that shows its state by a word, not by a colour alone."""
+    """A check box that shows its state with a word, not with colour alone."""
 
     @property
     def BUTTON_INNER(self) -> str:  # type: ignore[override]  # noqa: N802 - Textual's name

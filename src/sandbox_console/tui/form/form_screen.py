@@ -1,4 +1,4 @@
-"""The form that creates or changes a sandbox: errors beside their fields, and the plan before it is applied."""
+"""The form that creates or changes a sandbox. Shows errors beside their fields, and the plan before it is applied."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from sandbox_console.tui.widgets.log.log_save import save_new
 
 CHECK_S = 0.25
 _WIDE = 116
-"""Cells of a screen that has room for what the form makes beside its fields."""
+"""The least width of a screen that has room for the preview beside the fields."""
 _PLAN_WIDTH, _PLAN_MARGIN = 108, 5
-"""Cells of a row of the plan at most, and those of the screen beside it: padding and a scroll bar."""
+"""The most cells in a row of the plan, and the cells of the screen beside it: padding and a scroll bar."""
 
 
 class FormScreen(Screen[None]):
-    """Closing it cancels nothing that it started. ``fixed`` says why some fields cannot be changed."""
+    """Closing it does not cancel what it started. ``fixed`` has the reasons why fields cannot be changed."""
 
     DEFAULT_CSS = """
     FormScreen { background: $background; }
@@ -101,7 +101,7 @@ class FormScreen(Screen[None]):
         self._touched: set[str] = set()
         self._timer: Timer | None = None
 
-    # --- what is on it
+    # --- layout
 
     def compose(self) -> ComposeResult:
         title = f"Edit {shown_name(self._sandbox)}" if self._sandbox else "New sandbox"
@@ -111,7 +111,7 @@ class FormScreen(Screen[None]):
             yield self.body
             yield FormPreview()
         if self._sandbox is not None:
-            with VerticalScroll(id="plan-box", can_focus=False):  # in view, however far the fields are scrolled
+            with VerticalScroll(id="plan-box", can_focus=False):  # visible, however far the fields are scrolled
                 yield Static(id="plan", markup=False)
         yield Static(id="field-help", markup=False)
         with Horizontal(id="form-bar"):
@@ -121,25 +121,25 @@ class FormScreen(Screen[None]):
         yield KeyBar()
 
     def _places(self) -> list[Place]:
-        """The backends that answer, the configured default first."""
+        """Return the places of the backends that answer, the configured default first."""
         healthy = [key for key, health in self.console_app.fleet.health.items() if health.ok]
         return sorted(healthy, key=lambda key: key[0] != self._service.config.backend)
 
     def on_mount(self) -> None:
-        """Go to the first field of a new sandbox; of one that is there none: keys typed at once would change it."""
+        """Focus the first field for a new sandbox. For an existing one focus none, as early keys would change it."""
         if self._sandbox is None:
             self.body.focus_first()
         else:
             self._check_soon()
 
     def on_resize(self) -> None:
-        """The plan's lines are broken for the width, and what it makes is beside the fields where there is room."""
+        """Wrap the plan's lines to the width, and show the preview beside the fields if there is room."""
         self.set_class(self.size.width >= _WIDE, "-wide")
         if self._sandbox is not None:
             self._check_soon()
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Say what the field under the cursor means, and whether the backend can do it."""
+        """Show what the focused field means, and whether the backend supports it."""
         row = next((one for one in event.widget.ancestors if isinstance(one, FormRow)), None)
         put(self, "#field-help", self._help(row.field) if row else Content(""))
 
@@ -149,7 +149,7 @@ class FormScreen(Screen[None]):
             words.append((f"  ✕ not here: {clean(self._able.reason(need), cap=200)}", "$text-warning"))
         return Content.assemble(*words)
 
-    # --- checking as one types
+    # --- checking while the user types
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
@@ -171,13 +171,13 @@ class FormScreen(Screen[None]):
         self._timer = self.set_timer(CHECK_S, lambda: self.run_worker(self._check(), exclusive=True, group="check"))
 
     async def _check(self, *, all_fields: bool = False) -> tuple[SandboxSpec, dict[str, str]]:
-        """Read the form and show what is wrong with what was touched."""
+        """Read the form and show the problems of the fields that were edited."""
         spec, problems = self.body.read()
         if (where := self.body.place) is not None:
             try:
                 self._able = await self._service.capabilities(*where)
                 found = await self._service.problems(spec, *where)
-                if self._sandbox is not None and self._sandbox.spec is None:  # what another tool chose is not judged
+                if self._sandbox is not None and self._sandbox.spec is None:  # another tool's values are not checked
                     found = differing(self._sandbox, spec, found)
                 problems = {**found, **problems}
             except ConsoleError as error:
@@ -189,7 +189,7 @@ class FormScreen(Screen[None]):
         return spec, problems
 
     def tell(self, problems: Mapping[str, str]) -> None:
-        """Say what is wrong: beside each field, and below what belongs to none."""
+        """Show problems beside their fields, and those that belong to no field below."""
         rest = self.body.tell(problems)
         words = [f"{key}: {text}" for key, text in rest.items()]
         if fields := labels_of(problems):
@@ -197,7 +197,7 @@ class FormScreen(Screen[None]):
         self.say("; ".join(words), error=True)
 
     async def _show_plan(self, spec: SandboxSpec) -> dict[str, str]:
-        """Say how each change would be made; gives those that cannot be."""
+        """Show how each change would be applied. Returns the changes that are impossible."""
         if self._sandbox is None:
             return {}
         try:
@@ -210,32 +210,32 @@ class FormScreen(Screen[None]):
         }
 
     def _show_notes(self, spec: SandboxSpec) -> None:
-        """Say what may not be meant; of an edit the plan says it."""
+        """Show notes on values that may be unintended. For an edit, the plan shows them."""
         where = self.body.place
         notes = self._service.notes(spec, *where) if self._sandbox is None and where else ()
         put_note(self, "#secret-notes", plain("\n".join(f"! {text}" for text in notes)))
 
     def _command(self, spec: SandboxSpec) -> str:
-        """The command line that does the same, with what is typed so far."""
+        """Return the equivalent command line for what is typed so far."""
         if self._sandbox is not None:
             return command_line(Update(self._sandbox.ref, spec), spec_of(self._sandbox))
         backend, host = self.body.place or ("BACKEND", "HOST")
         named = structs.replace(spec, name=spec.name or "NAME", image=spec.image or "IMAGE")
         return command_line(Create(named, backend, host))
 
-    # --- what is beside the fields
+    # --- preview and copies
 
     def action_preview(self) -> None:
-        """Show what the form makes, where it is not beside the fields; or the fields again."""
+        """Switch to the preview if it is not beside the fields, or back to the fields."""
         self.toggle_class("-preview")
 
     def action_copy(self) -> None:
-        """Copy the command that does the same."""
+        """Copy the equivalent command."""
         self.app.copy_to_clipboard(self._command(self.body.read()[0]))
         self.notify("Copied the command")
 
     def action_save(self) -> None:
-        """Save the spec as TOML, in a file that is asked for."""
+        """Save the spec as TOML, in a file that the user names."""
         if self.app.screen is self:
             self.run_worker(self._save(), group="save", exclusive=True)
 
@@ -256,34 +256,34 @@ class FormScreen(Screen[None]):
             self.notify(f"Saved to {path}")
 
     def action_next_problem(self) -> None:
-        """Go to the next field with something wrong."""
+        """Go to the next field with a problem."""
         self.body.focus_problem(after=True)
 
     def refuse(self, problems: Mapping[str, str]) -> None:
-        """Say what is wrong, and go to the first field that is."""
+        """Show problems, and go to the first field that has one."""
         self.tell(problems)
         self.body.focus_problem()
 
     async def ask(self, question: ConfirmScreen) -> bool:
-        """Ask over the form."""
+        """Show a question over the form."""
         answer = await self.console_app.push_screen_wait(question)
         return bool(answer)
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still there to say something on."""
+        """Whether the form can still show messages."""
         return self.is_attached
 
     def done(self) -> None:
-        """Close, unless something is in front of it."""
+        """Close the form, unless another screen covers it."""
         if self.is_current:
             self.dismiss()
 
     def say(self, text: str, *, error: bool = False) -> None:
-        """Say how it goes, below the fields."""
+        """Show progress below the fields."""
         put(self, "#status", plain(text, "$text-error" if error else "$dim"))
 
-    # --- doing it
+    # --- submitting
 
     @on(Button.Pressed, "#submit")
     @on(Input.Submitted)
@@ -295,7 +295,7 @@ class FormScreen(Screen[None]):
         self.action_close()
 
     def action_close(self) -> None:
-        """Leave the form, after a question where something typed would be lost; an action that it started goes on."""
+        """Leave the form, after a question if input would be lost. An action that it started continues."""
         if self._doing.going_on or not self.body.changed:
             self.dismiss()
             return
@@ -308,14 +308,14 @@ class FormScreen(Screen[None]):
             self.dismiss()
 
     def action_submit(self) -> None:
-        """Create or apply."""
-        if not self._doing.going_on and self.app.screen is self:  # else a question of it is open
+        """Create the sandbox, or apply the changes."""
+        if not self._doing.going_on and self.app.screen is self:  # otherwise a question of it is open
             self._stop_checking()
-            # The app's worker: this screen may close while the action goes on.
+            # A worker of the app, as this screen may close while the action runs.
             self.app.run_worker(self._submit(), group="submit", exclusive=True)
 
     def _stop_checking(self) -> None:
-        """A check that runs late would wipe out what the action is about to say."""
+        """Cancel checks: a late one would overwrite the action's messages."""
         if self._timer is not None:
             self._timer.stop()
         self.workers.cancel_group(self, "check")

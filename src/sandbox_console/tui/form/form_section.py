@@ -1,4 +1,4 @@
-"""A section of the form that folds: its title says what is set in it while it is folded, and what is wrong."""
+"""A collapsible section of the form. Its title shows its values while it is folded, and its problems."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from textual.content import Content
 from textual.widgets import Collapsible
-from textual.widgets._collapsible import CollapsibleTitle  # not exported, but the label takes no Content otherwise
+from textual.widgets._collapsible import CollapsibleTitle  # not exported, but the only way to use Content as a label
 
 from sandbox_console.model.spec_fields import Section
 from sandbox_console.model.text import clean
 from sandbox_console.tui.form.form_rows import FormRow
 
 _SHOWN = 40
-"""Characters of a value in the title of a folded section."""
+"""The most characters of a value in the title of a folded section."""
 
 
 class FormSection(Collapsible):
@@ -36,11 +36,11 @@ class FormSection(Collapsible):
         self.refresh_title()
 
     def on_collapsible_toggled(self) -> None:
-        """What the title says depends on whether the rows are seen."""
+        """Update the title, as it depends on whether the rows are visible."""
         self.refresh_title()
 
     def refresh_title(self) -> None:
-        """Write the title by what the rows hold now."""
+        """Update the title from the rows' current values."""
         wrong = sum(row.has_class("-wrong") for row in self.rows)
         words: list[tuple[str, str]] = [(str(self.section), "bold")]
         if wrong:
@@ -54,7 +54,7 @@ class FormSection(Collapsible):
         return " · ".join(held) or "nothing set"
 
     def open_wrong(self) -> None:
-        """Unfold it where something is wrong in it."""
+        """Unfold the section if it has a problem."""
         if any(row.has_class("-wrong") for row in self.rows):
             self.collapsed = False
 

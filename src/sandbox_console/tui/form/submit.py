@@ -22,11 +22,11 @@ from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import error_words, shown_name
 
 QUESTION_WIDTH = 64
-"""Cells of a row of the changes that the question lists."""
+"""Cells in a row of the changes that the question lists."""
 
 
 class FormPage(Protocol):
-    """What is said of the work while it goes on, and where."""
+    """The page that shows messages about the work while it runs."""
 
     @property
     def is_open(self) -> bool: ...
@@ -41,7 +41,7 @@ class FormPage(Protocol):
 
 
 class FormWork:
-    """One action at a time. The form may close while it goes on."""
+    """Runs one action at a time. The form may close while it runs."""
 
     def __init__(self, form: FormPage, console: Console, work: Work, consent: AskConsent) -> None:
         self._form = form
@@ -52,11 +52,11 @@ class FormWork:
 
     @property
     def going_on(self) -> bool:
-        """Whether an action has begun and not ended."""
+        """Whether an action has started and not ended."""
         return self._operation is not None and not self._operation.done
 
     async def create(self, action: Create) -> None:
-        """Make a sandbox, after a question where a rule asks for one."""
+        """Create a sandbox, after a question if a rule requires one."""
 
         async def answer(asked: Ask | None) -> bool:
             if asked is None:
@@ -69,7 +69,7 @@ class FormWork:
             await self._carry_out(action, consent, clean(action.spec.name))
 
     async def apply(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
-        """Change a sandbox to a spec, after a question that lists the changes."""
+        """Change a sandbox to match a spec, after a question that lists the changes."""
         plan = await self._service.plan(sandbox, spec)
         if plan.how is None:
             self._form.say("Nothing differs.")
@@ -103,7 +103,7 @@ class FormWork:
             self._form.say(" ".join(filter(None, (f"✕ {error_words(error)}", left))), error=True)
 
     async def _what_is_left(self, action: Create | Update) -> str:
-        """After an edit that failed: whether the old sandbox is there, according to the backend."""
+        """Return whether the old sandbox still exists after a failed edit, according to the backend."""
         if isinstance(action, Create):
             return ""
         try:

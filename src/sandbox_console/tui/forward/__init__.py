@@ -1,1 +1,1 @@
-"""Ports of sandboxes forwarded to this machine."""
+"""Forwards ports of sandboxes to this machine."""

@@ -1,4 +1,4 @@
-"""Port forwards of the app: asks for a port, shows its address, and ends it with the app."""
+"""The app's port forwards: chooses a port, shows its address, and ends the forward with the app."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class ForwardFlow:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of forwards."""
         return sum(map(len, self._held.values()))
 
     async def ask(self, sandbox: Sandbox) -> None:
-        """Ask for a port and forward it; where some are forwarded already, offer to end them first."""
+        """Request a port and forward it. If some are already forwarded, offer to end them first."""
         if (held := self._held.get(sandbox.ref)) and not await self._another(sandbox, held):
             return
         text = await self._app.push_screen_wait(
@@ -56,12 +56,12 @@ class ForwardFlow:
             self._app.notify(str(error), title="forward", severity="error")
 
     async def close(self) -> None:
-        """End all; each has its outcome on record when this returns."""
+        """End all forwards. When this returns, the outcome of each is on record."""
         await asyncio.gather(*(one.let_go() for held in self._held.values() for one in held), return_exceptions=True)
         await asyncio.gather(*self._following, return_exceptions=True)
 
     async def _another(self, sandbox: Sandbox, held: list[HeldForward]) -> bool:
-        """Whether another port is wanted rather than the end of one."""
+        """Return whether the user wants another port rather than to end one."""
         offers = {str(at): one for at, one in enumerate(held)}
         lines = [Choice(at, "End", "", told=_words(one, whole=True)) for at, one in offers.items()]
         every = [Choice("all", "End all", "")] if len(held) > 1 else []
@@ -94,7 +94,7 @@ class ForwardFlow:
         self._app.notify(f"Copied {where}: port {asked.port} of {shown_name(sandbox)}", title="forward")
 
     async def _follow(self, sandbox: Sandbox, held: HeldForward) -> None:
-        """Wait for its end, and tell of one that nobody here asked for."""
+        """Wait for a forward to end, and show a message if nobody here requested it."""
         reason = ""
         try:
             reason = await held.ended()
@@ -116,7 +116,7 @@ def _at(held: HeldForward) -> PublishedPort:
 
 
 def _words(held: HeldForward, *, whole: bool = False) -> str:
-    """``8080→80``; ``whole`` with the address and how many connections there were."""
+    """Return ``8080→80``; with ``whole`` also the address and the number of connections."""
     if not whole:
         return str(Opening(_at(held)))
     count = held.forwarding.connections
@@ -125,7 +125,7 @@ def _words(held: HeldForward, *, whole: bool = False) -> str:
 
 
 def _suggested(sandbox: Sandbox) -> int:
-    """The first port that it publishes, as a server is likely there."""
+    """Return the first port that the sandbox publishes, as a server is likely to listen there."""
     return next((one.at.port for one in openings(sandbox) if one.protocol == "tcp"), _USUAL)
 
 

@@ -1,4 +1,4 @@
-"""Actions on images and snapshots: what would happen, the question, the progress."""
+"""Actions on images and snapshots: their effects, the question, and the progress."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from sandbox_console.tui.state.operations import Work
 from sandbox_console.tui.text.formatting import LOCAL, size
 
 _NAMED = 6
-"""Images that a question names; more are counted."""
+"""The most images that a question names. Further ones are counted."""
 
 
 class HostFlow:
-    """The steps between a key on the screen of images or snapshots and an action; each runs in a worker of the app."""
+    """The steps from a key on the images or snapshots screen to an action. Each runs in a worker of the app."""
 
     def __init__(self, app: App[None], console: Console, work: Work, clock: Callable[[], float]) -> None:
         self._app = app
@@ -46,7 +46,7 @@ class HostFlow:
     # --- images
 
     async def pull(self, places: Sequence[Place], image: str = "") -> None:
-        """Ask what to pull, and where if there is a choice; then follow it layer by layer."""
+        """Request the image to pull, and the place if there is a choice, then follow the pull layer by layer."""
         place = await self._where(places, "Pull to")
         if place is None:
             return
@@ -69,7 +69,7 @@ class HostFlow:
             self.pulls.remove(pull)
 
     async def cancel(self) -> None:
-        """Cancel a pull: the only one, or the one chosen. The engine ends the transfer; the log says cancelled."""
+        """Cancel the only pull, or the chosen one. The engine ends the transfer; the log records it as cancelled."""
         if not self.pulls:
             self._app.notify("No pull is running.", severity="warning")
             return
@@ -84,7 +84,7 @@ class HostFlow:
             self._app.notify(f"The pull of {pull.image} is cancelled.")
 
     async def remove_image(self, image: Image, name: str) -> None:
-        """Remove a name of an image, and with its last name the image."""
+        """Remove a name of an image. Removing its last name removes the image."""
         others = [one for one in image.names if one != name]
         used = image.used_by or 0
         action = RemoveImage(image.backend, image.host, name or image.id, force=used > 0 and not others)
@@ -102,7 +102,7 @@ class HostFlow:
         await self._ask_and_do(action, name or short_image(image.id), title, body, "Remove", typed)
 
     async def prune(self, places: Sequence[Place]) -> None:
-        """Tell what a prune would take away and free, then ask."""
+        """Show what a prune would remove and how much it would free, then request confirmation."""
         place = await self._where(places, "Prune")
         if place is None:
             return
@@ -140,7 +140,7 @@ class HostFlow:
     # --- snapshots
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Ask for the new sandbox's name and make it."""
+        """Request the new sandbox's name, and create it."""
         place = snapshot.backend, snapshot.host
         asked = AskScreen(
             f"A sandbox from {clean(snapshot.name, cap=40)}", "its name", told="Makes a running sandbox from it.",
@@ -150,7 +150,7 @@ class HostFlow:
             await self._perform(RestoreSnapshot(*place, snapshot.name, name), name)
 
     async def remove_snapshot(self, snapshot: Snapshot) -> None:
-        """Remove one; it is not in anything else, so its name must be typed."""
+        """Remove a snapshot. Its data exists nowhere else, so its name must be typed."""
         action = RemoveSnapshot(snapshot.backend, snapshot.host, snapshot.name)
         facts = [("Of", clean(snapshot.of, cap=60)), ("Size", size(snapshot.size_bytes))]
         body = _body(facts, place_words((snapshot.backend, snapshot.host)), "Its contents are lost.", "")
@@ -179,7 +179,7 @@ class HostFlow:
         await self._perform(action, name, question)
 
     async def _perform(self, action: HostAction, name: str, question: ConfirmScreen | None = None) -> Operation | None:
-        """Start an action once a person said yes; what the policy forbids is tried, so that it is on record."""
+        """Start an action once the user has agreed. If the policy forbids it, it is still tried, to be on record."""
 
         async def answer(asked: Ask | None) -> bool:
             shown = question
@@ -196,13 +196,13 @@ class HostFlow:
 
 
 def place_words(place: Place) -> str:
-    """A backend, with its host where that is not the usual one."""
+    """Return a backend, with its host if that is not the usual one."""
     backend, host = place
     return clean(backend if host in LOCAL else f"{backend}@{host}")
 
 
 def short_image(id: str) -> str:
-    """The beginning of an image's id."""
+    """Return the beginning of an image's id."""
     return clean(id.removeprefix("sha256:")[:12])
 
 

@@ -1,4 +1,4 @@
-"""Every backend's images, what uses them, and pulls under way."""
+"""Every backend's images, what uses them, and running pulls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _USERS_NAMED = 3
 
 
 class ImagesScreen(ResourceScreen[Image]):
-    """A row for each name. What is pulled goes on when the screen is left."""
+    """Has a row for each name. Pulls continue when the screen is left."""
 
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["images"]
     TITLE_WORDS = "Images"
@@ -71,7 +71,7 @@ class ImagesScreen(ResourceScreen[Image]):
         ]
 
     def _used(self, one: Image) -> tuple[str, str]:
-        """How many sandboxes are made from it, and their names where the list knows them."""
+        """Return how many sandboxes use an image, and the names of those in the list."""
         if not one.used_by:
             needed = clean(one.needed, cap=60)
             return (needed, "accent") if needed else ("–" if one.used_by is None else "not used", "dim")
@@ -90,7 +90,7 @@ class ImagesScreen(ResourceScreen[Image]):
 
     @property
     def selected(self) -> tuple[Image, str] | None:
-        """The image under the cursor, and the name of the row."""
+        """The image under the cursor, and the name in that row."""
         if (key := self.key) is None:
             return None
         place, id_, name = key
@@ -121,11 +121,11 @@ class ImagesScreen(ResourceScreen[Image]):
     # --- keys
 
     def action_pull(self) -> None:
-        """Get an image from its registry."""
+        """Pull an image from its registry."""
         self.app.run_worker(self._flow.pull(self.able))
 
     def action_cancel_pull(self) -> None:
-        """End a transfer."""
+        """Cancel a pull."""
         self.app.run_worker(self._flow.cancel())
 
     def action_remove(self) -> None:
@@ -136,11 +136,11 @@ class ImagesScreen(ResourceScreen[Image]):
             self.app.run_worker(self._flow.remove_image(*found))
 
     def action_prune(self) -> None:
-        """Remove what nothing uses; says first what that is."""
+        """Remove unused images, after showing which they are."""
         self.app.run_worker(self._flow.prune(self.able))
 
     def action_copy_name(self) -> None:
-        """Copy the name."""
+        """Copy the image's name."""
         if (found := self.selected) is not None:
             image, name = found
             self.app.copy_to_clipboard(name or image.id)

@@ -1,4 +1,4 @@
-"""Images being pulled: each layer's last known progress. Pure."""
+"""Progress of images being pulled: the last known state of each layer. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DONE = ("Pull complete", "Already exists", "done")
 
 
 class Pull(Struct):
-    """One image being pulled; ``layers`` holds the last word on each, ``said`` the last that was of none."""
+    """An image being pulled. ``layers`` has the last state of each, ``said`` the last message without a layer."""
 
     image: str
     place: Place
@@ -26,7 +26,7 @@ class Pull(Struct):
     layers: dict[str, str] = field(default_factory=dict)
 
     def note(self, line: str) -> None:
-        """Take a line of the operation's progress: ``layer: state``, or a text of no layer."""
+        """Add a line of the operation's progress: ``layer: state``, or a text without a layer."""
         layer, colon, state = line.partition(": ")
         if colon and " " not in layer:
             self.layers[layer] = state
@@ -35,16 +35,16 @@ class Pull(Struct):
 
     @property
     def left(self) -> list[tuple[str, str]]:
-        """The layers that are not there yet."""
+        """The layers that are not complete yet."""
         return [(layer, state) for layer, state in self.layers.items() if not state.startswith(_DONE)]
 
     def words(self, now: float) -> Content:
-        """What is shown of it: how many layers are there, and the next ones with their bytes."""
+        """Return the progress: how many layers are complete, and the next ones with their bytes."""
         there = len(self.layers) - len(self.left)
         head = f"  {there} of {len(self.layers)} layers" if self.layers else f"  {clean(self.said, cap=80)}"
         parts: list[tuple[str, str]] = [("↓ ", "$text-accent"), (clean(self.image, cap=60), "bold")]
         parts += [(f"{head}  {span(now - self.began)}", "$dim")]
-        # What moves comes first: a person looks for what it waits for.
+        # Active layers come first: users look for what the pull is waiting for.
         moving = sorted(self.left, key=lambda one: "(" not in one[1])
         for layer, state in moving[:_LAYERS_SHOWN]:
             parts += [(f"\n  {fit_cell(clean(layer), 14, 'left')}", "$dim"), (clean(state, cap=80), "")]

@@ -1,4 +1,4 @@
-"""Images or snapshots of all backends as one list. Each backend answers, or says why not."""
+"""The images or snapshots of all backends in one list. Each backend answers, or reports why it cannot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Held = TypeVar("Held")
 
 
 class ResourceScreen(Screen[None], Generic[Held]):
-    """A list that is asked for when it is opened, when something in it was changed, and by ``r``."""
+    """A list that is read when it is opened, after changes to its contents, and with ``r``."""
 
     DEFAULT_CSS = """
     ResourceScreen { background: $background; }
@@ -55,7 +55,7 @@ class ResourceScreen(Screen[None], Generic[Held]):
     TITLE_WORDS: ClassVar[str]
     EMPTY: ClassVar[str]
     NEXT: ClassVar[tuple[str, str]]
-    """The action that makes the first one, and what its key does."""
+    """The action that creates the first one, and the description of its key."""
     CAPABILITY: ClassVar[Capability]
     COLUMNS: ClassVar[Sequence[Column]]
     console_app = getters.app(BaseApp)
@@ -70,25 +70,25 @@ class ResourceScreen(Screen[None], Generic[Held]):
         self._reasons: dict[Place, Content] = {}
         self._acted: tuple[Acted, ...] = ()
 
-    # --- what a subclass says
+    # --- for subclasses
 
     async def fetch(self, place: Place) -> Sequence[Held]:
-        """What a backend holds. Raises ConsoleError."""
+        """Return what a backend has. Raises ConsoleError."""
         raise NotImplementedError
 
     def rows(self, one: Held, now: float) -> list[Row]:
-        """Its rows; the key of each finds it again."""
+        """Return the rows of an item. The key of each row leads back to the item."""
         raise NotImplementedError
 
     def summary(self, held: Sequence[Held]) -> str:
-        """All of them in a few words."""
+        """Return a short summary of all items."""
         raise NotImplementedError
 
     def commands(self) -> list[Choice]:
-        """What can be copied for what is selected."""
+        """Return the commands that can be copied for the selection."""
         raise NotImplementedError
 
-    # --- what is on it
+    # --- contents
 
     def compose(self) -> ComposeResult:
         yield Static(id="holdings-title", markup=False)
@@ -111,7 +111,7 @@ class ResourceScreen(Screen[None], Generic[Held]):
 
     @property
     def able(self) -> list[Place]:
-        """The backends that have such things and answered, that of the row under the cursor first."""
+        """The backends that support this and have answered, that of the row under the cursor first."""
         under = self.place_of(self.query_one(FleetTable).cursor_key)
         return sorted(self._found, key=lambda place: place != under)
 
@@ -121,22 +121,22 @@ class ResourceScreen(Screen[None], Generic[Held]):
         return self.query_one(FleetTable).cursor_key
 
     def place_of(self, key: Any) -> Place | None:
-        """The backend of a row."""
+        """Return the backend of a row."""
         return key[0] if key is not None else None
 
     def held(self, place: Place) -> Sequence[Held]:
-        """What a backend answered."""
+        """Return what a backend answered."""
         return self._found.get(place, ())
 
-    # --- asking
+    # --- loading
 
     def reload(self) -> None:
-        """Ask every backend again; the rows stay until it has answered."""
+        """Read from every backend again. The rows stay until it has answered."""
         self.run_worker(self._ask_all(), group="holdings", exclusive=True)
 
     async def _ask_all(self) -> None:
         places = list(self.console_app.fleet.health)
-        if not places:  # opened before any of them said a word
+        if not places:  # opened before any of them answered
             places = [(one.backend, one.host) for one in await self._service.health()]
         self._waiting = set(places)
         for gone in set(self._found) - self._waiting:
@@ -166,7 +166,7 @@ class ResourceScreen(Screen[None], Generic[Held]):
     # --- drawing
 
     def draw(self) -> None:
-        """Show what was answered so far."""
+        """Show the answers so far."""
         if not self.is_attached:
             return
         now = self._clock()
@@ -194,11 +194,11 @@ class ResourceScreen(Screen[None], Generic[Held]):
     # --- keys
 
     def action_reload(self) -> None:
-        """Ask again."""
+        """Read the list again."""
         self.reload()
 
     def action_copy_command(self) -> None:
-        """Show the commands that do the same, and copy the one chosen."""
+        """Show the equivalent commands, and copy the chosen one."""
         self.app.run_worker(self._copy_command())
 
     async def _copy_command(self) -> None:

@@ -1,4 +1,4 @@
-"""The snapshots of every backend that has them."""
+"""The snapshots of every backend that supports them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sandbox_console.tui.widgets.table.table_rows import Row
 
 
 class SnapshotsScreen(ResourceScreen[Snapshot]):
-    """Enter makes a sandbox of one."""
+    """Enter creates a sandbox from the selected snapshot."""
 
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["snapshots"]
     TITLE_WORDS = "Snapshots"
@@ -62,7 +62,7 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
 
     @property
     def selected(self) -> Snapshot | None:
-        """The one under the cursor."""
+        """The snapshot under the cursor."""
         if (key := self.key) is None:
             return None
         place, name = key
@@ -81,7 +81,7 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
     # --- keys
 
     def action_take(self) -> None:
-        """Save the sandbox selected in the list."""
+        """Take a snapshot of the sandbox selected in the list."""
         box = self.console_app.selected
         if box is None:
             self.notify("No sandbox is selected in the list.", severity="warning")
@@ -93,14 +93,14 @@ class SnapshotsScreen(ResourceScreen[Snapshot]):
             self.post_message(NameAsked(NAMINGS["snapshot"], box))
 
     def action_restore(self) -> None:
-        """Make a sandbox of the one under the cursor."""
+        """Create a sandbox from the snapshot under the cursor."""
         if (one := self.selected) is None:
             self.notify("No snapshot is selected.", severity="warning")
         else:
             self.app.run_worker(self._flow.restore(one))
 
     def action_remove(self) -> None:
-        """Remove the one under the cursor."""
+        """Remove the snapshot under the cursor."""
         if (one := self.selected) is None:
             self.notify("No snapshot is selected.", severity="warning")
         else:

@@ -1,4 +1,4 @@
-"""The keymap: defaults, lazydocker's keys, and the configuration. Conflicts are refused."""
+"""The keymap: defaults, lazydocker's keys, and the configuration. Conflicts are rejected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEYMAPS: Mapping[str, Mapping[str, str]] = {
     "default": {},
     "lazydocker": {"stop": "s", "remove": "d,delete", "menu": "x", "logs": "m,l", "shell": "E"},
 }
-"""Where each differs from the defaults; a key that it uses is taken from the action that has it by default."""
+"""How each preset differs from the defaults. A key that it uses is removed from the action that has it by default."""
 _FIXED = {"ctrl+p": "the palette", "ctrl+q": "quit", "ctrl+c": "copy", "ctrl+right_square_bracket": "leave the shell",
           "tab": "the next widget", "shift+tab": "the previous widget"}  # fmt: skip
 _MODIFIERS = {"ctrl", "shift", "alt"}
@@ -32,35 +32,35 @@ _NAMED = {key.value for key in Keys}
 
 
 class Keymap(Struct, frozen=True):
-    """The keys of every action of the list, by its id; ``changed`` holds those that are not the defaults.
+    """The keys of every action of the list, by id. ``changed`` holds those that are not the defaults.
 
-    Of the actions inside logs, tabs and pages (`page_keys`) only the changed ones are here.
+    For actions inside logs, tabs and pages (`page_keys`), only changed ones are here.
     """
 
     keys: Mapping[str, tuple[str, ...]]
     changed: Mapping[str, str]
 
     def of(self, action: str) -> tuple[str, ...]:
-        """The keys of an action, that which menus name first; none where it has none. KeyError for an unknown id."""
+        """Return the keys of an action, if any, the one in menus first. Raises KeyError for an unknown id."""
         return self.keys[action] if action in self.keys else _usual(action)
 
     def first(self, action: str) -> str:
-        """The key that menus name; empty where the action has none. KeyError for an unknown id."""
+        """Return the key that menus show, or an empty string if there is none. Raises KeyError for an unknown id."""
         return next(iter(self.of(action)), "")
 
 
 @cache
 def _usual(action: str) -> tuple[str, ...]:
-    """The keys that an action has by default. Raises KeyError for an id that no action has."""
+    """Return the default keys of an action. Raises KeyError for an unknown id."""
     scope = scope_of(action)
     known = {one.id: one.key for one in (named(scope) if scope else list_keys())}
     return tuple(known[action].split(","))
 
 
 def key_of(node: DOMNode | None, action: str) -> str:
-    """The key of an action as a text on a widget names it, ``Ctrl+E``: its first that the widget does not take itself.
+    """Return an action's key for a text on a widget, ``Ctrl+E``: the first that the widget does not use itself.
 
-    Empty where it has none. Without a widget the default. Raises KeyError for an id that no action has.
+    Returns an empty string if it has none, and the default without a widget. Raises KeyError for an unknown id.
     """
     keymap = getattr(node.app, "keymap", None) if node is not None else None
     if node is None or not isinstance(keymap, Keymap):
@@ -70,12 +70,12 @@ def key_of(node: DOMNode | None, action: str) -> str:
 
 
 def _taken_by(node: DOMNode, action: str, keymap: Keymap) -> set[str]:
-    """The keys that a widget and those it is in have for something else: in a tab they do not reach the list."""
+    """Return the keys that a widget and its parents use for something else: in a tab they do not reach the list."""
     found: set[str] = set()
     for one in node.ancestors_with_self:
         if isinstance(one, Screen | App):
             break
-        if one._bindings.key_to_bindings:  # noqa: SLF001 - the bindings of one widget have no other name
+        if one._bindings.key_to_bindings:  # noqa: SLF001 - there is no public access to the bindings of one widget
             own = one._bindings.copy()  # noqa: SLF001
             own.apply_keymap(dict(keymap.changed))
             found.update(key for key, known in own if known.id != action)
@@ -83,23 +83,23 @@ def _taken_by(node: DOMNode, action: str, keymap: Keymap) -> set[str]:
 
 
 def hint(node: DOMNode | None, action: str, words: str) -> str:
-    """``KEY words``; empty where no key does it, so that a text never names one that does something else."""
+    """Return ``KEY words``, or an empty string if no key does it, so that a text never names a wrong key."""
     key = key_of(node, action)
     return f"{key} {words}" if key else ""
 
 
 def hints(node: DOMNode | None, *pairs: tuple[str, str]) -> str:
-    """A hint for each action and its words, side by side."""
+    """Return the hints for several actions and their words, side by side."""
     return "  ".join(filter(None, (hint(node, action, words) for action, words in pairs)))
 
 
 def actions() -> dict[str, str]:
-    """What the config may name, with what each does."""
+    """Return the actions that the config may name, with their descriptions."""
     return {binding.id: binding.description for binding in list_keys() if binding.id}
 
 
 def load(options: TuiOptions) -> Keymap:
-    """The keys in force. Raises ConfigError for an unknown action or key, and for a key that is two actions'."""
+    """Return the keys in force. Raises ConfigError for an unknown action or key, or for a key with two actions."""
     chosen = {action: _parse(action, text) for action, text in _of_today(options.keys).items()}
     usual = {binding.id: tuple(binding.key.split(",")) for binding in list_keys() if binding.id}
     inner = {action: keys for action, keys in chosen.items() if action not in usual}
@@ -112,7 +112,7 @@ def load(options: TuiOptions) -> Keymap:
 
 
 def _of_today(keys: Mapping[str, str]) -> dict[str, str]:
-    """What a config names by an old id, by the id of today. Raises ConfigError where it names both."""
+    """Return the config's keys with old ids replaced by current ones. Raises ConfigError if it has both ids."""
     for old, new in OLD_IDS.items():
         if old in keys and new in keys:
             raise ConfigError(f"tui.keys: {old} is the old name of {new}, and both are given", hint=f"remove {old}")
@@ -120,7 +120,7 @@ def _of_today(keys: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_scopes(chosen: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise ConfigError for an unknown action, and for a key that is two actions' of one scope."""
+    """Raise ConfigError for an unknown action, and for a key that two actions of one scope share."""
     for scope in dict.fromkeys(map(scope_of, chosen)):
         usual = {one.id: tuple(one.key.split(",")) for one in named(scope) if one.id} if scope else {}
         ours = {action: found for action, found in chosen.items() if scope_of(action) == scope}
@@ -162,7 +162,7 @@ def _normal(action: str, word: str) -> str:
 
 
 def _names() -> set[str]:
-    """Names of characters, as in ``question_mark``."""
+    """Return names of characters, such as ``question_mark``."""
     return {_character_to_key(chr(code)) for code in range(33, 127)} | {"space"}
 
 

@@ -1,6 +1,6 @@
-"""The keys of the list and the screen around it, with k9s's meanings where it has one.
+"""The keys of the list and the screen around it, with the same meanings as in k9s if it has them.
 
-Each has the id by which the config names it. The keys that move in a table have none: they stay.
+Each has the id that the config uses for it. The keys that move in a table have none and cannot be changed.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ TAB_TITLES: Mapping[str, str] = {
     "logs": "Logs", "shell": "Shell", "spec": "Spec", "stats": "Stats", "processes": "Processes", "files": "Files",
     "egress": "Egress", "events": "Events", "audit": "Audit", "inspect": "Inspect",
 }  # fmt: skip
-"""The tabs of the detail by their ids, in their order."""
+"""The tabs of the detail by id, in order."""
 SORT_KEYS: Mapping[str, str] = {
     "N": "name", "S": "state", "B": "backend", "H": "host", "K": "maker", "I": "image", "C": "cpu", "M": "memory",
     "T": "net", "W": "egress", "E": "secrets", "R": "restarts", "A": "age", "X": "exit",
 }  # fmt: skip
-"""Shift and a letter sorts by a column."""
+"""Shift and a letter sort by a column."""
 
 
 def tab_digits() -> Iterator[tuple[str, str]]:
-    """The digit that goes to each tab, and the tab's id; the tenth has 0."""
+    """Yield the digit that opens each tab, and the tab's id. The tenth has 0."""
     for number, tab in enumerate(TAB_TITLES, 1):
         yield str(number % 10), tab
 
@@ -108,11 +108,11 @@ MARK_KEYS: list[BindingType] = [
     _key("mark-up", "shift+up", "mark_step(-1)", "Mark, before"),
     _key("unmark", "ctrl+backslash", "unmark", "No marks"),
 ]
-"""The keys of the list for marks."""
+"""The keys for marks in the list."""
 
 
 def list_keys() -> Iterator[Binding]:
-    """The bindings of the list and of the screen around it that a config can change."""
+    """Yield the bindings of the list and the screen around it that a config can change."""
     for binding in (*MAIN_KEYS, *MARK_KEYS):
         if isinstance(binding, Binding) and binding.id:
             yield binding

@@ -1,6 +1,6 @@
-"""The keys inside logs, tabs and pages. The configuration changes one by its id, such as ``logs-wrap``.
+"""The keys inside logs, tabs and pages. The configuration changes a key by its id, such as ``logs-wrap``.
 
-An id is written here and never made from a label: it is what a person has in ``[tui.keys]``.
+Ids are written here and never derived from labels, because users have them in ``[tui.keys]``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ def _key(id: str, keys: str, action: str, what: str, *, show: bool = True, prior
 
 
 AGO = (1, 5, 15, 30, 60)
-"""How many minutes back a log goes at once."""
+"""The times, in minutes, that a key can go back in a log."""
 NO_KEY = "no-key"
-"""What an action without a key has in its place. Digits are the tabs', in every tab."""
+"""The placeholder for an action without a key. Digits belong to the tabs, in every tab."""
 
 PAGE_KEYS: Mapping[str, list[BindingType]] = {
     "logs": [
@@ -145,7 +145,7 @@ PAGE_KEYS: Mapping[str, list[BindingType]] = {
         _key("snapshots-remove", "ctrl+d,delete", "remove", "Remove"),
     ],
 }
-"""The keys of each place. ``hosts`` are those of the egress tab and the inbox, ``results`` of a bulk action's page."""
+"""The keys of each scope. ``hosts`` is for the egress tab and the inbox, ``results`` for a bulk action's page."""
 
 OLD_IDS: Mapping[str, str] = {
     "logs-oldest-line": "logs-first-line",
@@ -177,27 +177,29 @@ OLD_IDS: Mapping[str, str] = {
     "images-copy-its-name": "images-copy-name",
     "snapshots-take-of-the-selected-sandbox": "snapshots-take",
 }
-"""Ids that configs of version 0.1 may have, with those of today."""
+"""Ids that configs of version 0.1 may have, with their current ids."""
 
 _TABLES = {"files", "hosts", "draft", "results", "audit", "images", "snapshots"}
 
 
 def scope_of(action: str) -> str:
-    """The place that an action's id belongs to; empty for one of the list."""
+    """Return the scope of an action's id, or an empty string for one of the list."""
     scope, dash, _ = action.partition("-")
-    ours = dash and scope in PAGE_KEYS and not any(one.id == action for one in list_keys())  # audit-log is the list's
+    ours = (
+        dash and scope in PAGE_KEYS and not any(one.id == action for one in list_keys())
+    )  # audit-log belongs to the list
     return scope if ours else ""
 
 
 def named(scope: str) -> Iterator[Binding]:
-    """The bindings of a place that a config can change."""
+    """Yield the bindings of a scope that a config can change."""
     for binding in PAGE_KEYS[scope]:
         if isinstance(binding, Binding) and binding.id:
             yield binding
 
 
 def taken(scope: str) -> dict[str, str]:
-    """Keys of a place that stay: those without an id, and those that the table or tree in it takes first."""
+    """Return the fixed keys of a scope: those without an id, and those that its table or tree handles first."""
     fixed = [one for one in PAGE_KEYS[scope] if isinstance(one, Binding) and not one.id]
     found = {key: one.description or one.action for one in fixed for key in one.key.split(",")}
     for one in _inside(scope):

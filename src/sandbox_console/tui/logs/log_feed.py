@@ -1,4 +1,4 @@
-"""One sandbox's output from its backend: followed, and resumed where it stopped."""
+"""Follows one sandbox's output from its backend, and resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sandbox_console.service import Console
 from sandbox_console.tui.text.formatting import error_words
 
 RETRY_S = 2.0
-"""A backend that is down is asked again so often, while its sandbox is looked at."""
+"""Seconds between retries of a backend that is down, while its sandbox is shown."""
 AGAIN = 5
-"""Times the tail: as much is read at a return. An hour of a flood is millions of lines, and seconds of CPU."""
+"""Multiplier of the tail to read on resuming. An hour of a flood is millions of lines, and seconds of CPU time."""
 SLACK_NS = 1_000
-"""A time as a float of seconds is right to 240 ns in this century."""
+"""A time as a float of seconds is accurate to 240 ns in this century."""
 
 Sink = Callable[[Sequence[LogItem]], None]
 Note = Callable[[str], None]
 Forget = Callable[[], int | None]
-"""Drops the lines that have no end yet, as they are read again; gives when the first of them began (ns)."""
+"""Drops unfinished lines, as they will be read again, and returns when the first of them began (ns)."""
 
 
 class Stand(Struct, frozen=True):
-    """How a stream stands, in words; ``open`` while more may come of it."""
+    """The state of a stream, in words. ``open`` means that more output may come."""
 
     words: str = "FOLLOWING"
     open: bool = True
@@ -43,7 +43,7 @@ ENDED = Stand("ENDED by its backend", open=False)
 
 
 class Feed:
-    """Passes what a sandbox writes to ``sink``; ``places`` is how far it was read."""
+    """Passes a sandbox's output to ``sink``. ``places`` is how far it has been read."""
 
     def __init__(self, console: Console, sandbox: Sandbox, sink: Sink, note: Note, forget: Forget) -> None:
         self.sandbox = sandbox
@@ -57,31 +57,31 @@ class Feed:
 
     @property
     def stand(self) -> Stand:
-        """How its stream stands; one that ended with its sandbox says so."""
+        """The state of the stream, including whether it ended with its sandbox."""
         status = self.sandbox.status
         return Stand(f"NOT RUNNING: {status}", open=False) if self.ended and not status.live else self._stand
 
     @property
     def ended(self) -> bool:
-        """Whether all that there was has been read."""
+        """Whether all output has been read."""
         return self._stand is ENDED
 
     def renew(self, sandbox: Sandbox) -> None:
-        """Take its sandbox as it is now; one that started again is followed again."""
+        """Update the sandbox. If it has started again, it is followed again."""
         before, self.sandbox = self.sandbox, sandbox
         runs = sandbox.status is Status.RUNNING and before.status is not Status.RUNNING
         if runs or before.started_at != sandbox.started_at:
             self._started.set()
 
     async def follow(self, tail: int) -> None:
-        """Follow until cancelled, over its ends and starts. A backend that is down is asked until it answers.
+        """Follow until cancelled, across stops and starts. Retries a backend that is down until it answers.
 
-        Each change of ``stand`` is followed by a note, which may be empty.
+        Each change of ``stand`` is followed by a call with a note, which may be empty.
         """
         while True:
             self._started.clear()
             try:
-                # A backend that is back says so before its sandbox writes.
+                # A backend that is back is reported before its sandbox writes.
                 await self._console.inspect(self.sandbox.ref)
                 self._now(FOLLOWED)
                 await self._once(tail)
@@ -116,5 +116,5 @@ class Feed:
 
 
 def _missed(batch: Sequence[LogItem], last_ns: int) -> bool:
-    """Whether a reading that was to begin before the last line that was told begins behind it, and does not say so."""
+    """Return whether a batch should start before the last delivered line but starts after it and reports no gap."""
     return all(isinstance(item, LogRecord) and item.at_ns > last_ns for item in batch)

@@ -38,13 +38,13 @@ from sandbox_console.tui.widgets.log.log_pane import LogPane
 from sandbox_console.tui.widgets.log.log_view import LogView
 
 DEBOUNCE_S = 0.15
-"""Running the cursor over the list must not open a stream for each row."""
+"""Seconds to wait, so that moving the cursor through the list does not open a stream for each row."""
 TAIL = 10_000
 _NOTHING = "It wrote nothing."
 
 
 class LogsPane(Vertical):
-    """Follows one sandbox, or some merged; streams are cancelled when others are shown or the pane is hidden."""
+    """Follows one sandbox or several merged. Streams are cancelled when others are shown or the pane is hidden."""
 
     DEFAULT_CSS = """
     LogsPane { height: 1fr; }
@@ -86,14 +86,14 @@ class LogsPane(Vertical):
     # --- one sandbox
 
     def show(self, sandbox: Sandbox | None, *, active: bool) -> None:
-        """Look at a sandbox's output, or at none; ``active`` is whether the pane is on screen."""
+        """Show a sandbox's output, or none. ``active`` is whether the pane is on screen."""
         before, was_active = self._sandbox, self._active
         self._sandbox, self._active = sandbox, active
         changed = (before.ref if before else None) != (sandbox.ref if sandbox else None)
         if self._feed is not None and sandbox is not None and not changed:
             self._feed.renew(sandbox)
             self._tell_stand()
-        # Where the selected one went away nobody chose another: what is shown of others stays.
+        # If the selected one disappeared, the user did not choose another: other logs that are shown stay.
         if changed and before is not None and not (self.of_others and not self._live(before.ref)):
             self._leave(before)
         if sandbox is None or not active:
@@ -107,12 +107,12 @@ class LogsPane(Vertical):
             self._begin()
 
     def renew(self, now: Mapping[SandboxRef, Sandbox]) -> None:
-        """Learn how those that are shown together are now."""
+        """Update the sandboxes that are shown together."""
         if self._merged is not None:
             self._merged.renew(now)
 
     def note_live(self, live: Callable[[SandboxRef], bool]) -> None:
-        """Learn which of the sandboxes that were looked at are gone."""
+        """Find out which of the sandboxes that were shown are gone."""
         self._live = live
         for ref in self._shelf.refs():
             if not live(ref):
@@ -121,7 +121,7 @@ class LogsPane(Vertical):
     def _leave(self, sandbox: Sandbox) -> None:
         self._stop()
         self._keep_gone()
-        if self._feed is not None and self._merged is None and self._gone is None:  # else the view shows another's
+        if self._feed is not None and self._merged is None and self._gone is None:  # else the view shows another's log
             self._shelf.put(RecentLog(sandbox.ref, shown_name(sandbox), self.view.store, self._feed.places))
         self._merged = self._gone = self._feed = None
 
@@ -137,7 +137,7 @@ class LogsPane(Vertical):
         self._timer = self.set_timer(DEBOUNCE_S, self._begin)
 
     def _show_store(self, store: LineStore, whose: SandboxRef | None, names: Sequence[str] = ()) -> None:
-        """A search and a filter hold for the log they were typed for, and are there again with it."""
+        """Show a log. Its search and filter belong to it, and are restored with it."""
         if self._shown is not None:
             self._patterns[self._shown] = self.view.patterns
         self._shown = whose
@@ -189,16 +189,16 @@ class LogsPane(Vertical):
 
     @property
     def merged(self) -> bool:
-        """Whether several sandboxes are shown together."""
+        """Whether the logs of several sandboxes are shown together."""
         return self._merged is not None
 
     @property
     def of_others(self) -> bool:
-        """Whether what is shown does not go by what is selected: several, or one that is gone."""
+        """Whether the log shown is not the selected sandbox's: several, or one that is gone."""
         return self._merged is not None or self._gone is not None
 
     def merge(self, group: Group) -> None:
-        """Show several sandboxes' output by time until `unmerge` or until another one is selected."""
+        """Show several sandboxes' output by time, until `unmerge` is called or another one is selected."""
         if self._sandbox is not None:
             self._leave(self._sandbox)
         self._merged = Merged(self._service, group, self.view, self._note)
@@ -206,17 +206,17 @@ class LogsPane(Vertical):
         self._begin()
 
     def unmerge(self) -> None:
-        """Back to the selected sandbox alone."""
+        """Go back to the log of the selected sandbox alone."""
         self._stop()
         self._keep_gone()
         self._merged = self._gone = None
         if self._sandbox is not None:
             self._enter(self._sandbox)
 
-    # --- what is gone
+    # --- removed sandboxes
 
     def _keep_gone(self) -> None:
-        """What was read of a sandbox among others stays, too, where it is the last of it."""
+        """Keep what a merged view read of a removed sandbox, if it has the newest lines."""
         for sandbox, store in self._merged.gone(self._live) if self._merged is not None else ():
             if (store.newest_ns or -1) > self._shelf.newest_ns(sandbox.ref):
                 self._shelf.put(RecentLog(sandbox.ref, shown_name(sandbox), store, gone_at=self._clock()))
@@ -276,7 +276,7 @@ class LogsPane(Vertical):
             self.run_worker(work(self._sandbox), group="older", exclusive=True)
 
     def _elsewhere(self) -> bool:
-        """Whether what is shown has no older lines to ask for; says so."""
+        """Return whether the log shown has no older lines to load, and say so."""
         if self._merged is not None:
             self._back.say("older lines come in a sandbox's own log")
         elif self._gone is not None:
@@ -292,7 +292,7 @@ class LogsPane(Vertical):
             self.run_worker(self._save(name), group="save", exclusive=True)
 
     def _suggested(self, name: str) -> Path:
-        """A file here, named by characters that no file system or shell reads anything into."""
+        """Return a local file, named without characters that are special to a file system or shell."""
         safe = "".join(char if char.isascii() and char.isalnum() else "-" for char in name)[:40]
         ref = self._sandbox.ref.id[:12] if self._sandbox and not self._merged and not self._gone else "logs"
         ref = "".join(char if char.isascii() and char.isalnum() else "-" for char in ref)
@@ -314,7 +314,7 @@ class LogsPane(Vertical):
             self.notify(f"{lines:,} lines, {size(written)}, saved to {path}{rest}")
 
     def _not_held(self, name: str) -> str:
-        """What a saved log must not be taken to have."""
+        """Return what a saved log does not contain."""
         store = self.view.store
         if store.begins or (len(store) < TAIL and not store.dropped):
             return ""
@@ -324,5 +324,5 @@ class LogsPane(Vertical):
 
 
 def rules_of(config: Config) -> list[Rule]:
-    """The config's highlight rules, compiled."""
+    """Return the config's highlight rules, compiled."""
     return [Rule(compile_pattern(rule.pattern).shown, rule.style) for rule in config.logs.highlight.values()]

@@ -20,19 +20,19 @@ _WAIT_S = 0.05
 
 
 class LookBack:
-    """Reads older lines of one sandbox at a time; each of its methods is a worker's, and may be cancelled."""
+    """Reads older lines of one sandbox at a time. Each of its methods runs in a worker and may be cancelled."""
 
     def __init__(self, console: Console, view: LogView) -> None:
         self._console = console
         self._view = view
 
     def say(self, text: str) -> None:
-        """Say in the view how it stands."""
+        """Show the progress in the view."""
         self._view.older = text
         self._view.refresh()
 
     async def page(self, sandbox: Sandbox, since_ns: int | None) -> None:
-        """Put a page before the oldest line, or all since a time."""
+        """Insert a page before the oldest line, or all lines since a time."""
         store = self._view.store
         if not store.room_bytes:
             self.say(_FULL)
@@ -48,24 +48,24 @@ class LookBack:
                     self._view.go_to_time(since_ns)
 
     async def to_start(self, sandbox: Sandbox) -> None:
-        """Go to the log's true beginning; where memory has no room for all, a gap counts what is left out."""
+        """Go to the true beginning of the log. If memory has no room for all of it, a gap counts what is left out."""
         if await self._rest(sandbox, head=True) and not self._view.follow:
             self._view.go_to_first()
 
     async def search(self, sandbox: Sandbox) -> None:
-        """Search, or filter, what is older, too; goes to the nearest match where there was none so far."""
-        while self._view.store.oldest_ns is None:  # noqa: ASYNC110 - nothing of the log has come yet
+        """Search or filter older lines too, and go to the nearest match if there was none so far."""
+        while self._view.store.oldest_ns is None:  # noqa: ASYNC110 - no line has arrived yet
             await asyncio.sleep(_WAIT_S)
         if await self._rest(sandbox, head=False):
             self._view.seek_older()
 
     async def _rest(self, sandbox: Sandbox, *, head: bool) -> bool:
-        """Read all that is older; whether it is there now."""
+        """Read all older lines. Returns whether they are in the view now."""
         store, lines = self._view.store, self._view.lines
         if store.begins or store.oldest_ns is None:
             self.say(_BEGINS)
             return True
-        wanted = lines.search if lines.search is not None else lines.filter  # an index without matches is false
+        wanted = lines.search if lines.search is not None else lines.filter  # an index without matches is falsy
         rest = Rest(store, wanted.pattern if wanted is not None else None, head=head)
         verb = "looking through older lines" if wanted is not None else "reading older lines"
         self.say(f"{verb}…")
@@ -81,7 +81,7 @@ class LookBack:
 
     @asynccontextmanager
     async def _held(self, store: LineStore) -> AsyncIterator[Callable[[LineStore], bool]]:
-        """While older lines come nothing that is held is dropped: they would leave a hole. Errors are said."""
+        """Keep the store from dropping lines while older ones are read, as that leaves a hole. Shows errors."""
         store.holding = True
         first = store.first
 
@@ -104,7 +104,7 @@ class LookBack:
 
 
 def _not_held(rest: Rest) -> str:
-    """What of the older lines is not in view; empty where all of them are."""
+    """Return which of the older lines are not in the view, or an empty string if all are."""
     if rest.found_not_held:
         return f"{rest.found_not_held:,} more in {rest.not_held:,} older lines that memory has no room for"
     if rest.lines.dropped:

@@ -1,4 +1,4 @@
-"""The logs of several sandboxes in one view, by time."""
+"""The logs of several sandboxes in one view, ordered by time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from sandbox_console.tui.text.formatting import many, short_id, shown_name
 from sandbox_console.tui.widgets.log.log_view import LogView
 
 MOST = 200
-"""Streams that are open at a time."""
+"""The most streams that are open at a time."""
 TAIL_ALL = 20_000
-"""Lines that are asked for at first, of all sandboxes together."""
+"""Lines that are requested initially, for all sandboxes together."""
 FIRST_HOLD_S = 1.5
-"""What was written before comes sandbox by sandbox: it is held until it can be put in order."""
+"""Seconds that earlier output is held so that it can be sorted: it arrives sandbox by sandbox."""
 BEAT_S = 0.1
 
 
 class Group(NamedTuple):
-    """Sandboxes whose logs are shown together, and which they are, in words.
+    """Sandboxes whose logs are shown together, and a description of them.
 
-    With ``wanted`` those that come later and are so are among them.
+    With ``wanted``, later sandboxes for which it is true join the group.
     """
 
     sandboxes: Sequence[Sandbox]
@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
 
 class Merged:
-    """Feeds of several sandboxes into a view; of more as they come, where ``wanted`` is so of them."""
+    """Feeds several sandboxes' output into a view, including that of new ones for which ``wanted`` is true."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class Merged:
             self._tell()
 
         def forget() -> int | None:
-            self._show(all=True)  # a part of a line may be waiting there
+            self._show(all=True)  # part of a line may be waiting there
             return self._view.store.take_partials(at)
 
         return Feed(self._console, sandbox, sink, note, forget)
 
     def renew(self, now: Mapping[SandboxRef, Sandbox]) -> None:
-        """Take the sandboxes as they are now; begin with those that have come."""
+        """Update the sandboxes, and start following new ones."""
         for ref, feed in self._feeds.items():
             sandbox = now.get(ref)
             if sandbox is not None and sandbox is not feed.sandbox:
@@ -98,7 +98,7 @@ class Merged:
             self._tell()
 
     def gone(self, live: Callable[[SandboxRef], bool]) -> Iterator[tuple[Sandbox, LineStore]]:
-        """What was read of those that are not there any more."""
+        """Yield what was read of sandboxes that are gone."""
         self._show(all=True)
         for at, feed in enumerate(self._feeds.values()):
             if not live(feed.sandbox.ref):
@@ -106,14 +106,14 @@ class Merged:
 
     @property
     def stand(self) -> Stand:
-        """How many of the streams more may come of."""
+        """The state, with the number of streams that may have more output."""
         still = sum(feed.stand.open for feed in self._feeds.values())
         if still == len(self._feeds):
             return FOLLOWED
         return Stand(f"FOLLOWING {still} of {len(self._feeds)}" if still else "ENDED: no log is followed", bool(still))
 
     async def follow(self) -> None:
-        """Follow all until cancelled."""
+        """Follow all sandboxes until cancelled."""
         self._tell()
         try:
             async with asyncio.TaskGroup() as self._tasks:

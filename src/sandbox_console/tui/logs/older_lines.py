@@ -22,7 +22,7 @@ _STREAMS = 2
 
 
 class Older(Struct, frozen=True):
-    """Lines before the oldest of a store; whether the log begins there, and whether memory had no room for more."""
+    """Lines before the oldest of a store, whether the log begins there, and whether memory had no room for more."""
 
     items: list[LogItem]
     at_start: bool = False
@@ -30,9 +30,9 @@ class Older(Struct, frozen=True):
 
 
 async def older(console: Console, ref: SandboxRef, store: LineStore, born: float | None, since_ns: int | None) -> Older:
-    """The lines right before the oldest of a store: at most OLDER_LINES, or all back to ``since_ns``.
+    """Return the lines directly before the oldest of a store: at most OLDER_LINES, or all back to ``since_ns``.
 
-    Asks by windows of time, each four times the one before: backends count a tail from the log's end, whatever
+    Reads in windows of time, each four times the previous one: backends count a tail from the log's end, whatever
     ``until`` says. Raises ConsoleError.
     """
     oldest = store.oldest_ns
@@ -55,7 +55,7 @@ async def older(console: Console, ref: SandboxRef, store: LineStore, born: float
 
 
 class _Newest:
-    """The newest of what passes: so many items, so many bytes."""
+    """Keeps the newest items that pass through, up to a number of items and bytes."""
 
     def __init__(self, most: int | None, room_bytes: int) -> None:
         self.items: deque[LogItem] = deque()
@@ -78,15 +78,15 @@ def _bytes(item: LogItem) -> int:
 
 
 def _window(store: LineStore, oldest: int) -> int:
-    """How long, at the rate of the lines held, OLDER_LINES take; at least a second."""
+    """Return how long OLDER_LINES take at the rate of the lines in memory, but at least a second."""
     length = (store.newest_ns or oldest) - oldest
     return max(length * OLDER_LINES // max(len(store), 1), 10**9)
 
 
 def _without_known(found: Sequence[LogItem], oldest: int, known: Sequence[bytes]) -> list[LogItem]:
-    """Of the lines at the very time of the oldest held, the last ones are the ``known`` that are held already.
+    """Return the lines without the ``known`` ones, which are the last ones with the exact time of the oldest in memory.
 
-    A line that ends in a later write of its sandbox may not be among those found, as its end was not read.
+    A line whose end is in a later write of its sandbox may not be among those found, as its end was not read.
     """
     items = list(found)
     same = [at for at, item in enumerate(items) if item.at_ns == oldest]
@@ -97,7 +97,7 @@ def _without_known(found: Sequence[LogItem], oldest: int, known: Sequence[bytes]
 
 
 def _at_oldest(store: LineStore) -> list[bytes]:
-    """The lines that have the oldest one's very time."""
+    """Return the lines with exactly the time of the oldest one."""
     return [store.line(store.first + at).data for at in range(store.at_oldest())]
 
 
@@ -108,10 +108,10 @@ def _same(found: Sequence[LogItem], known: Sequence[bytes]) -> bool:
 
 
 class Rest:
-    """All that a log has before the oldest line of a store, read once from its beginning.
+    """All of a log before the oldest line of a store, read once from the beginning.
 
-    ``lines`` holds what there is room for: the newest of it, or with ``head`` the oldest and then a gap that counts
-    the rest. ``read`` are the lines so far, ``found`` those of them that match ``pattern``, also those without room.
+    ``lines`` holds what fits: the newest lines, or with ``head`` the oldest and a gap that counts the rest. ``read``
+    is the number of lines so far, ``found`` the number that match ``pattern``, including those that did not fit.
     """
 
     def __init__(self, store: LineStore, pattern: Pattern | None, *, head: bool) -> None:
@@ -127,7 +127,7 @@ class Rest:
         self._begin_ns: int | None = None
 
     async def fill(self, console: Console, ref: SandboxRef, tell: Callable[[], None]) -> None:
-        """Read it; ``tell`` is called as it goes on. Raises ConsoleError."""
+        """Read the lines, calling ``tell`` on progress. Raises ConsoleError."""
         async for batch in console.logs(ref, LogQuery(until=(self._oldest + SLACK_NS) / 1e9)):
             self._take([item for item in batch if item.at_ns < self._oldest])
             self._at_oldest += (item for item in batch if item.at_ns == self._oldest)
@@ -142,12 +142,12 @@ class Rest:
 
     @property
     def not_held(self) -> int:
-        """How many lines were read and had no room."""
+        """The number of lines that were read but did not fit."""
         return self._left_out + self.lines.dropped
 
     @property
     def found_not_held(self) -> int:
-        """How many of those match."""
+        """The number of these that match."""
         if self._index is None:
             return 0
         self._index.forget()
@@ -173,7 +173,7 @@ class Rest:
                 self.lines.append([item])
 
     def _keep(self, items: Sequence[LogItem]) -> None:
-        """In pieces of less than a chunk: no line is dropped for want of room before it was looked at."""
+        """Add items in pieces smaller than a chunk, so that no line is dropped for lack of room before it is read."""
         piece: list[LogItem] = []
         size = 0
         for item in items:
@@ -187,7 +187,7 @@ class Rest:
         self._look()
 
     def _look(self) -> None:
-        """Count matches among what is new, before room is made for more."""
+        """Count matches among new lines, before they are dropped to make room."""
         if self._index is None:
             return
         self._index.forget()

@@ -20,7 +20,7 @@ from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
 
 async def gone_logs(console: Console, shelf: RecentLogs) -> list[RecentLog]:
-    """Logs of sandboxes that are not there any more, those read last first."""
+    """Return logs of sandboxes that are gone, the most recently read first."""
     found = shelf.gone
     refs = {kept.ref for kept in found}
     for one in await console.retained.listing():
@@ -30,7 +30,7 @@ async def gone_logs(console: Console, shelf: RecentLogs) -> list[RecentLog]:
 
 
 class GoneScreen(ModalScreen[RecentLog | None]):
-    """Choose one of the logs, or none."""
+    """Lets the user choose one of the logs, or none."""
 
     DEFAULT_CSS = """
     GoneScreen { align: center middle; background: $background 60%; }
@@ -65,5 +65,5 @@ class GoneScreen(ModalScreen[RecentLog | None]):
         self.dismiss(self._found[event.option_index])
 
     def action_close(self) -> None:
-        """Choose none."""
+        """Close without choosing."""
         self.dismiss(None)

@@ -1,1 +1,1 @@
-"""The main screen: the list, the selected sandbox, and what their keys do."""
+"""The main screen: the list, the selected sandbox, and the actions of their keys."""

@@ -24,7 +24,7 @@ _ACTIONS = {
 
 
 async def run(screen: MainBase, line: str) -> None:
-    """Do it. Raises UsageError, with nothing changed."""
+    """Run a command. Raises UsageError, and then nothing has changed."""
     fleet = screen.fleet
     command = parse_command(line, fleet.known(screen.state))
     if command.name in _ACTIONS:
@@ -71,7 +71,7 @@ def _save(screen: MainBase, name: str) -> None:
 
 
 def command_help() -> Content:
-    """Every command with what it does."""
+    """Return every command with its description."""
     parts: list[tuple[str, str]] = []
     for said, what in help_lines():
         parts += [(fit_cell(said, 18, "left"), "bold"), (f"{what}\n", "$dim")]
@@ -79,7 +79,7 @@ def command_help() -> Content:
 
 
 def views_words(views: Views) -> Content:
-    """Every view with what it shows."""
+    """Return every view with what it shows."""
     parts: list[tuple[str, str]] = []
     for name in views.names:
         view = views.get(name)

@@ -1,4 +1,4 @@
-"""Several sandboxes at once: their logs in one, or two of them beside each other."""
+"""Views of several sandboxes: their merged logs, or a comparison of two."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LABEL, _SIDE, _LEAST_SIDE = 14, 40, 16
 
 
 async def merge_logs(screen: DetailActions, fleet: Sequence[Sandbox], marked: Sequence[Sandbox]) -> None:
-    """Show the marked sandboxes' logs by time; without marks ask for a label; where they are shown, go back."""
+    """Show the marked sandboxes' logs by time, or those with a label if none are marked. If already shown, go back."""
     pane = screen.query_one(LogsPane)
     if pane.merged:
         pane.unmerge()
@@ -47,7 +47,7 @@ async def merge_logs(screen: DetailActions, fleet: Sequence[Sandbox], marked: Se
 
 
 def labelled(fleet: Sequence[Sandbox], text: str) -> Group:
-    """The sandboxes with a label (``key`` or ``key=value``), now and later; ``*``: all that run."""
+    """Return the sandboxes with a label (``key`` or ``key=value``), now and later. ``*`` means all running ones."""
     key, equals, value = text.strip().partition("=")
 
     def wanted(one: Sandbox) -> bool:
@@ -60,7 +60,7 @@ def labelled(fleet: Sequence[Sandbox], text: str) -> Group:
 
 
 def compare(screen: DetailActions, marked: Sequence[Sandbox], selected: Sandbox | None) -> None:
-    """Compare the two marked; else this one with the one that was chosen by the same key before."""
+    """Compare the two marked sandboxes, or this one with the one that the previous press of the key chose."""
     pair = list(marked)[:2]
     if len(pair) < 2:
         first = screen.compared
@@ -72,7 +72,10 @@ def compare(screen: DetailActions, marked: Sequence[Sandbox], selected: Sandbox 
             again = key_of(screen, "compare") or "do this"
             screen.notify(f"{shown_name(selected)} is one side. Choose another and press {again} again.")
             return
-        pair = [screen.state.sandboxes.get(first.ref, first), selected]  # as it is now, or as it was before it went
+        pair = [
+            screen.state.sandboxes.get(first.ref, first),
+            selected,
+        ]  # its current or last known state
     screen.compared = None
     screen.run_worker(_compare(screen, *pair), group="compare", exclusive=True)
 
@@ -83,7 +86,7 @@ async def _compare(screen: DetailActions, left: Sandbox, right: Sandbox) -> None
 
 
 async def _whole(console: Console, sandbox: Sandbox) -> Sandbox:
-    """With its effective spec: a list of many does not have it of all. One that is gone is told as it was."""
+    """Return a sandbox with its effective spec, which lists may lack. One that is gone is returned unchanged."""
     try:
         return await console.inspect(sandbox.ref)
     except ConsoleError:
@@ -91,7 +94,7 @@ async def _whole(console: Console, sandbox: Sandbox) -> Sandbox:
 
 
 def compare_words(left: Sandbox, right: Sandbox, width: int = 0) -> Content:
-    """What differs first, then what is the same; the sides share ``width`` cells."""
+    """Return the differences first, then what is equal. The two sides share ``width`` cells."""
     side = max(_LEAST_SIDE, (width - _LABEL - 2) // 2) if width else _SIDE
     rows = list(_rows(left, right))
     differ = [row for row in rows if row[1] != row[2]]

@@ -6,19 +6,20 @@ from sandbox_console.tui.main.main_base import MainBase
 
 
 class DetailActions(MainBase):
-    """Between the list and the tabs.
+    """Actions that move between the list and the tabs.
 
-    The screen's class ``-detail`` gives the detail all the room; ``-for-lack-of-room`` only because both do not fit.
+    The screen's class ``-detail`` gives the detail the whole screen. ``-for-lack-of-room`` is added if the only reason
+    is that both do not fit.
     """
 
     def focus_list(self) -> None:
-        """Go to the rows."""
+        """Focus the rows of the list."""
         self.detail.leave()
         self.set_focus(self.table)
         self.call_after_refresh(self.draw)
 
     def open_detail(self) -> None:
-        """Go to the detail."""
+        """Show and focus the detail."""
         self._make_room()
         self.show_detail()
         self.detail.focus_soon()
@@ -28,13 +29,13 @@ class DetailActions(MainBase):
             self.add_class("-detail", "-for-lack-of-room")
 
     def need_one(self) -> bool:
-        """Whether there is a sandbox to look at; says so where there is none."""
+        """Return whether a sandbox is selected. Shows a message if none is."""
         if self.selected is None:
             self.notify("No sandbox is selected.", severity="warning")
         return self.selected is not None
 
     def action_back(self) -> None:
-        """One step back: out of the detail, then no marks, then out of the filter."""
+        """Go one step back: leave the detail, then remove the marks, then clear the filter."""
         typing = self.fleet.filter_line.input.has_focus
         if self.fleet.command_line.input.has_focus:
             self.fleet.command_line.close()
@@ -53,11 +54,11 @@ class DetailActions(MainBase):
         self.action_back()
 
     def action_leave_terminal(self) -> None:
-        """Shown in the footer; the terminal itself takes the key."""
+        """Do nothing: this is only shown in the footer, and the terminal handles the key itself."""
         self.action_back()
 
     def action_fullscreen(self) -> None:
-        """Give the whole screen to the detail, or take it back."""
+        """Show the detail on the whole screen, or go back to both."""
         if not self.has_class("-detail") and not self.need_one():
             return
         self.toggle_class("-detail")
@@ -69,13 +70,13 @@ class DetailActions(MainBase):
             self.focus_list()
 
     def action_tab(self, tab: str) -> None:
-        """Look at a tab of the detail."""
+        """Open a tab of the detail."""
         if self.need_one():
             self.detail.pick(tab)
             self.open_detail()
 
     def action_step(self, by: int) -> None:
-        """Look at the next tab."""
+        """Open the next tab."""
         if self.need_one():
             self.detail.step(by)
             self.open_detail()
@@ -90,12 +91,12 @@ class DetailActions(MainBase):
         self.call_after_refresh(self.detail.shells.enter, self.selected)
 
     def action_side(self) -> None:
-        """The detail beside the list, or under it."""
+        """Move the detail beside the list, or below it."""
         self.split.turn()
         self.draw()
 
     def action_share(self, step: int) -> None:
-        """Give the detail more room, or less."""
+        """Make the detail larger or smaller."""
         place, split = self.query_one("#list").size, self.split
         across = place.width * 100 // max(1, self.size.width)
         split.move(step, across if split.side else place.height * 100 // self.size.height, self.size.height)

@@ -1,4 +1,4 @@
-"""From a key on the list to a request to the app, for the marked sandboxes or the selected one."""
+"""Turns keys on the list into requests to the app, for the marked sandboxes or the selected one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from sandbox_console.tui.text.formatting import LOCAL, many, shown_name
 
 
 def ask(screen: MainBase, verb: Verb) -> None:
-    """Ask for a verb on the marked sandboxes, or on the selected one."""
+    """Request a verb on the marked sandboxes, or on the selected one."""
     if marked := screen.marked:
         shown = {row.key for row in screen.table.rows}
         screen.post_message(BulkAsked(verb, marked, {one.ref for one in marked if one.ref not in shown}))
@@ -53,25 +53,25 @@ def ask(screen: MainBase, verb: Verb) -> None:
 
 
 def ask_name(screen: MainBase, naming: Naming) -> None:
-    """Ask for a verb that takes a word, on the selected sandbox."""
+    """Request a verb that takes a word, on the selected sandbox."""
     if (sandbox := _fit(screen, naming)) is not None:
         screen.post_message(NameAsked(naming, sandbox))
 
 
 def ask_attach(screen: MainBase) -> None:
-    """Ask to watch and feed the selected sandbox's main process."""
+    """Request to attach to the selected sandbox's main process."""
     if (sandbox := _running(screen, "attach")) is not None:
         screen.post_message(AttachAsked(sandbox))
 
 
 def ask_forward(screen: MainBase) -> None:
-    """Ask which port of the selected sandbox is forwarded, or which is not any more."""
+    """Request to forward a port of the selected sandbox, or to end a forward."""
     if (sandbox := _running(screen, "forward")) is not None:
         screen.post_message(ForwardAsked(sandbox))
 
 
 def _running(screen: MainBase, what: str) -> Sandbox | None:
-    """The selected sandbox where it runs; else it is told why ``what`` cannot be."""
+    """Return the selected sandbox if it runs. Otherwise show why ``what`` is not possible."""
     sandbox = screen.selected
     if sandbox is None:
         screen.notify("No sandbox is selected.", severity="warning")
@@ -83,7 +83,7 @@ def _running(screen: MainBase, what: str) -> Sandbox | None:
 
 
 def ask_changes(screen: MainBase) -> None:
-    """Ask how the selected sandbox's files differ from its image."""
+    """Request how the selected sandbox's files differ from its image."""
     if screen.selected is None:
         screen.notify("No sandbox is selected.", severity="warning")
     else:
@@ -91,7 +91,7 @@ def ask_changes(screen: MainBase) -> None:
 
 
 def ask_edit(screen: MainBase) -> None:
-    """Ask for the form of the selected sandbox."""
+    """Request the form of the selected sandbox."""
     if screen.selected is None:
         screen.notify("No sandbox is selected.", severity="warning")
     else:
@@ -109,7 +109,7 @@ def _fit(screen: MainBase, naming: Naming) -> Sandbox | None:
 
 
 def ask_pause(screen: MainBase) -> None:
-    """Ask to pause, or to resume what is paused."""
+    """Request to pause, or to resume if paused."""
     if marked := screen.marked:
         ask(screen, bulk_pause(marked))
     elif screen.selected is not None:
@@ -119,13 +119,13 @@ def ask_pause(screen: MainBase) -> None:
 
 
 def ask_quarantine(screen: MainBase) -> None:
-    """Ask to put into quarantine, or to end it for what is in one."""
+    """Request to put into quarantine, or to release from it."""
     several = screen.marked or ([screen.selected] if screen.selected else [])
     ask(screen, toggled_quarantine(several))
 
 
 async def menu(screen: MainBase) -> None:
-    """Show all that can be done to the marked sandboxes or the selected one, and do what is chosen."""
+    """Show all actions on the marked sandboxes or the selected one, and run the chosen one."""
     sandbox = screen.selected
     if marked := screen.marked:
         title, found = f"{many(len(marked))} marked", bulk_choices(marked, screen.console_app.keymap)
@@ -135,7 +135,7 @@ async def menu(screen: MainBase) -> None:
     else:
         screen.notify("No sandbox is selected.", severity="warning")
         return
-    if screen.app.screen is not screen:  # a click before this one has opened it meanwhile
+    if screen.app.screen is not screen:  # an earlier click has already opened it
         return
     action = await screen.app.push_screen_wait(MenuScreen(title, found))
     if action:
@@ -143,7 +143,7 @@ async def menu(screen: MainBase) -> None:
 
 
 def bulk_choices(marked: Sequence[Sandbox], keys: Keymap) -> list[Choice]:
-    """Each verb with how many of the marked it fits."""
+    """Return each verb with the number of marked sandboxes that it applies to."""
     found = []
     for verb in VERBS.values():
         reasons = Counter(unfit(verb, one) for one in marked)
@@ -180,7 +180,7 @@ async def copy_address(screen: MainBase) -> None:
 
 
 async def copy_command(screen: MainBase) -> None:
-    """Show the commands that do the same as the keys, and copy the one chosen."""
+    """Show the commands that are equivalent to the keys, and copy the chosen one."""
     marked, sandbox = screen.marked, screen.selected
     several = marked or ([sandbox] if sandbox else [])
     if not several:
@@ -194,7 +194,7 @@ async def copy_command(screen: MainBase) -> None:
 
 
 def commands_of(sandboxes: Sequence[Sandbox]) -> Iterator[Choice]:
-    """Each action as a command line."""
+    """Yield each action as a command line."""
     for verb in VERBS.values():
         command = bulk_command([verb.make(one) for one in sandboxes])
         yield Choice(command, verb.label, "", told=command)

@@ -12,16 +12,16 @@ from sandbox_console.tui.main.detail_actions import DetailActions
 
 
 class ListActions(DetailActions):
-    """Filter, commands, order, groups and columns."""
+    """Actions on the filter, commands, order, groups and columns."""
 
     def action_filter(self) -> None:
-        """Type a filter."""
+        """Open the filter line."""
         self.remove_class("-detail")
         self.detail.leave()
         self.fleet.filter_line.open()
 
     def action_command(self) -> None:
-        """Type a command."""
+        """Open the command line."""
         self.remove_class("-detail")
         self.detail.leave()
         self.fleet.command_line.open()
@@ -41,23 +41,23 @@ class ListActions(DetailActions):
         self.focus_list()
 
     def action_sort(self, column: str) -> None:
-        """Sort by a column, or turn the order round."""
+        """Sort by a column, or reverse the order."""
         self.fleet.sort_by(column)
 
     def action_faults(self) -> None:
-        """Only what is wrong, or everything."""
+        """Show only sandboxes with faults, or all."""
         self.fleet.toggle_faults()
 
     def action_managed(self) -> None:
-        """Only what this console made, or everything."""
+        """Show only sandboxes that this console made, or all."""
         self.fleet.toggle_managed()
 
     def action_group(self) -> None:
-        """By backend, host, image, then by none."""
+        """Group by backend, then host, then image, then not at all."""
         self.fleet.next_group()
 
     def action_wide(self) -> None:
-        """Every column, or those that fit."""
+        """Show every column, or only those that fit."""
         self.fleet.toggle_wide()
 
     def action_columns(self) -> None:

@@ -1,4 +1,4 @@
-"""What the parts of the main screen share: the state, the list, the detail, and drawing them."""
+"""The base of the main screen's parts: the state, the list, the detail, and drawing them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 
 
 class MainBase(Screen[None]):
-    """Its subclasses add keys; `MainScreen` is all of them together. ``ticks`` are the seconds since it was opened."""
+    """Subclasses add keys, and `MainScreen` combines them. ``ticks`` is the number of seconds since it opened."""
 
     console_app = getters.app(BaseApp)
 
@@ -40,7 +40,7 @@ class MainBase(Screen[None]):
 
     @property
     def detail(self) -> Detail:
-        """The selected sandbox in tabs."""
+        """The tabs of the selected sandbox."""
         return self.query_one(Detail)
 
     @property
@@ -51,11 +51,11 @@ class MainBase(Screen[None]):
 
     @property
     def marked(self) -> list[Sandbox]:
-        """The marked sandboxes, in the order they were marked."""
+        """The marked sandboxes, in the order in which they were marked."""
         return [self.state.sandboxes[ref] for ref in self.table.marked if ref in self.state.sandboxes]
 
     def draw(self) -> None:
-        """Show what there is now, in the way that was chosen."""
+        """Draw the current state in the chosen way."""
         raise NotImplementedError
 
     def show_detail(self) -> None:

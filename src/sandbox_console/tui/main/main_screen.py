@@ -37,19 +37,19 @@ from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 from sandbox_console.tui.widgets.table.table import HEADER_ROWS, FleetTable
 
 WIDE = (100, 30)
-"""From this size on the list and the detail are both in view."""
+"""The smallest size at which the list and the detail are both shown."""
 AGE_S = 1.0
 YOUNG_S = 60.0
 SELDOM = 10
-"""Ages are updated every second while a sandbox is younger than YOUNG_S, else every SELDOM seconds: telling those of
-1,000 costs 30 ms."""
+"""Ages are updated every second while a sandbox is younger than YOUNG_S, otherwise every SELDOM seconds: updating
+1,000 of them costs 30 ms."""
 STATS_DELAY_S = 0.2
 LOOK_S = 0.1
-"""To show another sandbox from near takes 20 ms: not for each that the cursor passes."""
+"""Seconds before the detail shows another sandbox. This takes 20 ms, too long for each one that the cursor passes."""
 
 
 class MainScreen(CursorPlaces, ListActions, AskActions):
-    """Shows the state that the app gives it, and posts what a person asks."""
+    """Shows the state that the app passes to it, and posts the user's requests."""
 
     DEFAULT_CSS = """
     MainScreen { layout: vertical; background: $background; }
@@ -87,12 +87,12 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         self.set_interval(AGE_S, self._tick)
         self.watch(self.table, "scroll_y", self._ask_stats, init=False)
 
-    # --- what is shown
+    # --- drawing
 
     def show(self, state: FleetState) -> None:
-        """Show another state."""
+        """Show a new state."""
         self.state = state
-        with contextlib.suppress(NoMatches):  # the screen is being taken down, child by child
+        with contextlib.suppress(NoMatches):  # the screen is being removed, child by child
             self.draw()
 
     def _tick(self) -> None:
@@ -101,8 +101,8 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
             self.draw()
 
     def draw(self) -> None:
-        """Show what there is now, in the way that was chosen."""
-        if not self.is_mounted or not self.children:  # news may come while the app is ending
+        """Draw the current state in the chosen way."""
+        if not self.is_mounted or not self.children:  # news may arrive while the app is ending
             return
         self._late = self._covered
         if self._late:
@@ -126,13 +126,13 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
 
     @property
     def _covered(self) -> bool:
-        """Whether another screen hides this one: to draw thousands of rows unseen took most of a bulk action's time."""
+        """Whether another screen hides this one. Drawing thousands of unseen rows took most of a bulk action's time."""
         stack = self.app.screen_stack
         above = stack[stack.index(self) + 1 :] if self in stack else ()
         return any(not isinstance(screen, ModalScreen) for screen in above)
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        event.refresh_styles = self._resumed  # the first time it was styled a moment ago, when it was mounted
+        event.refresh_styles = self._resumed  # the first time, it was styled a moment ago on mounting
         self._resumed = True
         if self._late:
             self.draw()
@@ -145,9 +145,9 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         self.query_one(MarkBar).show(marked, 0 if every else sum(one.ref not in shown for one in marked))
 
     def _stand_alone(self, alone: bool) -> None:
-        """An empty list has the room of the detail, but while a filter is typed: it would come and go with the letters.
+        """Give an empty list the room of the detail, but not during typing: the detail would flicker with each letter.
 
-        By hand: a class on the screen has all its widgets restyled, which takes 60 ms.
+        This sets the style directly, as a class on the screen restyles all its widgets, which takes 60 ms.
         """
         if alone == self._alone:
             return
@@ -159,9 +159,9 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
             self.detail.refresh(layout=True)
 
     def _look_soon(self) -> None:
-        """The detail goes along at once with news of its sandbox; to another when the cursor rests on it.
+        """Update the detail: at once for news of its sandbox, or for another one when the cursor rests on it.
 
-        While a filter is typed it also waits with going to none and back: either takes 40 ms of a key.
+        While a filter is typed, changing to no sandbox and back also waits: either delays a key by 40 ms.
         """
         on_screen = self.has_class("-wide") or self.has_class("-detail")
         at_once = not self.fleet.typing and (self._looked_at is None or self.selected is None)
@@ -173,7 +173,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
             self._look.reset()
 
     def show_detail(self) -> None:
-        """Show the selected sandbox from near."""
+        """Show the selected sandbox in the detail."""
         if self._look is not None:
             self._look.stop()
             self._look = None
@@ -197,13 +197,13 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         self.service.denials.show(one.ref for one in there)
 
     def fit(self, size: Size) -> None:
-        """The classes of a size, before the screen is styled for the first time."""
+        """Set the classes for a size, before the screen is styled for the first time."""
         self.set_class(_wide(size), "-wide")
 
     def on_resize(self, event: events.Resize) -> None:
         wide = _wide(event.size)
         if not wide and self.has_class("-wide") and self.detail.has_focus_within and not self.has_class("-detail"):
-            self.add_class("-detail", "-for-lack-of-room")  # what is looked at stays in view
+            self.add_class("-detail", "-for-lack-of-room")  # keep showing what the user is working in
         elif wide and self.has_class("-for-lack-of-room"):
             self.remove_class("-detail", "-for-lack-of-room")
         self.set_class(wide, "-wide")
@@ -217,7 +217,7 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
 
     @on(FleetTable.Sorted, "#fleet")
     def _sorted(self) -> None:
-        self._ask_stats()  # other rows are in view
+        self._ask_stats()  # the visible rows have changed
 
     @on(FleetTable.Chosen, "#fleet")
     def _chosen(self, event: FleetTable.Chosen) -> None:
@@ -231,12 +231,12 @@ class MainScreen(CursorPlaces, ListActions, AskActions):
         self.draw()
 
     def action_unmark(self) -> None:
-        """Take all marks away."""
+        """Remove all marks."""
         self.table.action_unmark()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
         if action == "filter":
-            return not isinstance(self.focused, Input)  # which takes the key: it is no hint there
+            return not isinstance(self.focused, Input)  # an input takes the key, so do not show the hint
         return action != "leave_terminal" or self.detail.shells.in_terminal
 
     @on(AuditPane.Opened)

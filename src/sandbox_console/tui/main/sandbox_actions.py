@@ -1,4 +1,4 @@
-"""Keys that ask for an action on sandboxes."""
+"""Keys that request an action on sandboxes."""
 
 from __future__ import annotations
 
@@ -13,69 +13,69 @@ from sandbox_console.tui.widgets.table.marked_table import MarkedTable
 
 
 class AskActions(DetailActions):
-    """Each asks for an action on the marked sandboxes or on the selected one."""
+    """Each requests an action on the marked sandboxes or on the selected one."""
 
     def action_create(self) -> None:
-        """Make a sandbox."""
+        """Create a sandbox."""
         self.post_message(FormAsked())
 
     def action_edit(self) -> None:
-        """Edit the selected one."""
+        """Edit the selected sandbox."""
         dispatch.ask_edit(self)
 
     def action_pause(self) -> None:
-        """Pause, or resume."""
+        """Pause or resume."""
         dispatch.ask_pause(self)
 
     def action_quarantine(self) -> None:
-        """Contain it and keep the evidence, or end that."""
+        """Put into quarantine and keep the evidence, or release from it."""
         dispatch.ask_quarantine(self)
 
     def action_verb(self, name: str) -> None:
-        """Ask for something to be done to the marked sandboxes, or to the selected one."""
+        """Request a verb on the marked sandboxes, or on the selected one."""
         dispatch.ask(self, VERBS[name])
 
     action_bulk = action_verb
 
     def action_name(self, name: str) -> None:
-        """Ask for something that takes a word: rename, commit, snapshot, fork."""
+        """Request a verb that takes a word: rename, commit, snapshot, fork."""
         dispatch.ask_name(self, NAMINGS[name])
 
     def action_changes(self) -> None:
-        """How its files differ from its image."""
+        """Show how the sandbox's files differ from its image."""
         dispatch.ask_changes(self)
 
     def action_attach(self) -> None:
-        """Watch and feed the main process."""
+        """Attach to the main process."""
         dispatch.ask_attach(self)
 
     def action_forward(self) -> None:
-        """Forward a port of it to this machine, or end that."""
+        """Forward a port of the sandbox to this machine, or end a forward."""
         dispatch.ask_forward(self)
 
     def action_merge(self) -> None:
-        """The logs of marked sandboxes, or of those with a label, in one; again: back to one."""
+        """Merge the logs of marked sandboxes or those with a label, or go back to one."""
         self.run_worker(merge_logs(self, list(self.state.sandboxes.values()), self.marked))
 
     def action_compare(self) -> None:
-        """Two sandboxes beside each other: the two marked, or this one and the next one chosen."""
+        """Compare two sandboxes: the two marked, or this one and the next one chosen."""
         compare(self, self.marked, self.selected)
 
     def action_copy_command(self) -> None:
-        """Copy the command that does the same as a key."""
+        """Copy the command that is equivalent to a key."""
         self.app.run_worker(dispatch.copy_command(self))
 
     def action_copy(self) -> None:
-        """Copy what the command line calls the sandbox."""
+        """Copy the sandbox's ref, which the command line accepts."""
         if self.need_one() and self.selected is not None:
             self.app.copy_to_clipboard(str(self.selected.ref))
             self.notify(f"Copied {self.selected.ref}")
 
     def action_copy_address(self) -> None:
-        """Copy where this host answers for the sandbox's first port."""
+        """Copy this host's address for the sandbox's first port."""
         self.app.run_worker(dispatch.copy_address(self))
 
     @on(MarkedTable.MenuAsked)
     def action_menu(self) -> None:
-        """All that can be done to the marked sandboxes, or to the selected one."""
+        """Show all actions on the marked sandboxes, or on the selected one."""
         self.app.run_worker(dispatch.menu(self))

@@ -1,4 +1,4 @@
-"""How the list and the detail share the screen: stacked or side by side, with sizes that are kept."""
+"""How the list and the detail share the screen: stacked or side by side, with sizes that are saved."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BESIDE = 50
 _HEADING = 3
 _LEAST_ROWS = 8
 _LEAST_BELOW = 14
-"""Rows below and above the list: the detail's, with ten of its own, the header's and those of the keys."""
+"""Rows below and above the list: the detail, with ten rows of its own, the header, and the keys."""
 
 
 class Split:
-    """``share`` is what the list has, in percent; None until it was moved: a short list then leaves room."""
+    """``share`` is the list's share in percent. It is None until it is moved, so that a short list leaves room."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "layout.json"
@@ -28,24 +28,24 @@ class Split:
         self.share: int | None = min(MOST, max(LEAST, int(share))) if isinstance(share, int) else None
 
     def turn(self) -> None:
-        """Beside, or under."""
+        """Switch between side by side and stacked."""
         self.side = not self.side
         self._keep()
 
     def move(self, step: int, now: int, height: int) -> None:
-        """Give the detail ``step`` times 5 % more; ``now`` is the list's share as it is drawn, of ``height`` rows."""
+        """Make the detail larger by ``step`` times 5 %. ``now`` is the list's current share of ``height`` rows."""
         most = MOST if self.side else min(MOST, max(LEAST, (height - _LEAST_BELOW) * 100 // max(1, height)))
         share = min(most, self.share) if self.share is not None else now
         self.share = min(most, max(LEAST, share - step * STEP))
         self._keep()
 
     def _keep(self) -> None:
-        """A disk that fails costs the memory of the layout alone."""
+        """Save the layout. If writing to disk fails, it is only not saved."""
         with contextlib.suppress(OSError):
             keep(self._file, {"side": self.side, "share": self.share})
 
     def apply(self, screen: Screen[None], rows: int) -> None:
-        """Lay the screen out for a list of so many rows."""
+        """Lay out the screen for a list with this number of rows."""
         both = screen.has_class("-wide") and rows > 0
         screen.set_class(both and self.side, "-side")
         place = screen.query_one("#list")

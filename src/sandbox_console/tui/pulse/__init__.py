@@ -1,1 +1,1 @@
-"""The whole fleet in figures on one page."""
+"""A page with figures about the whole fleet."""

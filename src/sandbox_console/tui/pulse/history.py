@@ -1,4 +1,4 @@
-"""The fleet in figures: totals now and over time. Pure."""
+"""Figures about the fleet: totals now and over time. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sandbox_console.tui.state.fleet_state import FleetState
 from sandbox_console.tui.text.formatting import DASH, HEALTH, STATUS, STYLES, shown_name, span
 
 KEPT = 1800
-"""Totals that are kept: an hour of one every two seconds."""
+"""Totals that are kept: one every two seconds for an hour."""
 PAST_S = 3600.0
-"""How far back denials are counted."""
+"""Seconds back to which denials are counted."""
 _BAR = 20
 Part = tuple[str, str]
 
 
 class Total(Struct, frozen=True):
-    """Sums over the running sandboxes that were measured; None where none was."""
+    """Sums over the running sandboxes that were measured, or None if none was."""
 
     cpu_percent: float | None
     memory_bytes: float | None
@@ -34,7 +34,7 @@ class Total(Struct, frozen=True):
 
 
 def total(state: FleetState) -> Total:
-    """The sums now. A sandbox that is not on screen is measured every half a minute."""
+    """Return the current sums. Sandboxes that are not on screen are measured every half minute."""
     stats = [one for ref, one in state.stats.items() if ref in state.sandboxes]
     running = sum(one.status is Status.RUNNING for one in state.sandboxes.values())
     return Total(
@@ -54,12 +54,12 @@ class History:
         self.totals: deque[Total] = deque(maxlen=KEPT)
 
     def note(self, state: FleetState) -> None:
-        """Remember the totals now."""
+        """Add the current totals."""
         self.totals.append(total(state))
 
 
 def state_words(state: FleetState, width: int, makes: str = "") -> Content:
-    """How many are in each state, with bars; ``makes`` is the key that makes one."""
+    """Return how many sandboxes are in each state, with bars. ``makes`` is the key that creates one."""
     found = Counter(one.status for one in state.sandboxes.values())
     everything = len(state.sandboxes)
     parts: list[Part] = [("States", "bold"), (f"  {everything} sandboxes\n", "$dim")]
@@ -78,7 +78,7 @@ def state_words(state: FleetState, width: int, makes: str = "") -> Content:
 
 
 def backend_words(state: FleetState) -> Content:
-    """Each backend: does it answer, how many sandboxes, and if not why."""
+    """Return for each backend whether it answers, with its number of sandboxes, or why it does not."""
     found = Counter((ref.backend, ref.host) for ref in state.sandboxes)
     parts: list[Part] = [("Backends\n", "bold")]
     for key, health in state.health.items():
@@ -91,9 +91,9 @@ def backend_words(state: FleetState) -> Content:
 
 
 def trouble_words(state: FleetState, feed: Feed, now: float, unread: int = 0) -> Content:
-    """Restarts, ends for want of memory, bad ends, refused connections and actions: what to look at first.
+    """Return what to look at first: restarts, out-of-memory exits, bad exits, and refused connections and actions.
 
-    ``unread``: of how many sandboxes it cannot be read what they were refused.
+    ``unread`` is the number of sandboxes whose refused connections cannot be read.
     """
     sandboxes, denials = list(state.sandboxes.values()), _denials(feed, now, unread)
     lines = [_restarts(sandboxes), _ooms(sandboxes, now), _bad_ends(sandboxes), denials, _actions(state)]
@@ -122,7 +122,7 @@ def _ooms(sandboxes: list[Sandbox], now: float) -> Line:
 
 def _bad_ends(sandboxes: list[Sandbox]) -> Line:
     ended = [one.exit for one in sandboxes if one.status is Status.EXITED and one.exit is not None]
-    codes = [end for end in ended if end.code and end.signal != signal.SIGTERM]  # which is how a person's stop ends it
+    codes = [end for end in ended if end.code and end.signal != signal.SIGTERM]  # how a user's stop ends it
     found = Counter(str(one.status) for one in sandboxes if one.status in (Status.FAILED, Status.LOST))
     words = [f"{count} {status}" for status, count in found.items()]
     words += [f"{len(codes)} with an exit code"] if codes else []

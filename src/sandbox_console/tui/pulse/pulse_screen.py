@@ -30,7 +30,7 @@ DRAW_S = 1.0
 
 
 class PulseScreen(Screen[None]):
-    """Redrawn each second from the state; it asks the backends for nothing."""
+    """Redrawn each second from the state, without any requests to the backends."""
 
     DEFAULT_CSS = """
     PulseScreen { background: $background; }

@@ -1,4 +1,4 @@
-"""An attached main process on the whole screen, until it is detached."""
+"""Shows an attached main process on the whole screen, until it is detached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sandbox_console.tui.widgets.terminal.terminal import TerminalView
 
 
 class AttachScreen(Screen[None]):
-    """Every key but Ctrl+] goes to the process. Leaving lets go of it: it runs on."""
+    """Every key except Ctrl+] goes to the process. Leaving detaches from it, and it keeps running."""
 
     DEFAULT_CSS = """
     AttachScreen { background: $background; }
@@ -77,5 +77,5 @@ class AttachScreen(Screen[None]):
         await self._session.close()
 
     def action_leave(self) -> None:
-        """Let go."""
+        """Detach."""
         self.dismiss()

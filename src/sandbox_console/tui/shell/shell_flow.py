@@ -1,4 +1,4 @@
-"""Opens shells and attaches: the policy's question, the session, then the screen that shows it."""
+"""Opens shells and attaches to processes: the policy's question, the session, and the screen that shows it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ShellFlow:
             self._app.notify(words, title=f"shell in {shown_name(sandbox)}", severity="warning", timeout=10)
 
     async def attach(self, sandbox: Sandbox) -> None:
-        """Put the main process's streams on the screen."""
+        """Show the main process's streams on the screen."""
         from sandbox_console.tui.shell.attach_screen import AttachScreen
 
         consent = await self._flows.consent(Attach(sandbox.ref), sandbox)

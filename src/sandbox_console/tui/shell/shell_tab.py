@@ -1,4 +1,4 @@
-"""Shells, one per sandbox. They stay open while you look at other tabs and rows."""
+"""Shells, one for each sandbox. They stay open while other tabs and rows are shown."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 QUIET_S = 0.7
-"""After a shell's end keys go nowhere until none came for so long: what was meant for it must not act elsewhere."""
+"""After a shell ends, keys are ignored until none came for this long: those meant for it must not act elsewhere."""
 
 
 class ShellNotice(Static, can_focus=True):
-    """What stands where no shell is open; holds what is typed while one is being opened."""
+    """Shown where no shell is open. Holds keys that are typed while one is being opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.shell", "Open a shell")]
 
@@ -43,18 +43,18 @@ class ShellNotice(Static, can_focus=True):
         self._held: list[events.Key | events.Paste] = []
 
     def hold(self) -> None:
-        """Take every key from now on."""
+        """Hold every key from now on."""
         self.holding = True
         self._held.clear()
 
     def release(self) -> list[events.Key | events.Paste]:
-        """Stop that; gives what was typed and pasted meanwhile."""
+        """Stop holding keys. Returns what was typed and pasted in the meantime."""
         self.holding = False
         held, self._held = self._held, []
         return held
 
     def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002 - Textual's signature
-        """Whether a key is held rather than looked up in the bindings."""
+        """Return whether a key is held rather than looked up in the bindings."""
         return key != LEAVE_KEY and (self.holding or monotonic() - self.typed_at < QUIET_S)
 
     def on_key(self, event: events.Key) -> None:
@@ -72,7 +72,7 @@ class ShellNotice(Static, can_focus=True):
 
 
 class ShellPane(Vertical):
-    """The shells of all sandboxes, that of the selected one on top."""
+    """The shells of all sandboxes, with the selected one's on top."""
 
     DEFAULT_CSS = """
     ShellPane { height: 1fr; }
@@ -104,7 +104,7 @@ class ShellPane(Vertical):
 
     @property
     def open_count(self) -> int:
-        """How many shells are open."""
+        """The number of open shells."""
         return sum(not link.ended for link in self._links.values())
 
     @property
@@ -113,7 +113,7 @@ class ShellPane(Vertical):
         return any(link.view.has_focus for link in self._links.values())
 
     def show(self, sandbox: Sandbox | None) -> None:
-        """Put a sandbox's shell on top, or say that it has none."""
+        """Show a sandbox's shell, or that it has none."""
         self._sandbox = sandbox
         link = self._links.get(sandbox.ref) if sandbox else None
         switcher = self.query_one(ContentSwitcher)
@@ -122,7 +122,7 @@ class ShellPane(Vertical):
         self.query_one("#shell-status", Static).update(self._status(link))
 
     def enter(self, sandbox: Sandbox) -> None:
-        """Go to a sandbox's shell, asking for one where none is open."""
+        """Go to a sandbox's shell, and request one if none is open."""
         self.show(sandbox)
         link = self._links.get(sandbox.ref)
         if link is not None and not link.ended:
@@ -137,9 +137,9 @@ class ShellPane(Vertical):
             self.post_message(ShellAsked(sandbox, max(area.width, 20), max(area.height, 5)))
 
     async def opened(self, sandbox: Sandbox, session: ShellSession) -> None:
-        """Show a session that was asked for; one that ended here before makes room."""
+        """Show a requested session. It replaces an earlier one that has ended."""
         from sandbox_console.tui.widgets.terminal.terminal import (
-            TerminalView,  # 120 ms of CPU, for the emulator's bindings
+            TerminalView,  # 120 ms of CPU time, for the emulator's bindings
         )
 
         ref = sandbox.ref
@@ -155,7 +155,7 @@ class ShellPane(Vertical):
         typed = self.query_one(ShellNotice).release()
         if self._sandbox is not None and self._sandbox.ref == ref:
             self.show(self._sandbox)
-            if self.display:  # else another tab is looked at, and its keys are no text for a guest
+            if self.display:  # otherwise another tab is open, whose keys are not for a guest
                 view.focus()
             for one in typed:
                 view.on_key(one) if isinstance(one, events.Key) else view.on_paste(one)
@@ -169,7 +169,7 @@ class ShellPane(Vertical):
             await link.leave()
 
     def refused(self, sandbox: Sandbox, reason: str) -> None:
-        """Say why there is no shell."""
+        """Show why there is no shell."""
         self._asking.discard(sandbox.ref)
         self.query_one(ShellNotice).release()
         self._ends[sandbox.ref] = reason
@@ -185,7 +185,7 @@ class ShellPane(Vertical):
             self._hand_over(self._links[ref].view)
 
     def _hand_over(self, view: TerminalView) -> None:
-        """Give the keys back to the screen once the person has noticed that the shell is gone."""
+        """Return the focus to the screen once the user has noticed that the shell has ended."""
         if not view.has_focus:
             return
         left = QUIET_S - (monotonic() - max(view.typed_at, view.detached_at))

@@ -1,4 +1,4 @@
-"""Connects a shell's session to a terminal widget: bytes both ways, size, and end."""
+"""Connects a shell's session to a terminal widget: bytes in both directions, the size, and the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """What a terminal on screen is tied to: a shell, or a main process."""
+    """What a terminal on screen is connected to: a shell or a main process."""
 
     async def read(self) -> bytes: ...
     async def write(self, data: bytes) -> None: ...
@@ -41,7 +41,7 @@ Job = bytes | tuple[int, int]
 
 
 def ask_about_paste(node: DOMNode, asked: TerminalView.LinesPasted) -> None:
-    """Ask once before several lines are pasted: a shell may run each of them."""
+    """Request confirmation once before pasting several lines, as a shell may run each of them."""
     lines = asked.text.splitlines()
     words = f"{len(lines)} lines are pasted. A shell may run each of them." if len(lines) > 1 else _ENTER
 
@@ -54,7 +54,7 @@ def ask_about_paste(node: DOMNode, asked: TerminalView.LinesPasted) -> None:
 
 
 class ShellLink:
-    """Carries a session until it ends. The session stays the console's: leaving the view ends nothing."""
+    """Connects a session until it ends. The console owns the session, so leaving the view does not end it."""
 
     def __init__(self, session: Session, view: TerminalView, on_end: OnEnd) -> None:
         self.session = session
@@ -66,7 +66,7 @@ class ShellLink:
         view.attach(self._jobs.put_nowait, lambda cols, rows: self._jobs.put_nowait((cols, rows)))
 
     async def leave(self) -> None:
-        """Carry nothing any more; the shell goes on until the console ends it."""
+        """Disconnect. The shell keeps running until the console ends it."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -80,7 +80,7 @@ class ShellLink:
                 else:
                     await self.session.resize(*job)
             except (ConsoleError, OSError):
-                return  # it ended: the reading side tells that
+                return  # it ended, which the reading side reports
 
     async def _read(self) -> None:
         end, problem = None, ""
@@ -90,7 +90,7 @@ class ShellLink:
             await self.session.close()
         except (ConsoleError, OSError) as error:
             problem = error.message if isinstance(error, ConsoleError) else str(error)
-            with contextlib.suppress(ConsoleError, OSError):  # nobody sees it any more, so nobody may type into it
+            with contextlib.suppress(ConsoleError, OSError):  # it is no longer shown, so nobody may type into it
                 await self.session.close()
         self.ended = True
         self._tasks[1].cancel()

@@ -1,1 +1,1 @@
-"""What the screens show, as frozen data."""
+"""The data that the screens show. It is immutable."""

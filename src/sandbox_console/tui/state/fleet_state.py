@@ -1,4 +1,4 @@
-"""The state that the screens show, as frozen data. Only :func:`~sandbox_console.tui.state.reducer.reduce` makes it."""
+"""The immutable state that the screens show. Only :func:`~sandbox_console.tui.state.reducer.reduce` creates it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sandbox_console.model.event import Acted, Event
 from sandbox_console.model.sandbox import BackendHealth, HealthState, Sandbox, SandboxRef, Stats
 
 ACTED_KEPT = 200
-"""Ended actions that the state remembers; the audit log has them all."""
+"""Ended actions that the state remembers. The audit log has all of them."""
 SAMPLES_KEPT = 12
-"""Samples of a sandbox that the small graphs of the list show."""
+"""Samples of each sandbox that the list's small graphs show."""
 
 _SILENT = (HealthState.UNREACHABLE, HealthState.UNAVAILABLE)
 
@@ -26,25 +26,25 @@ class Began(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """It is not any more."""
+    """The action has ended."""
 
     ref: SandboxRef
 
 
 class ShellOpened(Struct, frozen=True):
-    """A shell in a sandbox is open."""
+    """A shell in a sandbox was opened."""
 
     ref: SandboxRef
 
 
 class ShellClosed(Struct, frozen=True):
-    """It has ended."""
+    """The shell has ended."""
 
     ref: SandboxRef
 
 
 class Forwarded(Struct, frozen=True):
-    """These ports of a sandbox are forwarded by this app, as ``8080→80``; none any more where it is empty."""
+    """The ports of a sandbox that this app forwards, as ``8080→80``. Empty means that none are left."""
 
     ref: SandboxRef
     ports: tuple[str, ...]
@@ -54,7 +54,7 @@ News = Event | Began | Ended | ShellOpened | ShellClosed | Forwarded
 
 
 class Denial(Struct, frozen=True):
-    """How often a sandbox was refused a host, could not resolve one or failed to connect, and the last time."""
+    """How often a sandbox was denied a host, could not resolve one or failed to connect, and the last occurrence."""
 
     count: int
     host: str
@@ -64,17 +64,17 @@ class Denial(Struct, frozen=True):
 
     @property
     def signs(self) -> str:
-        """``⊘2 ?1 ✕3``: denied, not resolved, failed; of these what there is."""
+        """The counts that are not zero, as ``⊘2 ?1 ✕3``: denied, not resolved, failed."""
         told = (("⊘", self.count), ("?", self.unresolved), ("✕", self.failed))
         return " ".join(f"{sign}{count}" for sign, count in told if count)
 
 
 class FleetState(Struct, frozen=True):
-    """Every sandbox, sample and backend as last heard of.
+    """The last known state of every sandbox, sample and backend.
 
-    ``history`` holds the last samples of each, the newest last; ``denied`` who was refused a host, as far back as
-    records are kept. ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why nothing can be
-    changed now, ``missed`` how many events this viewer was too slow for.
+    ``history`` holds the last samples of each sandbox, the newest last. ``denied`` holds which were denied a host, as
+    far back as records are kept. ``busy`` holds the verb of the action in flight on a sandbox, ``audit_problem`` why
+    nothing can be changed now, and ``missed`` how many events this viewer lost because it was too slow.
     """
 
     sandboxes: Mapping[SandboxRef, Sandbox] = field(default_factory=dict)
@@ -90,15 +90,15 @@ class FleetState(Struct, frozen=True):
     missed: int = 0
 
     def stale(self, ref: SandboxRef) -> bool:
-        """Whether its backend does not answer, so that what is shown may be old."""
+        """Return whether a sandbox's backend does not answer, so that what is shown may be outdated."""
         health = self.health.get((ref.backend, ref.host))
         return health is not None and health.state in _SILENT
 
     @property
     def heard_of(self) -> tuple[Sequence[Sandbox], int]:
-        """The sandboxes whose backend answers, and how many others there are."""
+        """The sandboxes whose backend answers, and the number of others."""
         every = list(self.sandboxes.values())
-        if not self.dead:  # to ask each of 10,000 takes 5 ms
+        if not self.dead:  # checking each of 10,000 takes 5 ms
             return every, 0
         heard = [one for one in every if not self.stale(one.ref)]
         return heard, len(every) - len(heard)
@@ -110,12 +110,12 @@ class FleetState(Struct, frozen=True):
 
     @property
     def dead(self) -> list[BackendHealth]:
-        """The backends that should answer and do not."""
+        """The backends that should answer but do not."""
         return [one for one in self.health.values() if one.state is HealthState.UNREACHABLE]
 
 
 class Look(NamedTuple):
-    """A sandbox, whether the pane is in view, and what differs from before when there were actions since."""
+    """A sandbox, whether the pane is shown, and a version that changes when there were actions."""
 
     sandbox: Sandbox | None
     active: bool

@@ -15,11 +15,11 @@ from sandbox_console.tui.state.fleet_state import News
 from sandbox_console.tui.state.verbs import Naming, Verb
 
 BATCH_S = 0.05
-"""Textual's message queue has no bound: a flood is gathered here, where the hub coalesces it."""
+"""Seconds to gather events. Textual's message queue is unbounded; here, the hub coalesces a flood."""
 
 
 class Arrived(Message):
-    """News of the fleet, gathered over at most 50 ms."""
+    """News about the fleet, gathered over at most 50 ms."""
 
     def __init__(self, events: Sequence[News]) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Arrived(Message):
 
 
 class Asked(Message):
-    """A person wants something done to a sandbox."""
+    """The user requests an action on a sandbox."""
 
     def __init__(self, action: Action, sandbox: Sandbox) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Asked(Message):
 
 
 class BulkAsked(Message):
-    """A person wants the same done to several sandboxes; ``hidden`` are those that a filter hides."""
+    """The user requests one action on several sandboxes. ``hidden`` are those that a filter hides."""
 
     def __init__(self, verb: Verb, sandboxes: Sequence[Sandbox], hidden: Collection[SandboxRef] = ()) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class BulkAsked(Message):
 
 
 class ShellAsked(Message):
-    """A person wants a shell, of this size, in a sandbox."""
+    """The user requests a shell of this size in a sandbox."""
 
     def __init__(self, sandbox: Sandbox, cols: int, rows: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class ShellAsked(Message):
 
 
 class EgressAsked(Message):
-    """A person wants a host allowed or denied to sandboxes."""
+    """The user requests to allow or deny a host for sandboxes."""
 
     def __init__(self, host: str, port: int, sandboxes: Sequence[Sandbox], *, allow: bool) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class EgressAsked(Message):
 
 
 class DraftAsked(Message):
-    """A person wants to try rules of egress for one of these sandboxes on what it asked for."""
+    """The user requests to test egress rules for one of these sandboxes on its traffic."""
 
     def __init__(self, sandboxes: Sequence[Sandbox]) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class DraftAsked(Message):
 
 
 class FormAsked(Message):
-    """A person wants to create a sandbox, or to edit this one."""
+    """The user requests to create a sandbox, or to edit this one."""
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class FormAsked(Message):
 
 
 class NameAsked(Message):
-    """A person wants a verb that takes a word done to a sandbox: the word is not asked for yet."""
+    """The user requests a verb that takes a word, on a sandbox. The word has not been typed yet."""
 
     def __init__(self, naming: Naming, sandbox: Sandbox) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class NameAsked(Message):
 
 
 class AttachAsked(Message):
-    """A person wants to watch and feed a sandbox's main process."""
+    """The user requests to attach to a sandbox's main process."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class AttachAsked(Message):
 
 
 class ForwardAsked(Message):
-    """A person wants a port of a sandbox forwarded to this machine, or a forward ended."""
+    """The user requests to forward a port of a sandbox to this machine, or to end a forward."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class ForwardAsked(Message):
 
 
 class ChangesAsked(Message):
-    """A person wants to see how a sandbox's files differ from its image."""
+    """The user requests to see how a sandbox's files differ from its image."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class ChangesAsked(Message):
 
 
 async def bridge(subscription: Subscription, deliver: Callable[[Sequence[Event]], object]) -> None:
-    """Deliver what changes until cancelled; the first batch at once."""
+    """Deliver changes until cancelled. The first batch is delivered immediately."""
     try:
         while True:
             deliver(await subscription.batch())

@@ -1,4 +1,4 @@
-"""Actions in flight, as the app follows them. The console owns them: closing a screen cancels none."""
+"""Follows actions in flight for the app. The console owns them, so closing a screen cancels none."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from sandbox_console.tui.state.fleet_state import Began, Ended, News
 
 
 class OnEnd(Protocol):
-    """Told how an action ended: with its result, or with its error."""
+    """Called with the result or the error of an action when it ends."""
 
     def __call__(self, action: Action, name: str, result: ActionResult | None, error: ConsoleError | None) -> None: ...
 
 
 class Publish(Protocol):
-    """Takes news; several at once are drawn once."""
+    """Accepts news. Several items passed together are drawn once."""
 
     def __call__(self, *news: News) -> None: ...
 
 
 GATHER_S = 0.05
-"""News of actions on many come together: drawing a list of thousands for each would take longer than they do."""
+"""Seconds to gather news of actions: drawing a list of thousands for each one would take longer than the actions."""
 
 
 class Work:
-    """Starts actions, makes their beginning and end known, and counts those in flight."""
+    """Starts actions, publishes when they begin and end, and counts those in flight."""
 
     def __init__(self, console: Console, publish: Publish, on_end: OnEnd) -> None:
         self._console = console
@@ -43,11 +43,11 @@ class Work:
 
     @property
     def in_flight(self) -> int:
-        """How many actions have not ended."""
+        """The number of actions that have not ended."""
         return len(self._tasks) + self._carried
 
     async def carry(self, action: Action, consent: Consent) -> ActionResult:
-        """Hand an action to the console and wait for its end, and report it only to the caller. Raises its error."""
+        """Submit an action to the console and wait for it. Reports its result only to the caller. Raises its error."""
         operation = self._console.perform(action, consent=consent)
         ref = ref_of(action)
         self._carried += 1
@@ -70,7 +70,7 @@ class Work:
         self._publish(*news)
 
     def start(self, action: Action, consent: Consent, name: str) -> Operation:
-        """Hand an action to the console. ``name`` is what to call its sandbox when it has ended."""
+        """Submit an action to the console. ``name`` is the name of its sandbox for the message when it has ended."""
         operation = self._console.perform(action, consent=consent)
         ref = ref_of(action)
         if ref is not None:
@@ -81,7 +81,7 @@ class Work:
         return operation
 
     async def _kept(self, action: Action, consent: Consent, result: ActionResult) -> ActionResult:
-        """The result of a quarantine with the evidence that is kept after it; any other as it is."""
+        """Return the result of a quarantine with the evidence kept after it, and any other result unchanged."""
         if not isinstance(action, Quarantine):
             return result
         steps = [*_steps(result), *await keep_evidence(self._console, action.ref, consent)]
@@ -100,7 +100,7 @@ class Work:
         self._on_end(operation.action, name, result, problem)
 
     async def close(self) -> None:
-        """Stop following; the actions are the console's to end."""
+        """Stop following. The console ends the actions."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What can be done to a sandbox: verbs, their keys, and why one does not apply now. Pure."""
+"""The actions on a sandbox: verbs, their keys, and why one does not apply now. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sandbox_console.model.text import ascii_id
 
 
 class Verb(Struct, frozen=True):
-    """One verb of the list: its key, what it says in menus, and what it does in a sentence."""
+    """One verb of the list: its key, its menu label, and a sentence that describes it."""
 
     name: str
     key: str
@@ -65,7 +65,7 @@ VERBS = {
 
 
 def unfit(verb: Verb | Naming, sandbox: Sandbox, busy: str | None = None) -> str:
-    """Why a verb makes no sense for a sandbox as it is now; empty where it does."""
+    """Return why a verb does not apply to a sandbox now, or an empty string if it does."""
     if busy:
         return f"{busy} is in flight"
     if verb.name in ("quarantine", "release") and bool(sandbox.quarantine) is (verb.name == "quarantine"):
@@ -74,33 +74,33 @@ def unfit(verb: Verb | Naming, sandbox: Sandbox, busy: str | None = None) -> str
 
 
 def toggled_pause(sandbox: Sandbox) -> Verb:
-    """Resume for a paused one, pause for any other."""
+    """Return resume for a paused sandbox, and pause for any other."""
     return VERBS["resume" if sandbox.status is Status.PAUSED else "pause"]
 
 
 def toggled_quarantine(sandboxes: Iterable[Sandbox]) -> Verb:
-    """Quarantine while one of them is in none, else the end of it."""
+    """Return quarantine if one of them is not in quarantine, otherwise release."""
     return VERBS["release" if all(one.quarantine for one in sandboxes) else "quarantine"]
 
 
 def must_type(verb: Verb, sandbox: Sandbox, token: str = "") -> bool:
-    """Whether a confirmation takes more than a yes: the policy says so, or running processes would be lost."""
+    """Return whether a yes is not enough, because the policy requires more or running processes would be lost."""
     return bool(token) or (verb.danger and sandbox.status.live)
 
 
 def accepted(typed: str, sandbox: Sandbox) -> bool:
-    """Whether what was typed names the sandbox: its id, or 12 characters and more of the beginning of it."""
+    """Return whether the typed text names the sandbox: its id, or at least its first 12 characters."""
     typed, id_ = typed.strip(), ascii_id(sandbox.ref.id)
     return typed == id_ or (len(typed) >= 12 and id_.startswith(typed))
 
 
 def bulk_pause(sandboxes: Iterable[Sandbox]) -> Verb:
-    """Pause while one of them runs, else resume."""
+    """Return pause if one of them runs, otherwise resume."""
     return VERBS["pause" if any(one.status is Status.RUNNING for one in sandboxes) else "resume"]
 
 
 class Naming(Struct, frozen=True):
-    """A verb that takes a word to type: its key, what it asks for, and what it does in a sentence."""
+    """A verb that takes a typed word: its key, its prompt, and a sentence that describes it."""
 
     name: str
     label: str

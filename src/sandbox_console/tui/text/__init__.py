@@ -1,1 +1,1 @@
-"""Values as text, without Textual."""
+"""Formats values as text, without Textual."""

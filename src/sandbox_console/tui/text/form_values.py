@@ -1,4 +1,4 @@
-"""From the form's text to a spec and back, with a problem beside each field. Pure."""
+"""Converts the form's texts to a spec and back, with the problem of each field. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sandbox_console.model.spec import SandboxSpec
 from sandbox_console.model.spec_fields import BY_NAME, FIELDS, Kind, SpecField
 
 BREAK = "␊"
-"""What stands for the break of a line in a text of the form, whose fields have one line."""
+"""The sign for a line break in the form, whose fields have one line."""
 
 TICKED = "yes"
-"""The text of a box that is ticked."""
+"""The text of a ticked box."""
 
 
 def parse(texts: Mapping[str, str], base: SandboxSpec | None = None) -> tuple[SandboxSpec, dict[str, str]]:
-    """The spec that the texts mean and the problems of those that mean nothing, by field.
+    """Return the spec that the texts describe, and the problems of invalid texts, by field.
 
-    What the form does not show is taken from ``base``, and what was not changed in it, whatever it would be read as.
-    A field with a problem keeps base's value in the spec.
+    Fields that the form does not show are taken from ``base``, as are unchanged ones, however they would be parsed.
+    A field with a problem keeps the value of ``base`` in the spec.
     """
     values: dict[str, Any] = {}
     before = texts_of(base) if base else {}
@@ -40,17 +40,17 @@ def parse(texts: Mapping[str, str], base: SandboxSpec | None = None) -> tuple[Sa
 
 
 def texts_of(spec: SandboxSpec) -> dict[str, str]:
-    """What the form shows for a spec."""
+    """Return the form's texts for a spec."""
     return {field.name: _written(field, getattr(spec, field.name)).replace("\n", BREAK) for field in FIELDS}
 
 
 def two_valued(field: SpecField) -> bool:
-    """Whether the form shows a box to tick for it."""
+    """Return whether the form shows a check box for a field."""
     return field.kind in (Kind.FLAG, Kind.CHOICE)
 
 
 def shown_value(name: str, value: Any) -> str:
-    """A spec's value as the plan shows it, variables as the model masks them."""
+    """Return a spec's value as the plan shows it, with variables masked as in the model."""
     field = BY_NAME.get(name)
     if name == "env" and value:
         value = shown_env(value)
@@ -64,7 +64,7 @@ def shown_value(name: str, value: Any) -> str:
 
 
 def _read(field: SpecField, text: str) -> Any:
-    """Raises ValueError with what to write instead."""
+    """Parse a field's text. Raises ValueError, which says what to write instead."""
     match field.kind:
         case Kind.TEXT:
             return text if field.name in ("name", "image") else text or None
@@ -120,7 +120,7 @@ def _written(field: SpecField, value: Any) -> str:
 
 
 def _other(field: SpecField) -> str:
-    """The choice that is not the default."""
+    """Return the choice that is not the default."""
     return next(choice for choice in field.choices if choice != field.default)
 
 

@@ -10,7 +10,7 @@ from sandbox_console.model.sandbox import Exit, HealthState, Sandbox, Status
 from sandbox_console.model.text import ascii_id, clean
 
 LEAVE_KEY = "ctrl+right_square_bracket"
-"""The one key that a guest's terminal does not get."""
+"""The only key that a guest's terminal does not receive."""
 DASH = "–"
 STATUS = {
     Status.CREATED: ("○", "dim"),
@@ -23,7 +23,7 @@ STATUS = {
     Status.LOST: ("?", "error"),
     Status.UNKNOWN: ("?", "warn"),
 }
-"""A glyph and a style for each state; the word stands beside them: colour alone tells nothing to some people."""
+"""A glyph and a style for each state. They are shown beside the word, as some people cannot see the colours."""
 HEALTH = {
     HealthState.CONNECTING: ("◌", "accent"),
     HealthState.OK: ("●", "ok"),
@@ -56,27 +56,27 @@ DOING = {
 }
 SHORT_ID = 12
 LOCAL = ("local", "default", "")
-"""What backends call this machine."""
+"""The backends' names for this machine."""
 
 
 def short_id(sandbox: Sandbox) -> str:
-    """The beginning of the id as ASCII, which no look-alike letters can imitate."""
+    """Return the beginning of the id as ASCII, which look-alike letters cannot imitate."""
     return ascii_id(sandbox.ref.id)[:SHORT_ID]
 
 
 def place(sandbox: Sandbox) -> str:
-    """The backend, with its host where that is not this machine's own."""
+    """Return the backend, with its host if that is not this machine."""
     ref = sandbox.ref
     return clean(ref.backend if ref.host in LOCAL else f"{ref.backend}@{ref.host}")
 
 
 def shown_name(sandbox: Sandbox) -> str:
-    """The name; where it is not plain ASCII, the id beside it tells look-alikes apart, ⚠ warns of mixed alphabets."""
+    """Return the name. If it is not ASCII, the id is added to distinguish look-alikes; ⚠ warns of mixed alphabets."""
     return "".join(name_and_id(sandbox))
 
 
 def name_and_id(sandbox: Sandbox) -> tuple[str, str]:
-    """A shown name and the id beside it, for where there may be no room for both; the id is empty if none is needed."""
+    """Return the name and the id to add, for places that may lack room for both. The id is empty if not needed."""
     name = clean(sandbox.name, cap=200)
     if sandbox.name.isascii() and sandbox.name.isprintable():
         return name, ""
@@ -84,7 +84,7 @@ def name_and_id(sandbox: Sandbox) -> tuple[str, str]:
 
 
 def size(count: float | None) -> str:
-    """Bytes in binary units: ``512M``, ``1.5G``."""
+    """Return bytes in binary units: ``512M``, ``1.5G``."""
     if count is None:
         return DASH
     amount = float(count)
@@ -96,7 +96,7 @@ def size(count: float | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in at most two units: ``42s``, ``3m10s``, ``5h``, ``12d``."""
+    """Return a duration in at most two units: ``42s``, ``3m10s``, ``5h``, ``12d``."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -110,7 +110,7 @@ def span(seconds: float) -> str:
 
 
 def exit_words(end: Exit | None) -> str:
-    """How it ended: ``exit 3``, ``signal 9 out of memory``; empty while nothing is known."""
+    """Return how a sandbox ended: ``exit 3``, ``signal 9 out of memory``. Empty if nothing is known."""
     if end is None:
         return ""
     words = []
@@ -126,31 +126,31 @@ def exit_words(end: Exit | None) -> str:
 
 
 def why(sandbox: Sandbox) -> str:
-    """What a person asks first: how it ended, or what is wrong with it."""
+    """Return what users want to know first: how a sandbox ended, or what is wrong with it."""
     ended = exit_words(sandbox.exit) if not sandbox.status.live else ""
     detail = clean(sandbox.detail, cap=400)
     return ended if not detail or detail in ended else f"{ended}: {detail}" if ended else detail
 
 
 def why_style(sandbox: Sandbox) -> str:
-    """Bad ends stand out."""
+    """Return the style of `why`, so that bad exits stand out."""
     if sandbox.status in (Status.FAILED, Status.LOST) or (sandbox.exit and sandbox.exit.oom):
         return "error"
     return "warn" if sandbox.exit and sandbox.exit.code and not sandbox.status.live else "dim"
 
 
 def many(count: int) -> str:
-    """``1 sandbox``, ``5 sandboxes``."""
+    """Return ``1 sandbox``, ``5 sandboxes``."""
     return f"{count} sandbox" if count == 1 else f"{count} sandboxes"
 
 
 def maker(sandbox: Sandbox) -> str:
-    """Who made it, not cleaned: ``ours`` for what this console manages; empty where that is not known."""
+    """Return who made a sandbox, uncleaned: ``ours`` if this console manages it, empty if not known."""
     return "ours" if sandbox.managed else sandbox.maker
 
 
 def error_words(error: ConsoleError, *, apart: bool = False) -> str:
-    """What failed, and the next step in brackets behind it; ``apart`` puts the step on a line of its own."""
+    """Return what failed, followed by the next step in brackets, or with ``apart`` on a line of its own."""
     if not error.hint:
         return error.message
     return f"{error.message}\n{error.hint}" if apart else f"{error.message} ({error.hint})"
@@ -161,16 +161,16 @@ _TOGETHER = (
     frozenset({"LATIN", "CJK", "BOPOMOFO"}),
     frozenset({"LATIN", "CJK", "HANGUL"}),
 )
-"""Scripts that one language writes together (Unicode Technical Standard 39, "highly restrictive")."""
+"""Scripts that a single language combines (Unicode Technical Standard 39, "highly restrictive")."""
 
 
 @lru_cache(maxsize=4096)
 def mixes_scripts(text: str) -> bool:
-    """Whether its letters are of alphabets that no language mixes."""
+    """Return whether a text's letters are from alphabets that no language mixes."""
     found = {_script(char) for char in text[:256] if char.isalpha()}
     return len(found) > 1 and not any(found <= together for together in _TOGETHER)
 
 
 def _script(char: str) -> str:
-    # The standard library has no table of scripts; the first word of a letter's name is its script.
+    # The standard library has no table of scripts, but the first word of a letter's name is its script.
     return unicodedata.name(char, "UNKNOWN").split()[0].split("-")[0]

@@ -1,4 +1,4 @@
-"""Published ports as text: the backend's actual ports, or what the spec asks for. Pure."""
+"""Published ports as text: the backend's actual ports, or the ones that the spec requests. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sandbox_console.model.ports import PublishedPort
 from sandbox_console.model.sandbox import Sandbox
 
 FACT = "port "
-"""What the name of a fact about a port begins with; after it stands ``80/tcp``."""
+"""The prefix of the name of a fact about a port. It is followed by, for example, ``80/tcp``."""
 _EVERY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - read, not bound
-"""At which address this host is asked where it answers at every one."""
+"""The address to use if this host listens on all addresses."""
 _TLS = 443
 
 
 class Opening(Struct, frozen=True, gc=False):
-    """One port of a sandbox and its place of the host; ``at.host_port`` is 0 where it is not known, or not yet."""
+    """A sandbox's port and its address on the host. ``at.host_port`` is 0 if it is not known, or not yet."""
 
     at: PublishedPort
     protocol: str = "tcp"
@@ -30,7 +30,7 @@ class Opening(Struct, frozen=True, gc=False):
 
 
 def openings(sandbox: Sandbox) -> tuple[Opening, ...]:
-    """Every published port, by the port of the sandbox; those that the backend tells no place for as they are asked."""
+    """Return every published port, ordered by sandbox port. If the backend reports no address, it is as requested."""
     told = tuple(_told(sandbox)) if sandbox.effective else ()
     if sandbox.spec is None or not sandbox.spec.ports:
         return tuple(sorted(told, key=_by_port))
@@ -40,7 +40,7 @@ def openings(sandbox: Sandbox) -> tuple[Opening, ...]:
 
 
 def address(sandbox: Sandbox) -> str:
-    """``http://ADDRESS:PORT`` of the first TCP port; empty where no place of the host is known."""
+    """Return ``http://ADDRESS:PORT`` of the first TCP port, or an empty string if no host address is known."""
     for one in openings(sandbox):
         if one.protocol == "tcp" and one.at.host_port:
             return url(one.at)
@@ -48,7 +48,7 @@ def address(sandbox: Sandbox) -> str:
 
 
 def url(at: PublishedPort) -> str:
-    """The place of the host as a browser takes it."""
+    """Return the address on the host as a URL for a browser."""
     place, _, number = at.place.rpartition(":")
     return f"{'https' if at.port == _TLS else 'http'}://{_EVERY.get(at.address, place)}:{number}"
 
@@ -66,7 +66,7 @@ def _told(sandbox: Sandbox) -> Iterator[Opening]:
 
 
 def _asked(texts: tuple[str, ...]) -> Iterator[PublishedPort]:
-    """Those that can be read: what a backend tells in words is no place."""
+    """Yield the requested ports that can be parsed. A backend's description in words is not an address."""
     for text in texts:
         try:
             yield ports.parse(text)

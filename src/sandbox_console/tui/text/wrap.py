@@ -16,14 +16,14 @@ _WORD = re.compile(r"\s+|\S+")
 
 
 def set_in(text: str, indent: int) -> str:
-    """A text of one line or several, cleaned, each line after the first set in by ``indent`` cells."""
+    """Return a text, cleaned, with each line after the first indented by ``indent`` cells."""
     over = len(text) - LINE_CAP
     lines = text[:LINE_CAP].split("\n")
     return f"\n{' ' * indent}".join(map(clean, lines)) + (f"…[+{over}]" if over > 0 else "")
 
 
 def hanging(parts: Iterable[Part], width: int, indent: int) -> Iterator[Part]:
-    """Parts of lines as parts of rows of at most ``width`` cells; nothing is folded where that leaves no room."""
+    """Yield parts of lines as rows of at most ``width`` cells. Nothing is wrapped if that leaves no room."""
     indent = min(indent, width // 2)
     folded = parts if width - indent < 8 else _folded(parts, width, indent)
     for style, run in groupby(folded, key=itemgetter(1)):
@@ -44,7 +44,7 @@ def _folded(parts: Iterable[Part], width: int, indent: int) -> Iterator[Part]:
 
 
 def _fitted(word: str, column: int, width: int, indent: int) -> Iterator[str]:
-    """A word, with line breaks before it and, where it is longer than a row, in it."""
+    """Yield a word, with line breaks before it and, if it is longer than a row, inside it."""
     if column + cell_len(word) <= width:
         yield word
         return

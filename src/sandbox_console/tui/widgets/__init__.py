@@ -1,1 +1,1 @@
-"""Widgets that know nothing of sandboxes."""
+"""Widgets that are independent of sandboxes."""

@@ -1,4 +1,4 @@
-"""One figure over time, with its limit and its axes."""
+"""A graph of one figure over time, with its limit and axes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sandbox_console.tui.widgets.braille import chart, limit_row, scale
 
 Samples = Sequence[float | None]
 _LEAST_WITH_TIMES = 3
-"""Rows under the title from which one tells the time."""
+"""The fewest rows below the title with which one shows the times."""
 
 
 class Series(Struct, frozen=True):
-    """What a graph shows: ``floor`` is the least that its top stands for, ``words`` writes a value."""
+    """What a graph shows. ``floor`` is the least value at its top, and ``words`` formats a value."""
 
     title: str
     words: Callable[[float | None], str]
@@ -27,7 +27,7 @@ class Series(Struct, frozen=True):
 
 
 class Graph(Widget):
-    """A title with the value now, the highest and the limit; under it the chart, with what its top and sides mean."""
+    """A title with the current value, the highest and the limit, and below it the chart with labels on its axes."""
 
     DEFAULT_CSS = "Graph { height: 7; padding: 0 1; }"
 
@@ -39,7 +39,7 @@ class Graph(Widget):
         self._interval_s = 1.0
 
     def show(self, values: Samples, limit: float | None, interval_s: float = 1.0) -> None:
-        """Show samples, oldest first, each so many seconds after the one before."""
+        """Show samples, oldest first, at an interval of ``interval_s`` seconds."""
         self._values, self._limit, self._interval_s = values, limit, interval_s
         self.refresh()
 
@@ -66,7 +66,7 @@ class Graph(Widget):
         return Content.assemble(*parts)
 
     def _times(self, width: int) -> str:
-        """How far back the oldest sample of the chart is, at its place, and now."""
+        """Return the row of times: the age of the chart's oldest sample, below that sample, and now."""
         shown = min(len(self._values), width * 2)
         at = width - (shown + 1) // 2
         ago = f"{span((shown - 1) * self._interval_s)} ago"
@@ -85,5 +85,5 @@ class Graph(Widget):
 
 
 def _crossed(row: str) -> list[tuple[str, str]]:
-    """A row of the chart with the limit's line where no dot is."""
+    """Return a row of the chart, with the limit's line where there are no dots."""
     return [("┄" if char == "\u2800" else char, "$text-warning" if char == "\u2800" else "$text-error") for char in row]

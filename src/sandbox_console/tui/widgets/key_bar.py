@@ -1,4 +1,4 @@
-"""The line of keys at the foot of a page."""
+"""The line of keys at the bottom of a page."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
 _HELP = "app.help"
-"""What tells all keys, so that it stays where not all have room."""
+"""The action that shows all keys, so its key stays if not all fit."""
 _PALETTE = "-command-palette"
 _PALETTE_EDGE = 2
 
 
 class KeyBar(Footer):
-    """Textual's footer, compact, recreated only where what it says changes. Keys that have no room are left out.
+    """Textual's footer, compact, and recreated only if its contents change. Keys that do not fit are left out.
 
-    A page's bindings are announced six times while it starts and at every move of the focus; nine widgets recreated
-    and styled twice each time were 30 ms of the first paint.
+    A page's bindings are announced six times while it starts, and whenever the focus moves. Recreating nine widgets
+    and styling them twice each time took 30 ms of the first paint.
     """
 
     DEFAULT_CSS = "KeyBar.-compact FooterKey.-command-palette { margin-right: 0; padding-right: 1; }"
@@ -35,12 +35,12 @@ class KeyBar(Footer):
             if isinstance(one, FooterKey):
                 if one not in fitting:
                     continue
-                one.set_class(True, "-compact", update=False)  # or each is styled again for it once it is there
+                one.set_class(True, "-compact", update=False)  # otherwise each is styled again for it after mounting
             yield one
 
     def _fitting(self, keys: Sequence[FooterKey]) -> set[FooterKey]:
-        """Those that fit, the last ones left out first, the help never: what is cut off cannot be read."""
-        left = self.app.size.width + 1  # the blank behind the last one needs no room
+        """Return the keys that fit. The last ones are left out first, help never. A cut-off key could not be read."""
+        left = self.app.size.width + 1  # the blank after the last one needs no room
         left -= sum(_cells(key) for key in keys if key.has_class(_PALETTE) or key.action == _HELP)
         kept: set[FooterKey] = set()
         for key in keys:
@@ -55,8 +55,8 @@ class KeyBar(Footer):
             await self.recompose()
 
     async def recompose(self) -> None:
-        # Asked here, not when the change is announced: between the two the keys may be others again.
-        if not self.is_attached:  # its page was left meanwhile
+        # Read here, not when the change is announced: the keys may have changed again in between.
+        if not self.is_attached:  # its page was left in the meantime
             return
         said: list[object] = [
             (binding.key, binding.description, enabled, tooltip)
@@ -70,6 +70,6 @@ class KeyBar(Footer):
 
 
 def _cells(key: FooterKey) -> int:
-    """With the blanks between key and words, and behind them."""
+    """Return the width of a key, with the blanks between key and words and after them."""
     edge = _PALETTE_EDGE if key.has_class(_PALETTE) else 1
     return cell_len(key.key_display) + 1 + cell_len(key.description) + edge

@@ -8,10 +8,10 @@ from textual.scroll_view import ScrollView
 
 
 class LineScroll(ScrollView):
-    """A ScrollView that does not have the whole screen laid out when its number of lines changes.
+    """A ScrollView that does not cause a layout of the whole screen when its number of lines changes.
 
-    Textual's own does, as a child might be placed by it: 5 to 15 ms of a keystroke or of a tick. Lines are drawn by
-    the view itself, so that only its scrollbar has to know, unless its own size goes by its content.
+    Textual's own does, as a child's position might depend on it, which takes 5 to 15 ms of a keystroke or tick. This
+    view draws its lines itself, so only its scrollbar must be updated, unless its own size depends on its content.
     """
 
     virtual_size: Reactive[Size] = Reactive(Size(0, 0))

@@ -86,13 +86,13 @@ YES_NO: dict[str, Callable[[Sandbox], bool]] = {
 ALIASES = {"memory": "mem", "status": "state", "exit_code": "exit", "denials": "denied", "label": "label"}
 NAMES = (*TEXTS, *NUMBERS, *YES_NO, "egress", "port", "label.KEY")
 MOVING = frozenset({"cpu", "mem", "pids", "rx", "tx", "log", "age", "up", "ended", "denied"})
-"""Fields whose value changes while the sandbox itself does not."""
+"""Fields whose value can change without a change of the sandbox."""
 SAMPLED = frozenset({"cpu", "mem", "pids", "rx", "tx", "log"})
-"""Those of them that come from samples."""
+"""Those of them whose values come from samples."""
 
 
 def field_test(word: Word) -> tuple[str, Test] | None:
-    """The field that a word names and its test; None where the word is no field test. Raises FilterError."""
+    """Return the field that a word names and its test, or None if the word is not a field test. Raises FilterError."""
     match = _FIELD.match(word.text)
     if match is None or (word.quoted is not None and word.quoted < match.end()):
         return None
@@ -125,7 +125,7 @@ def _needed(value: str, at: int) -> None:
 
 
 def _number_test(name: str, sign: str, text: str, at: int) -> Test:
-    """What is not known fits no comparison, not even ``!=``."""
+    """Return a test of a number. An unknown value matches no comparison, not even ``!=``."""
     _needed(text, at)
     if sign not in _COMPARE:
         raise FilterError(f"{name} is a number: use = != > >= < <=", at - len(sign))
@@ -163,7 +163,7 @@ def _text_test(get: Callable[[Sandbox], str], sign: str, text: str, at: int, wor
 
 
 def equals(text: str, *, literal: bool = False) -> Callable[[str], bool]:
-    """One of the values with commas between; ``*`` and ``?`` stand for anything. ``literal`` takes it as it is."""
+    """Return a test for one of several comma-separated values. ``*`` and ``?`` are wildcards unless ``literal``."""
     if literal or not set("*?,").intersection(text):
         return text.__eq__
     parts = [part for part in text.split(",") if part]
@@ -173,7 +173,7 @@ def equals(text: str, *, literal: bool = False) -> Callable[[str], bool]:
 
 
 def _collapsed(glob: str) -> str:
-    """``**`` is ``*``: each star is one lazy group that cannot give back, so no pattern takes for ever."""
+    """Collapse ``**`` to ``*``. Each star is one lazy group that cannot backtrack, so no pattern takes forever."""
     return translate(re.sub(r"\*+", "*", glob).replace("[", "[[]"))
 
 
@@ -188,7 +188,7 @@ def _check_states(sign: str, text: str, at: int) -> None:
 
 
 def _port_test(sign: str, text: str, at: int) -> Test:
-    """A port of the sandbox, or where this host answers for one: ``8080``, several with commas."""
+    """Return a test of the ports of the sandbox, or the host's ports for them: ``8080``, several with commas."""
     _needed(text, at)
     if sign not in ("=", "!="):
         raise FilterError("port is one of those published: use = or !=; ports counts them", at - len(sign))
@@ -202,7 +202,7 @@ def _port_test(sign: str, text: str, at: int) -> Test:
 
 
 def _egress_test(sign: str, text: str, at: int, word: Word) -> Test:
-    """``none``, ``any``, a number of patterns, or a pattern that is in the spec's list."""
+    """Return a test of the egress: ``none``, ``any``, a number of patterns, or a pattern in the spec's list."""
     _needed(text, at)
     if sign in _COMPARE and (text[0].isdigit() or sign not in ("=", "!=")):
         compare, count = _COMPARE[sign], number(text, at)

@@ -1,7 +1,7 @@
-"""The filter line of the list: text, regular expressions, ``-l`` labels, ``-f`` fuzzy and field tests. Pure.
+"""Parses the filter line of the list: text, regular expressions, ``-l`` labels, ``-f`` fuzzy and field tests. Pure.
 
-Words stand beside each other and must all hold; ``!`` before one turns it round. A word is a field test (``cpu>80``,
-``state=exited``, ``name~"^web"``), ``-l key=value``, ``-f letters``, or text that is searched for.
+Words are separated by spaces and must all match; ``!`` before a word negates it. A word is a field test (``cpu>80``,
+``state=exited``, ``name~"^web"``), ``-l key=value``, ``-f letters``, or text to search for.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _SIGN = re.compile("(!=|==?)")
 
 
 class Filter(Struct, frozen=True):
-    """A parsed filter. ``note`` says what is still missing; ``moving`` that samples or time change what it shows.
+    """A parsed filter. ``note`` says what is still missing. ``moving`` means that samples or time change its result.
 
-    ``begun``: the last word may be the beginning of a field test, which finds nothing while it is typed. To be taken
-    away when the line is left: what finds nothing then has nothing to show.
+    ``begun`` means that the last word may be the beginning of a field test, which matches nothing while it is typed.
+    Clear it when the line is left: a filter that matches nothing then has nothing to show.
     """
 
     text: str
@@ -39,25 +39,25 @@ class Filter(Struct, frozen=True):
 
     @property
     def moving(self) -> bool:
-        """Whether samples or time change what it shows."""
+        """Whether samples or time change its result."""
         return any(part.moving for part in self.parts)
 
     @property
     def sampled(self) -> bool:
-        """Whether samples change what it shows."""
+        """Whether samples change its result."""
         return any(part.sampled for part in self.parts)
 
     def matches(self, sandbox: Sandbox, state: FleetState = _NOTHING_KNOWN, now: float = 0.0) -> bool:
-        """Whether every word holds for a sandbox, with the samples of ``state`` and the time."""
+        """Return whether every word matches a sandbox, given the samples in ``state`` and the time."""
         return all(part.test(sandbox, state, now) for part in self.parts)
 
     def select(self, sandboxes: Sequence[Sandbox], state: FleetState, now: float) -> Sequence[Sandbox]:
-        """Those for which every word holds; where that is none and the last word is only begun, every other word."""
+        """Return those that match every word. If none do and the last word is only begun, that word is ignored."""
         return MatchCache().select(self.parts, sandboxes, state, now, begun=self.begun)
 
 
 def parse_filter(line: str) -> Filter:
-    """Understand a line. Raises FilterError, which says where it cannot be understood."""
+    """Parse a line. Raises FilterError, which has the position of the error."""
     parts: list[Part] = []
     note, begun = "", False
     rest = iter(list(words(line)))
@@ -102,7 +102,7 @@ def _text(word: Word) -> Part:
 
 
 def _labels(text: str) -> Part:
-    """``key`` is there, ``key=value`` is equal, ``key!=value`` is not; several with commas must all hold."""
+    """Parse labels: ``key`` exists, ``key=value`` is equal, ``key!=value`` is not. With commas, all must match."""
     tests = [_label(part) for part in text.split(",") if part]
     return Part(("labels", text, None), lambda sandbox, *_: all(holds(sandbox.labels) for holds in tests))
 
@@ -110,7 +110,7 @@ def _labels(text: str) -> Part:
 def _label(text: str) -> Callable[[Mapping[str, str]], bool]:
     key, sign, value = (*map(str.strip, _SIGN.split(text, maxsplit=1)), "", "")[:3]
     match sign:
-        case "!=":  # as in Kubernetes' selectors: also where there is no such label
+        case "!=":  # as in Kubernetes' selectors, this also matches if there is no such label
             return lambda labels: labels.get(key) != value
         case "=" | "==":
             return lambda labels: labels.get(key) == value
@@ -119,7 +119,7 @@ def _label(text: str) -> Callable[[Mapping[str, str]], bool]:
 
 
 def _fuzzy(text: str) -> Part:
-    """The characters in this order, whatever stands between."""
+    """Match the characters in this order, whatever is between them."""
     found = re.compile("".join(f"[^{re.escape(char)}]*{re.escape(char)}" for char in text.lower()))
     test: Test = lambda sandbox, *_: found.match(sandbox.name.lower()) is not None  # noqa: E731
     return Part(("fuzzy", text, None), test, letters=text.lower())

@@ -1,4 +1,4 @@
-"""What each word of a filter matched, kept while the line is typed: a longer line checks fewer rows. Pure."""
+"""Caches what each word of a filter matched while the line is typed, so that a longer line checks fewer rows. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sandbox_console.tui.state.fleet_state import FleetState
 
 
 class Part(Struct, frozen=True):
-    """One word of a filter. ``said`` is what it was made of: equal ones let through the same.
+    """One word of a filter. ``said`` is its source: parts with an equal source match the same sandboxes.
 
-    ``moving``: samples (where it is ``sampled``) or time change what it lets through. With more ``letters`` behind its
-    own it finds less; empty where that is not so. ``many`` is the test of many at once, where that is quicker.
+    ``moving`` means that samples (if it is ``sampled``) or time change what it matches. A word that continues its
+    ``letters`` matches less; they are empty if that does not hold. ``many`` tests many at once, if that is faster.
     """
 
     said: tuple[str, str, int | None]
@@ -28,7 +28,7 @@ class Part(Struct, frozen=True):
     many: Callable[[Sequence[Sandbox]], Iterable[object]] | None = None
 
     def inverse(self) -> Part:
-        """The word that holds where this one does not."""
+        """Return the word that matches what this one does not."""
         kind, text, quoted = self.said
         test, many = self.test, self.many
         return structs.replace(
@@ -40,12 +40,12 @@ class Part(Struct, frozen=True):
         )
 
     def narrows(self, before: Part) -> bool:
-        """Whether it can only hold where the other one does."""
+        """Return whether this word can only match what the other one does."""
         same = self.said[0] == before.said[0] and bool(before.letters)
         return same and self.letters.startswith(before.letters)
 
     def keep(self, sandboxes: Sequence[Sandbox], state: FleetState, now: float) -> Sequence[Sandbox]:
-        """Those for which it holds."""
+        """Return the sandboxes that match."""
         if self.many is not None:
             return list(compress(sandboxes, self.many(sandboxes)))
         test = self.test
@@ -53,7 +53,7 @@ class Part(Struct, frozen=True):
 
 
 class MatchCache:
-    """Selects by words, and remembers what each let through of the list it was given last."""
+    """Selects by words, and remembers what each matched in the last list."""
 
     def __init__(self) -> None:
         self._of: Sequence[Sandbox] = ()
@@ -62,9 +62,9 @@ class MatchCache:
     def select(
         self, parts: Sequence[Part], sandboxes: Sequence[Sandbox], state: FleetState, now: float, *, begun: bool = False
     ) -> Sequence[Sandbox]:
-        """Those for which every word holds; where that is none and the last word is ``begun``, every other word.
+        """Return those that match every word. If none do and the last word is ``begun``, that word is ignored.
 
-        The same list object must have the same members, as long as it is given.
+        A list object must keep its members as long as it is passed.
         """
         known = self._steps if sandboxes is self._of else []
         steps: list[tuple[Part, Sequence[Sandbox]]] = []
@@ -76,7 +76,7 @@ class MatchCache:
                 found = was[1]
             else:
                 found = part.keep(was[1] if was is not None and part.narrows(was[0]) else before, state, now)
-                known = []  # the words behind it were asked of others
+                known = []  # the words after it were tested on other sandboxes
             steps.append((part, found))
         self._of, self._steps = sandboxes, steps
         return found or before if begun else found

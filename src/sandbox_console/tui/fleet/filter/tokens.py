@@ -1,4 +1,4 @@
-"""The words of the filter line: their places, and the values that fields are compared with. Pure."""
+"""The words of the filter line with their positions, and the values that fields are compared with. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REPEATS = frozenset("*+?{")
 
 
 class FilterError(UsageError):
-    """The filter line cannot be understood; ``position`` is where in it, counted in characters from 0."""
+    """The filter line cannot be parsed. ``position`` is the place of the error, in characters from 0."""
 
     code = "filter"
 
@@ -33,7 +33,7 @@ class FilterError(UsageError):
 
 
 class Word(Struct, frozen=True):
-    """One word of the line without its quotes. ``quoted`` is how much of it stands before the first quote."""
+    """One word of the line without its quotes. ``quoted`` is the number of characters before the first quote."""
 
     text: str
     at: int
@@ -41,9 +41,9 @@ class Word(Struct, frozen=True):
 
 
 def words(line: str) -> Iterator[Word]:
-    """The words, parted by spaces; ``"…"`` keeps spaces and signs as they are, a backslash before a quote keeps it.
+    """Yield the words, which are separated by spaces. ``"…"`` keeps spaces and signs, a backslash escapes a quote.
 
-    Two backslashes before a quote are one, and the quote ends there; elsewhere a backslash is itself.
+    Two backslashes before a quote are one, and the quote ends there. Elsewhere a backslash is literal.
 
     Raises FilterError for a quote that is not closed.
     """
@@ -78,9 +78,9 @@ def _word(line: str, start: int) -> tuple[Word, int]:
 
 
 class Finder(Struct, frozen=True):
-    """Searches many texts: ``flags`` tells for each whether it is found there. Unless ``cased`` they are in lower case.
+    """Searches many texts: ``flags`` returns for each whether it matches. Texts are in lower case unless ``cased``.
 
-    ``plain``: with more letters it finds less.
+    ``plain`` means that more letters can only match less.
     """
 
     flags: Callable[[Sequence[str]], Iterable[object]]
@@ -89,10 +89,10 @@ class Finder(Struct, frozen=True):
 
 
 def finder(text: str, at: int, *, literal: bool = False) -> Finder:
-    """A text or regular expression to search for; in lower case it ignores case. Raises FilterError.
+    """Return a finder for a text or regular expression. If it is in lower case, it ignores case. Raises FilterError.
 
-    Plain text is searched as such: 10,000 names in 0.6 ms. An expression that repeats something may take for ever in
-    Python's own engine, and the names are the sandboxes': RE2 searches those, all in one, 10,000 in at most 20 ms.
+    Plain text is searched directly: 10,000 names in 0.6 ms. An expression with repetition may take forever in
+    Python's own engine, and sandboxes choose the names, so RE2 searches these together: 10,000 in at most 20 ms.
     """
     cased = any(map(str.isupper, text))
     if literal or not _META.intersection(text):
@@ -108,7 +108,7 @@ def finder(text: str, at: int, *, literal: bool = False) -> Finder:
 
 
 def searcher(text: str, at: int) -> Search:
-    """A test of one text, where `finder` makes one of many texts at once. Raises FilterError."""
+    """Return a test for one text, while `finder` tests many at once. Raises FilterError."""
     found = finder(text, at)
     if found.cased:
         return lambda one: any(found.flags([one]))
@@ -126,7 +126,7 @@ def _linear(text: str, at: int) -> Callable[[Sequence[str]], Iterable[object]]:
 
 
 def _flagged(search: Callable[[bytes, int], Any], texts: Sequence[str]) -> bytearray:
-    """Searched as lines of one text: what finds nothing costs next to nothing, as each call costs 2 us."""
+    """Search the texts as lines of one text. Texts without a match then cost almost nothing; each call costs 2 us."""
     encoded = [one.encode("utf-8", "replace") for one in texts]
     ends = list(accumulate(len(one) + 1 for one in encoded))
     whole, flags, at = b"\n".join(encoded), bytearray(len(texts)), 0
@@ -139,21 +139,21 @@ def _flagged(search: Callable[[bytes, int], Any], texts: Sequence[str]) -> bytea
 
 
 def number(text: str, at: int) -> float:
-    """A number, with or without ``%``. Raises FilterError."""
+    """Parse a number, with or without ``%``. Raises FilterError."""
     if not (match := _NUMBER.fullmatch(text)):
         raise FilterError(f"{text!r} is not a number", at)
     return float(match[1])
 
 
 def size(text: str, at: int) -> float:
-    """``512M``, ``1.5GiB`` or plain bytes. Raises FilterError."""
+    """Parse ``512M``, ``1.5GiB`` or plain bytes. Raises FilterError."""
     if not (match := _SIZE.fullmatch(text)):
         raise FilterError(f"{text!r} is not a size; write 512M or 2G", at)
     return float(match[1]) * _UNITS[match[2].lower()]
 
 
 def duration(text: str, at: int) -> float:
-    """``90s``, ``15m``, ``1h`` or ``2d`` as seconds. Raises FilterError."""
+    """Parse ``90s``, ``15m``, ``1h`` or ``2d`` to seconds. Raises FilterError."""
     try:
         return parse_duration_s(text)
     except ValueError as error:
@@ -161,7 +161,7 @@ def duration(text: str, at: int) -> float:
 
 
 def yes(text: str, at: int) -> bool:
-    """``yes`` or ``no``. Raises FilterError."""
+    """Parse ``yes`` or ``no``. Raises FilterError."""
     if text.lower() not in ("yes", "no", "true", "false"):
         raise FilterError(f"{text!r} is neither yes nor no", at)
     return text.lower() in ("yes", "true")

@@ -1,1 +1,1 @@
-"""A log that draws only the lines in view."""
+"""A log that draws only the visible lines."""

@@ -1,4 +1,4 @@
-"""The surface of a log: its lines, the position in them, and drawing."""
+"""The canvas of a log: its lines, the scroll position, and drawing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_PATTERNS = Patterns()
 
 
 class LogCanvas(LineScroll):
-    """Draws lines of a store. Scrolling up pauses; `LogView` adds the keys."""
+    """Draws the lines of a store. Scrolling up pauses. `LogView` adds the keys."""
 
     DEFAULT_CSS = LOG_CSS
     COMPONENT_CLASSES: ClassVar[set[str]] = LOG_PARTS
@@ -58,31 +58,31 @@ class LogCanvas(LineScroll):
         self._ticking = False
         self._drawn: list[tuple[int, Strip]] | None = None
 
-    # --- what is shown
+    # --- contents
 
     @property
     def store(self) -> LineStore:
-        """The lines held."""
+        """The store of the lines."""
         return self.lines.store
 
     @property
     def total(self) -> int:
-        """How many lines there are, filtered or not."""
+        """The number of lines, whether filtered or not."""
         return self.lines.total
 
     @property
     def shown(self) -> int:
-        """How many lines there are to scroll through."""
+        """The number of lines to scroll through."""
         return self.lines.shown
 
     def append(self, items: Sequence[LogItem], source: int = 0) -> None:
-        """Add output; it is drawn within 50 ms."""
+        """Add output. It is drawn within 50 ms."""
         self.store.append(items, source)
         self.lines.forget()
         self._schedule(TICK_S)
 
     def put_older(self, older: LineStore) -> int:
-        """Put older output before the oldest line; what is in view stays in view. Gives how many lines that were."""
+        """Insert older output before the oldest line. Visible lines stay visible. Returns the number of lines added."""
         if self._anchor is None and self.shown:
             self._anchor = self.lines.line_at(self._top).number
         count = self.store.prepend(older)
@@ -91,11 +91,11 @@ class LogCanvas(LineScroll):
 
     @property
     def patterns(self) -> Patterns:
-        """The search and the filter that are on."""
+        """The active search and filter."""
         return self.lines.patterns
 
     def show_store(self, store: LineStore, names: Sequence[str] = (), patterns: Patterns = _NO_PATTERNS) -> None:
-        """Show other lines, by a search and a filter of their own; ``names`` are those of several sources."""
+        """Show other lines, with their own search and filter. ``names`` are the names of several sources."""
         self.lines.use(store, patterns)
         self.look.names = names
         self.look.expanded.clear()
@@ -105,43 +105,43 @@ class LogCanvas(LineScroll):
         self._look_anew()
 
     def note_stream(self, words: str, *, open: bool) -> None:
-        """How the stream that fills it stands: the last row tells that, and of a pause only while it is ``open``."""
+        """Set the state of the stream, shown in the last row. A pause is shown only while the stream is ``open``."""
         if (words, open) != (self._stream, self._open):
             self._stream, self._open = words, open
             self.refresh()
 
     def clear(self) -> None:
-        """Forget all lines; the filter and the search stay."""
+        """Remove all lines. The filter and the search stay."""
         self.store.clear()
         self.show_store(self.store, self.look.names, self.patterns)
 
     def set_filter(self, pattern: str | None) -> None:
-        """Show only lines that match a regular expression; case counts once it has a capital. Raises UsageError."""
+        """Show only lines that match a regular expression. Capitals make it case-sensitive. Raises UsageError."""
         self.lines.set_filter(pattern)
         self._schedule(0)
 
     def search(self, pattern: str | None) -> None:
-        """Mark what matches and go to the nearest match in view or above. Raises UsageError."""
+        """Highlight matches, and go to the nearest visible one or one above. Raises UsageError."""
         self.lines.set_search(pattern)
         self._match = None
         self._seek = True
         self._look_anew()
 
     def seek_older(self) -> None:
-        """Go to the nearest match once older lines have been looked through, where there was none so far."""
+        """Go to the nearest match once older lines have been searched, if there was none so far."""
         self._seek |= self._match is None
         self._schedule(0)
 
     def go_to_first(self) -> None:
-        """Put the oldest line on top."""
+        """Scroll the oldest line to the top."""
         self._anchor = None
         self._move(0)
         self._redraw()
 
-    # --- time passes
+    # --- timer
 
     def _look_anew(self) -> None:
-        """Draw with another look."""
+        """Redraw with a changed look."""
         self._page.forget()
         self._schedule(0)
 
@@ -177,7 +177,7 @@ class LogCanvas(LineScroll):
     # --- moving
 
     def _move(self, row: int, skip: int = 0) -> None:
-        """Go to a row, ``skip`` strips of its line above the view, without taking that for the reader's scrolling."""
+        """Go to a row, with ``skip`` strips of its line above the view. This does not count as the user's scrolling."""
         if self.look.tall:
             self._measure()
         self._moving = True
@@ -190,7 +190,7 @@ class LogCanvas(LineScroll):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._drawn = None
-        # A view that grew is moved up to the new end by Textual; whoever scrolls up is above the end.
+        # Textual moves a view that grew up to the new end. A user who scrolls up is above the end.
         if not self._moving:
             self._skip = 0
             if round(new_value) < min(round(old_value), self.max_scroll_y):
@@ -199,7 +199,7 @@ class LogCanvas(LineScroll):
             self._anchor = self.lines.line_at(self._top).number
 
     def _pause(self) -> None:
-        """Hold still what is in view."""
+        """Stop following, and keep the visible lines in place."""
         if self.follow and self.look.tall and self.shown:
             self._move(*self._ready.end(self._height))
         self._hold()
@@ -228,7 +228,7 @@ class LogCanvas(LineScroll):
 
     @property
     def _at_top(self) -> bool:
-        """Whether the oldest line's beginning is in view."""
+        """Whether the beginning of the oldest line is visible."""
         return not self.follow and self._top == 0 and self._skip == 0
 
     @property
@@ -245,7 +245,7 @@ class LogCanvas(LineScroll):
             self._go_to(number, self._ready.match_in(self.lines.row_of(number)) if self.look.tall else 0)
 
     def _go_to(self, number: int, strip: int = 0) -> None:
-        """Bring a line into view, or the strip of it that matters."""
+        """Scroll a line into view, or the relevant strip of it."""
         self._pause()
         row = self.lines.row_of(number)
         if not self.look.tall:
@@ -261,7 +261,7 @@ class LogCanvas(LineScroll):
         return first <= strip < first + [shown for shown, _ in self.drawn()].count(number)
 
     def _bring_whole(self, number: int) -> None:
-        """Bring all strips of a line into view, or as many as there is room for."""
+        """Scroll all strips of a line into view, or as many as fit."""
         page, row = self._ready, self.lines.row_of(number)
         self._drawn = None
         if not self.look.tall or [shown for shown, _ in self.drawn()].count(number) == page.count(row):
@@ -298,14 +298,14 @@ class LogCanvas(LineScroll):
         return drawn[y][1] if y < len(drawn) else Strip.blank(self.scrollable_size.width, self.rich_style)
 
     def _nothing(self) -> str:
-        """Why no line is in view: a filter that lets none through."""
+        """Return why no line is shown, if a filter matches none."""
         wanted = self.lines.filter
         if wanted is None or not self.total:
             return ""
         return f"No line of {self.total:,} passes the filter {clean(wanted.pattern.text, cap=60)}"
 
     def drawn(self) -> list[tuple[int, Strip]]:
-        """The rows in view, each with the number of its line."""
+        """Return the visible rows, each with the number of its line."""
         if self._drawn is None:
             page, at_end = self._ready, self.follow and self.look.tall
             self._drawn = page.up(self._height) if at_end else list(page.down(self._top, self._height, self._skip))
@@ -313,7 +313,7 @@ class LogCanvas(LineScroll):
 
     @property
     def _ready(self) -> LogPage:
-        """The page at the size and in the colours of now."""
+        """The page with the current size and colours."""
         page = self._page
         page.width, page.base, page.style_of = self.scrollable_size.width, self.rich_style, self._part
         oldest = self.store.oldest_ns if self.look.timestamps else None

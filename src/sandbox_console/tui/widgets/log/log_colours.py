@@ -1,4 +1,4 @@
-"""The colours of a log: of its lines by level, of sources, of the status line."""
+"""The colours of a log: lines by level, sources, and the status line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PARTS = (
     *("error", "fatal", "warn", "quiet", "info", "ok", "accent"),
 )
 LOG_PARTS = {f"log--{name}" for name in (*_PARTS, *(f"name-{at}" for at in range(COLOURS)))}
-"""The component classes: what `LOG_CSS` colours."""
+"""The component classes that `LOG_CSS` colours."""
 
 LOG_CSS = """
 LogCanvas { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }

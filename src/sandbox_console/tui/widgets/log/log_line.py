@@ -19,10 +19,10 @@ from sandbox_console.logs.store import GAP, MARK, STDERR, Line
 from sandbox_console.model.text import clean
 
 MARKS = {STDERR: "E", GAP: "~", MARK: "="}
-"""Told by a letter, not by colour alone."""
+"""Marked with a letter, not with colour alone."""
 TAB = 8
 NAME_WIDTH = 16
-# A guest must not hide text from the reader, nor blink at them.
+# A guest must not be able to hide text from the reader or make it blink.
 _SHOWN = Style(conceal=False, blink=False, blink2=False)
 _MATCH = Style(reverse=True, bold=True)
 _LEVELS = {Level.TRACE: "quiet", Level.DEBUG: "quiet", Level.WARN: "warn", Level.ERROR: "error", Level.FATAL: "fatal"}
@@ -31,14 +31,14 @@ StyleOf = Callable[[str], Style]
 
 
 class Rule(Struct, frozen=True):
-    """A highlight rule: what it finds, and the name of the style that it gets."""
+    """A highlight rule: what it matches, and the name of its style."""
 
     pattern: Any
     style: str
 
 
 def line_text(line: Line) -> Text:
-    """What a line says, made safe: nothing of ANSI but its colours acts."""
+    """Return a line's text, made safe: of ANSI sequences, only colours have an effect."""
     raw = clean(line.data.rstrip(b"\r\n"), keep_sgr=True)
     if "\x1b" not in raw:
         return Text(raw.expandtabs(TAB), end="")
@@ -50,7 +50,7 @@ def line_text(line: Line) -> Text:
 
 
 def body_text(line: Line, *, folded: bool, style_of: StyleOf) -> Text:
-    """A line's text in the colour of its level; a JSON line in short where ``folded``."""
+    """Return a line's text in the colour of its level. A JSON line is shortened if ``folded``."""
     if line.kind in (GAP, MARK):
         return _styled(line_text(line), style_of("gap" if line.kind == GAP else "mark"))
     if folded and (record := parse(line.data)) is not None:
@@ -81,7 +81,7 @@ def _folded_text(record: Folded, style_of: StyleOf) -> Text:
 
 
 def spread_texts(line: Line, style_of: StyleOf) -> list[Text]:
-    """The rows of a JSON line that is spread out; empty for any other."""
+    """Return the rows of an expanded JSON line, or none for any other line."""
     record = parse(line.data)
     return [] if record is None else [_spread_row(row, style_of) for row in spread(record)]
 
@@ -95,12 +95,12 @@ def _spread_row(row: str, style_of: StyleOf) -> Text:
 
 
 def is_json(line: Line) -> bool:
-    """Whether a line can be spread out."""
+    """Return whether a line is JSON that can be expanded."""
     return line.kind not in (GAP, MARK) and parse(line.data) is not None
 
 
 def prefix(line: Line, *, timestamps: bool, dated: bool = False) -> str:
-    """What stands before a line: the time it was written (local), with its day if ``dated``, the mark of its stream."""
+    """Return the prefix of a line: its local time, with the day if ``dated``, and the mark of its stream."""
     mark = MARKS.get(line.kind, " ")
     if not timestamps:
         return f"{mark} "
@@ -110,7 +110,7 @@ def prefix(line: Line, *, timestamps: bool, dated: bool = False) -> str:
 
 
 def highlight(text: Text, search: Any, rules: Sequence[Rule], style_of: StyleOf) -> None:
-    """Colour what the rules find, then mark what a search finds, as far as it is in the text that is shown."""
+    """Colour the matches of the rules, then highlight those of a search, as far as they are in the text shown."""
     for rule in rules:
         _stylize(text, rule.pattern, style_of(rule.style))
     if search is not None:
@@ -124,12 +124,12 @@ def _stylize(text: Text, pattern: Any, style: Style) -> None:
 
 
 def is_match(segment: Segment) -> bool:
-    """Whether a search marked it."""
+    """Return whether a segment is a search match."""
     return segment.style is not None and bool(segment.style.reverse and segment.style.bold)
 
 
 def segments(text: Text, base: Style) -> list[Segment]:
-    """The runs of a text over a base style."""
+    """Return a text as segments over a base style."""
     if not text.spans:
         return [Segment(text.plain, base)]
     return [Segment(part.plain, base + _style_of(part)) for part in text.divide(_cuts(text))]
@@ -145,7 +145,7 @@ def _style_of(part: Text) -> Style:
 
 
 def wrapped(runs: list[Segment], width: int) -> list[list[Segment]]:
-    """Segments folded to rows of at most ``width`` cells."""
+    """Return segments wrapped to rows of at most ``width`` cells."""
     rows: list[list[Segment]] = [[]]
     room = width
     for run in runs:

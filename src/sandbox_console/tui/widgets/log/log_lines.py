@@ -1,4 +1,4 @@
-"""The lines that a log view scrolls through: all of a store, or those that match a filter."""
+"""The lines that a log view scrolls through: all lines of a store, or those that match a filter."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sandbox_console.logs.store import Line, LineStore
 
 
 class Patterns(NamedTuple):
-    """What is searched and what is filtered by, as it was typed."""
+    """The search and the filter, as typed."""
 
     search: str | None = None
     filter: str | None = None
 
 
 class ShownLines:
-    """Rows 0.. over a store; a row is a line's place among those shown, a number is the line's own."""
+    """Rows 0.. over a store. A row is a line's position among those shown, and a number is its own."""
 
     def __init__(self, store: LineStore) -> None:
         self.store = store
@@ -29,32 +29,32 @@ class ShownLines:
 
     @property
     def patterns(self) -> Patterns:
-        """The search and the filter that are on."""
+        """The active search and filter."""
         search, found = (one.pattern.text if one is not None else None for one in (self.search, self.filter))
         return Patterns(search, found)
 
     def use(self, store: LineStore, patterns: Patterns) -> None:
-        """Show another store, by its own search and filter."""
+        """Show another store, with its own search and filter."""
         self.store = store
         self.set_search(patterns.search)
         self.set_filter(patterns.filter)
 
     def set_filter(self, pattern: str | None) -> None:
-        """Let through only what matches; ``!`` before it turns it round. Raises UsageError."""
+        """Show only lines that match. A leading ``!`` negates the pattern. Raises UsageError."""
         self.filter = LineIndex(self.store, compile_pattern(pattern, invertible=True)) if pattern else None
 
     def set_search(self, pattern: str | None) -> None:
-        """Look for a pattern. Raises UsageError."""
+        """Search for a pattern. Raises UsageError."""
         self.search = LineIndex(self.store, compile_pattern(pattern)) if pattern else None
 
     def forget(self) -> None:
-        """Let go of lines that the store has dropped."""
+        """Forget lines that the store has dropped."""
         for index in (self.filter, self.search):
             if index is not None:
                 index.forget()
 
     def scan(self, budget_s: float, clock: Callable[[], float] = perf_counter) -> bool:
-        """Look through new lines for about ``budget_s``; whether that was all."""
+        """Scan new lines for about ``budget_s`` seconds. Returns whether that was all of them."""
         until = clock() + budget_s
         for index in (self.filter, self.search):
             for _ in index.advance() if index is not None else ():
@@ -64,21 +64,21 @@ class ShownLines:
 
     @property
     def looked_through(self) -> float:
-        """How much has been looked through by the filter and the search, from 0 to 1."""
+        """How much the filter and the search have scanned, from 0 to 1."""
         return min((index.share for index in (self.filter, self.search) if index is not None), default=1.0)
 
     @property
     def shown(self) -> int:
-        """How many lines there are to scroll through."""
+        """The number of lines to scroll through."""
         return self.total if self.filter is None else len(self.filter)
 
     @property
     def total(self) -> int:
-        """How many lines there are, filtered or not."""
+        """The number of lines, whether filtered or not."""
         return len(self.store) + len(self.store.partials())
 
     def line_at(self, row: int) -> Line:
-        """The line of a row."""
+        """Return the line of a row."""
         if self.filter is not None:
             return self.filter.line_at(row)
         if row < len(self.store):
@@ -86,11 +86,11 @@ class ShownLines:
         return self.store.partials()[row - len(self.store)]
 
     def row_of(self, number: int) -> int:
-        """The row of a line, or of the next one shown past it."""
+        """Return the row of a line, or of the next one shown after it."""
         return max(0, number - self.store.first) if self.filter is None else self.filter.row_of(number)
 
     def raw(self) -> Callable[[], Iterator[bytes]]:
-        """Gives, also in a thread, the bytes of what is shown now as the sandbox wrote them; no marks of the reader."""
+        """Return a thread-safe function that yields the shown lines as the sandbox wrote them, without user marks."""
         store = self.store.frozen()
         if self.filter is None:
             return store.raw

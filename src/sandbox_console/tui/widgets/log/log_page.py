@@ -1,4 +1,4 @@
-"""Draws a page of log lines. Only lines in view are parsed, and the last ones are cached."""
+"""Draws a page of log lines. Only visible lines are parsed, and the most recent ones are cached."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from sandbox_console.tui.widgets.log.log_lines import ShownLines
 from sandbox_console.tui.widgets.table.table_layout import fit_cell
 
 Place = tuple[int, int]
-"""What is on top: a row, and how many strips of its line are above the view."""
+"""The scroll position: the top row, and how many strips of its line are above the view."""
 
 _KEPT = 1024
 COLOURS = 6
 
 
 class Look(Struct):
-    """How the reader wants lines drawn. ``names`` are the sources' where there are several, by their numbers."""
+    """How the user wants lines to be drawn. ``names`` are the names of several sources, by number."""
 
     timestamps: bool = False
     wrap: bool = False
@@ -54,9 +54,9 @@ class Look(Struct):
 
 
 class LogPage:
-    """Strips of lines. ``width``, ``base`` and ``style_of`` are the widget's: set them before drawing.
+    """Strips of lines. ``width``, ``base`` and ``style_of`` belong to the widget: set them before drawing.
 
-    ``dated``: a time tells its day too.
+    ``dated`` means that times include the day.
     """
 
     def __init__(self, lines: ShownLines, look: Look) -> None:
@@ -69,11 +69,11 @@ class LogPage:
         self._bodies: dict[int, list[list[Segment]]] = {}
 
     def forget(self) -> None:
-        """Parse again: what is drawn looks different now."""
+        """Clear the cache, because lines look different now."""
         self._bodies.clear()
 
     def down(self, top: int, height: int, skip: int = 0) -> Iterator[tuple[int, Strip]]:
-        """At most ``height`` strips from a row on, but its first ``skip``, each with its line's number."""
+        """Yield at most ``height`` strips from a row on, without its first ``skip``, each with its line number."""
         left = height
         for row in range(top, self.lines.shown):
             line = self.lines.line_at(row)
@@ -86,22 +86,22 @@ class LogPage:
                 return
 
     def up(self, height: int) -> list[tuple[int, Strip]]:
-        """The last ``height`` strips of the newest lines."""
+        """Return the last ``height`` strips of the newest lines."""
         row, skip = self.end(height)
         return list(self.down(row, height, skip))
 
     def count(self, row: int) -> int:
-        """How many strips a row's line takes."""
+        """Return the number of strips of a row's line."""
         return len(self._strips(self.lines.line_at(row)))
 
     def match_in(self, row: int) -> int:
-        """Which strip of a line has the first match of the search; 0 where none shows it."""
+        """Return which strip of a line has the first match of the search, or 0 if none shows it."""
         line = self.lines.line_at(row)
         found = (at for at, runs in enumerate(self._body_rows(line, self._head(line))) if any(map(is_match, runs)))
         return next(found, 0)
 
     def end(self, height: int) -> Place:
-        """What is on top when the newest strip is the last in view."""
+        """Return the position at which the newest strip is the last visible one."""
         used = 0
         for row in range(self.lines.shown - 1, -1, -1):
             used += self.count(row)
@@ -110,7 +110,7 @@ class LogPage:
         return 0, 0
 
     def moved(self, place: Place, by: int) -> Place:
-        """What is ``by`` strips below a place, or above it, as far as there are lines."""
+        """Return the position ``by`` strips below a place, or above it if negative, within the lines."""
         row, skip = place
         skip = min(skip, self.count(row) - 1) + by
         while skip < 0 < row:

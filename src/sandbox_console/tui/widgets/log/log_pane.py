@@ -20,8 +20,8 @@ _TITLES = {
 class LogPane(Vertical):
     """A `LogView` and its input line: ``/`` searches, ``&`` filters, Enter applies, Escape closes it.
 
-    ``pane.view`` is the `LogView`; an empty pattern ends the search or the filter. A pattern that does not hold keeps
-    the line open and says why in its border.
+    ``pane.view`` is the `LogView`. An empty pattern ends the search or the filter. An invalid pattern keeps the line
+    open and shows the reason in its border.
     """
 
     DEFAULT_CSS = """

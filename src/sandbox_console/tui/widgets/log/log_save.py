@@ -11,9 +11,9 @@ from sandbox_console.hostfs.guest_writable import GuestFolders
 
 
 async def save_new(path: Path, parts: Callable[[], Iterable[bytes]], ground: GuestFolders) -> int:
-    """Write bytes to a file that must not exist, for its owner alone, off the loop. Gives how many.
+    """Write bytes to a file that must not exist, readable only by its owner, off the loop. Returns their number.
 
-    ``ground`` is what guests can change: there no link is followed. Raises OSError, Conflict.
+    ``ground`` is what guests can change; no links are followed there. Raises OSError, Conflict.
     """
     return await asyncio.to_thread(_write_new, path, parts, ground)
 

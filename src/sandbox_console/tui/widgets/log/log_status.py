@@ -1,4 +1,4 @@
-"""The status line of a log: whether it follows, how much is shown, how much memory it takes."""
+"""The status line of a log: whether it follows, how much is shown, and how much memory it uses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def status_segments(
     older: str,
     style_of: StyleOf,
 ) -> list[Segment]:
-    """``FOLLOWING [n/shown]``, or how else the stream stands; what else a reader must know follows."""
+    """Return ``FOLLOWING [n/shown]`` or another state of the stream, followed by what else the user must know."""
     base: Style = style_of("status")
     word, style = (stream, "following") if follow else ("PAUSED", "paused")
     if not is_open:

@@ -1,4 +1,4 @@
-"""The log view: follows new lines, holds still while you read, searches and filters."""
+"""The log view: follows new lines, stays in place while you read, searches and filters."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class LogView(LogCanvas, can_focus=True):
     ::
 
         view = LogView()
-        view.append(items)             # Sequence[LogItem], as the console's logs() yields them; batches are cheap
+        view.append(items)             # Sequence[LogItem], as yielded by the console's logs(); batches are cheap
         view.set_filter("error|warn")  # only lines that match, !... those that do not; None shows all
         view.search("timeout")         # then n and N; both raise UsageError
         await view.save(Path("x.log")) # the raw bytes, to a file that must not exist
 
-    Scrolling up pauses, ``G`` follows again; the last row says which, and how many lines of how many. stderr lines
-    begin with ``E``, lost output with ``~``, the reader's marks with ``=``. Posts `SearchAsked` and `FilterAsked`,
-    which `LogPane` answers with an input line; `SaveAsked`, `OlderAsked` and `GoneAsked`, which the pane around it
-    answers.
+    Scrolling up pauses, and ``G`` follows again. The last row shows the mode and how many of all lines are shown.
+    stderr lines begin with ``E``, lost output with ``~``, and the user's marks with ``=``. Posts `SearchAsked` and
+    `FilterAsked`, for which `LogPane` opens an input line, and `SaveAsked`, `OlderAsked` and `GoneAsked`, which the
+    surrounding pane handles.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = PAGE_KEYS["logs"]
@@ -55,29 +55,29 @@ class LogView(LogCanvas, can_focus=True):
             return self.view
 
     class SearchAsked(_Asked):
-        """The key of the search was pressed."""
+        """The search key was pressed."""
 
     class FilterAsked(_Asked):
-        """The key of the filter was pressed."""
+        """The filter key was pressed."""
 
     class SaveAsked(_Asked):
-        """The key that saves was pressed."""
+        """The save key was pressed."""
 
     class GoneAsked(_Asked):
-        """The key of removed sandboxes' logs was pressed."""
+        """The key for logs of removed sandboxes was pressed."""
 
     class OlderAsked(_Asked):
-        """The reader came to the oldest line, or asked for a time before it (``since_ns``)."""
+        """The user reached the oldest line, or requested a time before it (``since_ns``)."""
 
         def __init__(self, view: LogView, since_ns: int | None = None) -> None:
             super().__init__(view)
             self.since_ns = since_ns
 
     class StartAsked(_Asked):
-        """The reader goes to the log's beginning, which is not held."""
+        """The user goes to the beginning of the log, which is not in memory."""
 
     class LookedFor(_Asked):
-        """A search or a filter began or ended."""
+        """A search or a filter started or ended."""
 
     def search(self, pattern: str | None) -> None:
         super().search(pattern)
@@ -88,24 +88,24 @@ class LogView(LogCanvas, can_focus=True):
         self._tell_looked_for()
 
     def _tell_looked_for(self) -> None:
-        """As its own message: one that is taken for its parent's does not go further up."""
+        """Post the message with itself as sender: one that seems to be from the parent would not bubble further."""
         self.post_message(self.LookedFor(self).set_sender(self))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
-        """Escape is the log's own while something is searched or filtered."""
+        """Let the log handle Escape only while there is a search or a filter."""
         return action != "clear_pattern" or any(self.patterns)
 
     def action_clear_pattern(self) -> None:
-        """End the search; without one the filter."""
+        """End the search, or the filter if there is no search."""
         if self.patterns.search:
             self.search(None)
         else:
             self.set_filter(None)
 
     async def save(self, path: Path, ground: GuestFolders = NOBODYS) -> int:
-        """Write the lines, or those the filter shows, as raw bytes to a new file (0600); returns the bytes written.
+        """Write the lines, or those the filter shows, as raw bytes to a new file (0600). Returns the bytes written.
 
-        ``ground`` is what guests can change. Raises OSError, FileExistsError among them, Conflict. Lost output is
+        ``ground`` is what guests can change. Raises OSError (including FileExistsError) and Conflict. Lost output is
         written as its ``[... lost: ...]`` line.
         """
         return await save_new(path, self.lines.raw(), ground)
@@ -137,7 +137,7 @@ class LogView(LogCanvas, can_focus=True):
             self._wheel(event, _WHEEL)
 
     def _wheel(self, event: events.MouseEvent, rows: int) -> None:
-        """By strips, where Textual would scroll by lines, past what is below in a tall one."""
+        """Scroll by strips. Textual would scroll by lines, and skip the rest of a tall one."""
         event.prevent_default()
         event.stop()
         self._scroll(rows)
@@ -148,18 +148,18 @@ class LogView(LogCanvas, can_focus=True):
         self._redraw()
 
     def action_head(self) -> None:
-        """Go to the log's beginning, for which older lines may have to be read."""
+        """Go to the beginning of the log, which may require reading older lines."""
         self._pause()
         self._move(0)
         if not self.store.begins:
             self.post_message(self.StartAsked(self))
 
     def action_tail(self) -> None:
-        """Follow."""
+        """Follow new lines."""
         self._resume()
 
     def action_ago(self, minutes: int) -> None:
-        """Go to the first line of the last minutes."""
+        """Go to the first line of the last ``minutes``."""
         since = time_ns() - minutes * 60 * 10**9
         self._pause()
         oldest = self.store.oldest_ns
@@ -168,34 +168,34 @@ class LogView(LogCanvas, can_focus=True):
         self.go_to_time(since)
 
     def action_ago_more(self) -> None:
-        """Go to the first line of the last minute; each time further back."""
+        """Go to the first line of the last minute, and further back each time."""
         at = AGO.index(self._ago) + 1 if self._ago in AGO else 0
         self._ago = AGO[at % len(AGO)]
         self.action_ago(self._ago)
         self.notify(f"The last {self._ago} min.", timeout=2)
 
     def go_to_time(self, at_ns: int) -> None:
-        """Put the first line at or after a time on top."""
+        """Scroll the first line at or after a time to the top."""
         self._anchor = self.store.since(at_ns)
         self._move(self.lines.row_of(self._anchor))
         self._redraw()
 
     def action_autoscroll(self) -> None:
-        """Follow or hold still."""
+        """Switch between following and pausing."""
         if self.follow:
             self._pause()
         else:
             self._resume()
 
     def action_next(self, step: int) -> None:
-        """Go to the next match below, or above; round the end to the other side."""
+        """Go to the next match below or above, wrapping around at the end."""
         found = self.lines.search
         if found:
             at = self._match if self._match is not None else self._bottom_line
             number = found.after(at) if step > 0 else found.before(at)
             self._go_to_match(found.number_at(0 if step > 0 else -1) if number is None else number)
 
-    # --- looks
+    # --- appearance
 
     def action_timestamps(self) -> None:
         """Show or hide the time of each line."""
@@ -203,20 +203,20 @@ class LogView(LogCanvas, can_focus=True):
         self._redraw()
 
     def action_wrap(self) -> None:
-        """Fold long lines, or cut them."""
+        """Wrap long lines, or cut them."""
         self.look.wrap = not self.look.wrap
         self.look.side = 0
         self._schedule(0)
 
     def action_json(self) -> None:
-        """Tell JSON lines in short, or show them as they are."""
+        """Show JSON lines shortened, or unchanged."""
         self.look.json = not self.look.json
         self._look_anew()
 
     # --- one line
 
     def action_select(self, step: int) -> None:
-        """Choose the line above or below; the first time the last one in view."""
+        """Select the line above or below, or the first time the last visible one."""
         drawn = self.drawn()
         if not drawn:
             return
@@ -229,7 +229,7 @@ class LogView(LogCanvas, can_focus=True):
         self._go_to(self.look.selected)
 
     def on_click(self, event: events.Click) -> None:
-        """Choose a line; a second click spreads JSON, or folds it."""
+        """Select a line. A second click expands or folds JSON."""
         drawn = self.drawn()
         if event.y < len(drawn):
             again = self.look.selected == drawn[event.y][0]
@@ -240,14 +240,14 @@ class LogView(LogCanvas, can_focus=True):
 
     @property
     def _chosen(self) -> Line | None:
-        """The chosen line; without one the last in view."""
+        """The selected line, or the last visible one if none is selected."""
         drawn = self.drawn()
         numbers = [number for number, _ in drawn]
         number = self.look.selected if self.look.selected in numbers else numbers[-1] if numbers else None
         return None if number is None else self.lines.line_at(self.lines.row_of(number))
 
     def action_expand(self) -> None:
-        """Spread the chosen JSON line over rows, or fold it again."""
+        """Expand the selected JSON line, or fold it again."""
         line = self._chosen
         if line is None:
             return
@@ -263,13 +263,13 @@ class LogView(LogCanvas, can_focus=True):
         self._bring_whole(line.number)
 
     def action_copy_line(self) -> None:
-        """Copy the chosen line as the sandbox wrote it, without colours and controls."""
+        """Copy the selected line as the sandbox wrote it, without colours and control characters."""
         if (line := self._chosen) is not None:
             self.app.copy_to_clipboard(_text(line))
             self.notify("Copied a line.")
 
     def action_copy_page(self) -> None:
-        """Copy the lines in view."""
+        """Copy the visible lines."""
         lines = list(self._lines_in_view())
         self.app.copy_to_clipboard("\n".join(map(_text, lines)))
         self.notify(f"Copied {len(lines)} lines.")
@@ -279,12 +279,12 @@ class LogView(LogCanvas, can_focus=True):
             yield self.lines.line_at(self.lines.row_of(number))
 
     def action_mark(self) -> None:
-        """Draw a line under what has come so far."""
+        """Draw a line below the output so far."""
         self.store.mark(time_ns(), f"──── marked {datetime.now().astimezone():%H:%M:%S} ────────────────")
         self._schedule(0)
 
     def action_next_mark(self) -> None:
-        """Go to the mark above, round the top to the last one."""
+        """Go to the mark above, wrapping around from the top to the last one."""
         if not self.store.marks:
             makes = hint(self, "logs-mark", "makes one")
             self.notify("; ".join(filter(None, ("There is no mark", makes))) + ".", severity="warning")
@@ -297,22 +297,22 @@ class LogView(LogCanvas, can_focus=True):
         self._move(self.lines.row_of(self._anchor))
         self._redraw()
 
-    # --- asking
+    # --- requests
 
     def action_ask_search(self) -> None:
-        """Ask for a pattern to search."""
+        """Request a pattern to search for."""
         self.post_message(self.SearchAsked(self))
 
     def action_ask_filter(self) -> None:
-        """Ask for a pattern to filter by."""
+        """Request a pattern to filter by."""
         self.post_message(self.FilterAsked(self))
 
     def action_ask_save(self) -> None:
-        """Ask for a file to save to."""
+        """Request a file to save to."""
         self.post_message(self.SaveAsked(self))
 
     def action_ask_gone(self) -> None:
-        """Ask for the logs of sandboxes that are gone."""
+        """Request the logs of removed sandboxes."""
         self.post_message(self.GoneAsked(self))
 
 

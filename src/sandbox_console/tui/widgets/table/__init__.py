@@ -1,1 +1,1 @@
-"""A table that draws only the rows in view."""
+"""A table that draws only the visible rows."""

@@ -1,4 +1,4 @@
-"""The list with marks: rows chosen for one action on all of them."""
+"""The list with marks, which choose rows for one action on all of them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MARK = "✓"
 
 
 class MarkedTable(FleetTable):
-    """Rows of sandboxes can be marked: by keys, Ctrl+click, Shift+click. A marked row has a sign before its state.
+    """A table whose sandbox rows can be marked with keys, Ctrl+click and Shift+click. Marked rows have a sign.
 
-    Posts `MarksChanged` when other rows are marked, `MenuAsked` on a right click.
+    The sign is before the state. Posts `MarksChanged` when the marks change, and `MenuAsked` on a right click.
     """
 
     DEFAULT_CSS = """
@@ -34,10 +34,10 @@ class MarkedTable(FleetTable):
     BINDINGS: ClassVar[list[BindingType]] = MARK_KEYS
 
     class MarksChanged(Message):
-        """Other rows are marked."""
+        """The marks have changed."""
 
     class MenuAsked(Message):
-        """A row was clicked with the right button; the cursor is on it."""
+        """A row was clicked with the right button. The cursor is on it."""
 
     marks: Marks
 
@@ -47,21 +47,21 @@ class MarkedTable(FleetTable):
 
     @property
     def marked(self) -> tuple[SandboxRef, ...]:
-        """The marked sandboxes, shown or hidden by a filter, in the order they were marked."""
+        """The marked sandboxes, shown or hidden by a filter, in the order in which they were marked."""
         return tuple(key for key in self.marks.keys if isinstance(key, SandboxRef))
 
     def keep_marks(self, there: Container[Hashable]) -> None:
-        """Forget the marks of what is not there any more."""
+        """Remove the marks of rows that no longer exist."""
         if self.marks.keep(there):
             self._marks_changed()
 
     def drop_marks(self, keys: Iterable[Hashable]) -> None:
-        """Take these marks away."""
+        """Remove these marks."""
         self.marks.drop(keys)
         self._marks_changed()
 
     def action_mark(self) -> None:
-        """Mark the row under the cursor, or take its mark away; a group's head is closed or opened."""
+        """Mark or unmark the row under the cursor. On a group's head, close or open the group."""
         if isinstance(key := self.cursor_key, SandboxRef):
             self.marks.toggle(key)
             self._marks_changed()
@@ -69,24 +69,24 @@ class MarkedTable(FleetTable):
             self.action_choose()
 
     def action_mark_range(self) -> None:
-        """Mark all from the row marked last to this one."""
+        """Mark all rows from the last marked one to this one."""
         if isinstance(key := self.cursor_key, SandboxRef):
             self.marks.range_to(key, self._markable)
             self._marks_changed()
 
     def action_mark_step(self, step: int) -> None:
-        """Mark the row under the cursor and the one it goes to."""
+        """Mark the row under the cursor and the one that it moves to."""
         self.marks.add(key for key in (self.cursor_key,) if isinstance(key, SandboxRef))
         self.action_move(step)
         self.action_mark_range()
 
     def action_mark_all(self) -> None:
-        """Mark every row that is shown."""
+        """Mark every shown row."""
         self.marks.add(self._markable)
         self._marks_changed()
 
     def action_unmark(self) -> None:
-        """Take all marks away."""
+        """Remove all marks."""
         self.marks.clear()
         self._marks_changed()
 
@@ -103,7 +103,7 @@ class MarkedTable(FleetTable):
         at = self.scroll_offset.y + y - HEADER_ROWS
         if not self.marks or y < HEADER_ROWS or at >= len(self.rows) or self.rows[at].key not in self.marks:
             return strip
-        if self.rows[at].key != self.cursor_key:  # whose own ground says more
+        if self.rows[at].key != self.cursor_key:  # the cursor's own background is more important
             tint = Style(bgcolor=self.get_component_rich_style("table--marked").bgcolor)
             strip = Strip(Segment.apply_style(strip, post_style=tint), strip.cell_length)
         ink = Style(color=self.get_component_rich_style("table--mark").color, bold=True)
@@ -116,7 +116,7 @@ class MarkedTable(FleetTable):
         if offset is None or offset.y < HEADER_ROWS or at >= len(self.rows):
             return
         if event.ctrl or event.shift or event.button == 3:
-            event.prevent_default()  # the list's own handler comes after this one
+            event.prevent_default()  # the list's own handler runs after this one
             self.move_to(self.rows[at].key)
         if event.button == 3:
             self.post_message(self.MenuAsked())

@@ -1,4 +1,4 @@
-"""Which rows are marked: by key, so that sorting, filtering and updates change nothing. Pure."""
+"""Which rows are marked, by key, so that sorting, filtering and updates do not change the marks. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Container, Hashable, Iterable, Sequence
 
 
 class Marks:
-    """Marked keys in the order they were marked, and where a range begins."""
+    """Marked keys in the order in which they were marked, and the start of a range."""
 
     def __init__(self) -> None:
         self._keys: dict[Hashable, None] = {}
@@ -20,11 +20,11 @@ class Marks:
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
-        """The marked keys, the one marked first first."""
+        """The marked keys, in the order in which they were marked."""
         return tuple(self._keys)
 
     def toggle(self, key: Hashable) -> None:
-        """Mark it, or take its mark away; a range begins here."""
+        """Mark or unmark a key. A range starts here."""
         if key in self._keys:
             del self._keys[key]
         else:
@@ -32,28 +32,28 @@ class Marks:
         self._anchor = key
 
     def add(self, keys: Iterable[Hashable]) -> None:
-        """Mark these too."""
+        """Mark these keys too."""
         self._keys.update(dict.fromkeys(keys))
 
     def range_to(self, key: Hashable, shown: Sequence[Hashable]) -> None:
-        """Mark all from where the range began to ``key``, as they are shown now; it alone where no range began."""
+        """Mark all shown keys from the start of the range to ``key``, or only ``key`` if no range was started."""
         start = self._anchor if self._anchor in shown else key
         first, last = sorted((shown.index(start), shown.index(key)))
         self.add(shown[first : last + 1])
         self._anchor = key
 
     def drop(self, keys: Iterable[Hashable]) -> None:
-        """Take these marks away."""
+        """Remove these marks."""
         for key in keys:
             self._keys.pop(key, None)
 
     def keep(self, there: Container[Hashable]) -> bool:
-        """Forget those that are not there any more; whether one was forgotten."""
+        """Remove marks of keys that no longer exist. Returns whether any was removed."""
         gone = [key for key in self._keys if key not in there]
         self.drop(gone)
         return bool(gone)
 
     def clear(self) -> None:
-        """Take all marks away."""
+        """Remove all marks."""
         self._keys.clear()
         self._anchor = None

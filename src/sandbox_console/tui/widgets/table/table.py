@@ -1,4 +1,4 @@
-"""The list of sandboxes: a table that draws only the rows in view."""
+"""The list of sandboxes: a table that draws only the visible rows."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class FleetTable(TableCanvas, can_focus=True):
 
         table = FleetTable([Column("state", "STATE", 9, priority=0), Column("name", "NAME", 12, flex=True, priority=0)])
         table.set_rows([Row("id-1", ("● running", "web"), ("ok", ""))])
-        table.sort_by("name")     # the same again turns it round
+        table.sort_by("name")     # calling it again reverses the order
 
-    Posts `Chosen(key)` on Enter and double click, `Moved(key)` when the cursor goes to another row, and
-    `Turned(key, opened)` when Left or Right is pressed on a head, `Sorted` when the order is another one. Sorting keeps
+    Posts `Chosen(key)` on Enter and double click, `Moved(key)` when the cursor moves to another row,
+    `Turned(key, opened)` when Left or Right is pressed on a head, and `Sorted` when the order changes. Sorting keeps
     rows under their head.
 
-    Give states a glyph and a word: colour alone tells nothing to some people and terminals.
+    Give states a glyph and a word: some people and terminals cannot see colours.
     """
 
     DEFAULT_CSS = """
@@ -79,7 +79,7 @@ class FleetTable(TableCanvas, can_focus=True):
             return self.table
 
     class Turned(Message):
-        """A group is to be opened or closed; from a row in it, ``open`` is False."""
+        """The user opens or closes a group. From a row inside it, ``open`` is False."""
 
         def __init__(self, table: FleetTable, key: Hashable, *, opened: bool) -> None:
             super().__init__()
@@ -92,7 +92,7 @@ class FleetTable(TableCanvas, can_focus=True):
             return self.table
 
     class Sorted(Message):
-        """The order is another one."""
+        """The order has changed."""
 
         def __init__(self, table: FleetTable) -> None:
             super().__init__()
@@ -103,7 +103,7 @@ class FleetTable(TableCanvas, can_focus=True):
             return self.table
 
     def set_columns(self, columns: Sequence[Column], *, sideways: bool = False) -> None:
-        """Show other columns, of rows that are set right after. ``sideways``: none is dropped, keys go along them."""
+        """Set the columns for rows that are set next. ``sideways`` drops none of them, and keys scroll sideways."""
         self.columns = tuple(columns)
         self.skipped = min(self.skipped or 0, len(self.columns) - 1) if sideways else None
         if self.sort_column not in {column.key for column in self.columns}:
@@ -112,9 +112,9 @@ class FleetTable(TableCanvas, can_focus=True):
         self._drawn, self._widths, self._laid_out_for = {}, {}, -1
 
     def set_rows(self, rows: Sequence[Line], natural: Sequence[int] | None = None) -> None:
-        """Show other rows; the cursor stays on its key, or its place where that key is gone. Keys must be unique.
+        """Set the rows. The cursor stays on its key, or in its place if the key is gone. Keys must be unique.
 
-        ``natural`` is how wide each column would like to be; without it all cells are measured.
+        ``natural`` is the preferred width of each column. Without it all cells are measured.
         """
         before, key = len(self._rows), self.cursor_key
         self._given = rows
@@ -139,7 +139,7 @@ class FleetTable(TableCanvas, can_focus=True):
 
     @property
     def _index(self) -> dict[Hashable, int]:
-        """Made when it is asked for: hashing 10,000 keys takes 4 ms, and a cursor that stays needs none."""
+        """The index of keys, built on demand: hashing 10,000 takes 4 ms, and a cursor that stays needs no index."""
         if self._indexed is None:
             self._indexed = {row.key: at for at, row in enumerate(self._rows)}
         return self._indexed
@@ -154,12 +154,12 @@ class FleetTable(TableCanvas, can_focus=True):
             self._show_cursor()
 
     def sort_by(self, key: str, *, reverse: bool | None = None) -> None:
-        """Sort by a column; the one it is sorted by already is turned round. Raises KeyError for an unknown column."""
+        """Sort by a column, or reverse the order if it is the current one. Raises KeyError for an unknown column."""
         column = next((column for column in self.columns if column.key == key), None)
         if column is None:
             raise KeyError(key)
         turned = not self.sort_reverse if key == self.sort_column else column.largest
-        # Turned round, equal ones stay as they are; by another column they are as given, not as they were sorted last.
+        # When reversed, equal rows keep their order. By another column, they have the original order, not the last one.
         rows, given = (self._rows if key == self.sort_column else self._given), self._given
         self.sort_reverse = turned if reverse is None else reverse
         self.sort_column = key
@@ -169,7 +169,7 @@ class FleetTable(TableCanvas, can_focus=True):
         self.post_message(self.Sorted(self))
 
     def unsort(self) -> None:
-        """The rows that are set next stay in their order."""
+        """Keep the order of the rows that are set next."""
         self.sort_column, self.sort_reverse = None, False
         self.refresh()
 
@@ -178,7 +178,7 @@ class FleetTable(TableCanvas, can_focus=True):
         return list(rows) if at is None else ordered(rows, at, self.columns[at].key, reverse=self.sort_reverse)
 
     def move_to(self, key: Hashable) -> bool:
-        """Put the cursor on a key; False where it is not there."""
+        """Move the cursor to a key. Returns False if there is no such key."""
         if key not in self._index:
             return False
         self._go(self._index[key])
@@ -202,7 +202,7 @@ class FleetTable(TableCanvas, can_focus=True):
             self.post_message(self.Chosen(self, key))
 
     def action_sideways(self, step: int) -> None:
-        """Open or close a group, or look at the columns further on."""
+        """Open or close a group, or scroll the columns sideways."""
         row = self._rows[self._cursor] if self._rows else None
         if row is not None and row.head:
             self.post_message(self.Turned(self, row.key, opened=step > 0))
@@ -220,7 +220,7 @@ class FleetTable(TableCanvas, can_focus=True):
         old, self._cursor = self._cursor, to
         self._show_cursor()
         for row in (old, to):
-            self.refresh_lines(row + HEADER_ROWS)  # counted from the first row, in view or not
+            self.refresh_lines(row + HEADER_ROWS)  # counted from the first row, whether visible or not
         self.post_message(self.Moved(self, self.cursor_key))
 
     def _show_cursor(self) -> None:

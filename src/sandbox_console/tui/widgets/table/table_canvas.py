@@ -1,4 +1,4 @@
-"""The contents of a table: its rows, the columns that fit, and the text of an empty one."""
+"""The contents of a table: its rows, the columns that fit, and the text of an empty table."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sandbox_console.tui.widgets.table.table_rows import Line, Paint
 
 HEADER_ROWS = 1
 Drawn = tuple[Hashable, Paint, bool, bool]
-"""What a line tells: a row's key and cells, whether it is a head, whether the cursor is on it."""
+"""What a line shows: a row's key and cells, whether it is a head, and whether the cursor is on it."""
 
 
 class TableCanvas(LineScroll):
-    """Draws the rows in view; only those lines that say something else are redrawn."""
+    """Draws the visible rows. Only lines whose contents changed are redrawn."""
 
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
-    """Other rows are drawn by :meth:`set_rows`: only those lines that change."""
+    """Does not repaint: :meth:`set_rows` redraws only the lines that change."""
     show_vertical_scrollbar: Reactive[bool] = Reactive(True, layout=True)
-    """It has its room always: one that comes and goes has the whole screen laid out, 12 ms of a filter's key."""
+    """Always shown: if it came and went, the whole screen would be laid out, 12 ms for each key of a filter."""
 
     def __init__(self, columns: Sequence[Column], *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -50,7 +50,7 @@ class TableCanvas(LineScroll):
 
     @property
     def rows(self) -> Sequence[Line]:
-        """The rows in the order shown."""
+        """The rows in the order in which they are shown."""
         return self._rows
 
     @property
@@ -64,7 +64,7 @@ class TableCanvas(LineScroll):
         return [self.columns[i].key for i in self._widths]
 
     def say(self, words: Content) -> None:
-        """The text in the middle while there is no row."""
+        """Set the text in the middle that is shown while there are no rows."""
         if not self._words.is_same(words):
             self._words, self._said = words, None
             if not self._rows:
@@ -74,12 +74,12 @@ class TableCanvas(LineScroll):
         self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_ROWS)
 
     def _refresh_changed(self) -> None:
-        """Have only those lines drawn that say something else than they do: as a filter is typed, often none do."""
+        """Redraw only lines whose contents changed. While a filter is typed, often none do."""
         before = self._drawn
         lines = range(HEADER_ROWS, HEADER_ROWS + self._page)
         self._drawn = {y: self._to_draw(y) for y in lines}
         changed = [y for y in lines if y not in before or before[y] != self._drawn[y]]
-        if changed:  # in one piece: each piece costs as much as eight rows
+        if changed:  # as one region: each region costs as much as eight rows
             self.refresh_lines(changed[0] + self.scroll_offset.y, changed[-1] - changed[0] + 1)
 
     def _goes(self, step: int) -> bool:
@@ -106,7 +106,7 @@ class TableCanvas(LineScroll):
         return changed
 
     def _important(self, column: Column) -> Column:
-        """The column that is sorted by is the last to be left out, and has room for its arrow."""
+        """Return the column. The sorted one is the last to be left out, and has room for its arrow."""
         if column.key != self.sort_column:
             return column
         least = max(column.min_width, len(column.title) + GAP)

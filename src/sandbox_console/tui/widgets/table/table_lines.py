@@ -17,7 +17,7 @@ LEFT = len(CURSOR_MARK) + 1
 
 
 class Inks:
-    """The styles of a table as they are now: its own, and those of its parts by name."""
+    """The current styles of a table: its own, and those of its parts by name."""
 
     def __init__(self, base: Style, part: Callable[[str], Style], *, selected: bool = False) -> None:
         self.base = base
@@ -26,7 +26,7 @@ class Inks:
         self.sign = f"{CURSOR_MARK} " if selected else " " * LEFT
 
     def of(self, name: str) -> Style:
-        """What a cell's style name stands for."""
+        """Return the style for a cell's style name."""
         return self.part(name) if name else self.base
 
 
@@ -34,7 +34,7 @@ def draw_header(
     columns: Sequence[Column], widths: Mapping[int, int], mark: Callable[[int], str], style: Style, width: int,
     *, before: bool = False, after: bool = False,
 ) -> Strip:  # fmt: skip
-    """The titles, each with its sort mark; ``before`` and ``after`` tell of columns to the left and to the right."""
+    """Draw the titles with their sort marks. ``before`` and ``after`` mean more columns to the left and right."""
     text = "‹ " if before else " " * LEFT
     text += (" " * GAP).join(fit_cell(columns[i].title + mark(i), room, columns[i].align) for i, room in widths.items())
     if not after:
@@ -44,7 +44,7 @@ def draw_header(
 
 
 def draw_row(paint: Paint, columns: Sequence[Column], widths: Mapping[int, int], inks: Inks, width: int) -> Strip:
-    """The cells in their columns."""
+    """Draw the cells in their columns."""
     cells, styles = paint
     ground = inks.base + inks.over
     gap = Segment(" " * GAP, ground)
@@ -56,7 +56,7 @@ def draw_row(paint: Paint, columns: Sequence[Column], widths: Mapping[int, int],
 
 
 def draw_head(paint: Paint, inks: Inks, width: int) -> Strip:
-    """The cells one after the other."""
+    """Draw the cells one after the other."""
     base = inks.base + inks.part("head")
     segments = [Segment(inks.sign, base + inks.over)]
     for cell, name in zip(*paint, strict=True):
@@ -65,7 +65,7 @@ def draw_head(paint: Paint, inks: Inks, width: int) -> Strip:
 
 
 def column_at(x: int, widths: Mapping[int, int]) -> int | None:
-    """The index of the column whose title is at a cell of the header; the gap behind it is its own."""
+    """Return the index of the column whose title is at a cell of the header. It includes the gap after it."""
     left = LEFT
     for i, width in widths.items():
         if left <= x < left + width + GAP:

@@ -1,4 +1,4 @@
-"""A table's rows: what each must provide, a row built in full, and their order."""
+"""A table's rows: the interface of a row, a fully built row, and their order."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ Paint = tuple[Sequence[str | Cell], Sequence[str]]
 
 
 class Line(Protocol):
-    """What a table shows in one row. ``head`` rows part the others: their cells are drawn one after the other."""
+    """A row of a table. ``head`` rows separate the others, and their cells are drawn one after the other."""
 
     @property
     def key(self) -> Hashable: ...
     @property
     def head(self) -> bool: ...
     def paint(self) -> Paint:
-        """What to draw; asked only of rows in view."""
+        """Return what to draw. Called only for visible rows."""
         ...
 
     def order(self, at: int, column: str) -> Any:
-        """What to sort by; None is last."""
+        """Return the sort value. None is last."""
         ...
 
 
 class Row(NamedTuple):
-    """One row that is made in full. ``sort`` is for columns where the text will not do (numbers, times)."""
+    """A fully built row. ``sort`` is for columns that cannot be sorted by text (numbers, times)."""
 
     key: Hashable
     cells: tuple[str | Cell, ...]

@@ -1,4 +1,4 @@
-"""What the terminal widget needs of an emulator, and how its cells become Textual's."""
+"""The interface that the terminal widget needs from an emulator, and the conversion of its cells for Textual."""
 
 from __future__ import annotations
 
@@ -25,53 +25,53 @@ class Cursor(Struct, frozen=True):
 
 
 class Emulator(Protocol):
-    """A screen of cells that bytes are fed to. All calls are synchronous; none writes to a real terminal."""
+    """A screen of cells that interprets bytes. All calls are synchronous; none writes to a real terminal."""
 
     cols: int
     rows: int
 
     def feed(self, data: bytes) -> bytes:
-        """Interpret output of the guest; returns what the terminal answers to it (a cursor report, say)."""
+        """Interpret output of the guest. Returns the terminal's reply, such as a cursor report."""
         ...
 
     def resize(self, cols: int, rows: int) -> None:
-        """Change the size, both at least 1; the primary screen is rewrapped."""
+        """Change the size. Both are at least 1. The primary screen is rewrapped."""
         ...
 
     def refresh(self) -> Sequence[int]:
-        """Take over what was fed; returns the rows of the viewport that differ since the last call."""
+        """Update the viewport from the bytes fed so far. Returns its rows that changed since the last call."""
         ...
 
     def line(self, y: int) -> Sequence[Segment]:
-        """A row of the viewport as of the last refresh(), exactly ``cols`` cells wide by Rich's measure."""
+        """Return a row of the viewport as of the last refresh(), exactly ``cols`` cells wide as Rich measures it."""
         ...
 
     def text(self) -> str:
-        """The viewport as of the last refresh(), a line a row, without trailing blanks."""
+        """Return the viewport as of the last refresh(), one line per row, without trailing blanks."""
         ...
 
     @property
     def cursor(self) -> Cursor | None:
-        """None while it is hidden or scrolled out of sight."""
+        """The cursor, or None while it is hidden or scrolled out of view."""
         ...
 
     @property
     def mouse_wanted(self) -> bool:
-        """Whether the guest asked for mouse events."""
+        """Whether the guest has requested mouse events."""
         ...
 
     @property
     def alternate_screen(self) -> bool:
-        """Whether a full-screen program has the screen."""
+        """Whether a full-screen program uses the screen."""
         ...
 
     @property
     def scrolled(self) -> int:
-        """How many lines the viewport is above the newest."""
+        """The number of lines that the viewport is above the newest."""
         ...
 
     def scroll(self, lines: int) -> None:
-        """Move the viewport over the scrollback: up where negative."""
+        """Move the viewport through the scrollback, up if negative."""
         ...
 
     def scroll_end(self) -> None:
@@ -79,24 +79,24 @@ class Emulator(Protocol):
         ...
 
     def key(self, name: str, character: str | None) -> bytes:
-        """The bytes of a key by Textual's name for it, in the modes that the guest has set."""
+        """Return the bytes of a key, given Textual's name for it, in the modes that the guest has set."""
         ...
 
     def paste(self, text: str) -> bytes:
-        """The bytes of a paste, bracketed where the guest asked for that."""
+        """Return the bytes of a paste, bracketed if the guest has requested it."""
         ...
 
     def mouse(self, action: MouseAction, button: int, x: int, y: int, mods: frozenset[str]) -> bytes:
-        """The bytes of a mouse event at a cell; buttons are xterm's: 1 left to 3 right, 4 and 5 the wheel, 0 none."""
+        """Return the bytes of a mouse event at a cell. Buttons are xterm's: 1 left to 3 right, 4-5 wheel, 0 none."""
         ...
 
     def close(self) -> None:
-        """Free it. Safe to call twice."""
+        """Free the emulator. Can be called twice."""
         ...
 
 
 def paste_bytes(text: str, *, bracketed: bool) -> bytes:
-    """A paste without the marks and controls by which it could end its brackets early and type commands."""
+    """Return a paste without the marks and controls that could end its brackets early and type commands."""
     body = clean_paste(text).replace("\r\n", "\r").replace("\n", "\r")
     data = body.encode("utf-8", "replace")
     return b"\x1b[200~" + data + b"\x1b[201~" if bracketed else data
@@ -104,10 +104,10 @@ def paste_bytes(text: str, *, bracketed: bool) -> bytes:
 
 @lru_cache(maxsize=4096)
 def refit(cluster: str, width: int) -> str:
-    """A cell's characters, made to measure ``width`` cells in Rich, which lays the screen out.
+    """Return a cell's characters, adjusted to measure ``width`` cells in Rich, which lays out the screen.
 
-    Emulators and Rich disagree about joined emoji, flags and variation selectors; then the base
-    character is shown alone. One that Rich cannot show in that width, or that acts, is a question mark.
+    If the emulator and Rich disagree, as on joined emoji, flags and variation selectors, only the base character is
+    shown. One that Rich cannot show in that width, or that is a control, becomes a question mark.
     """
     for text in (cluster, cluster[:1]):
         if clean(text) == text and cell_len(text) == width:

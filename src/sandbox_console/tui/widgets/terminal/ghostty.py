@@ -19,7 +19,7 @@ from sandbox_console.tui.widgets.terminal.ghostty_cells import LAYOUT
 from sandbox_console.tui.widgets.terminal.ghostty_keys import MODS, translate
 
 SCROLLBACK_LINES = 10_000
-"""About 1.1 MB a terminal."""
+"""About 1.1 MB per terminal."""
 
 _BRACKETED_PASTE = 2004  # DEC private mode, xterm's ctlseqs
 _MOUSE_ACTIONS = {
@@ -39,7 +39,7 @@ _ATTRIBUTES = (
 )
 _BUTTONS = {1: 1, 2: 3, 3: 2, 4: 4, 5: 5}  # libghostty counts right before middle
 
-# cffi cannot pass a union by value; a struct of the same layout is called the same way.
+# cffi cannot pass a union by value, but the call is identical for a struct with an equal layout.
 ffi.cdef("""
 typedef struct {
     GhosttyTerminalScrollViewportTag tag;
@@ -50,7 +50,7 @@ _scroll_viewport = union_fn("ghostty_terminal_scroll_viewport", "void(*)(Ghostty
 
 
 class GhosttyEmulator:
-    """An `Emulator`. Images are off, titles, notifications and clipboard writes have no handler and go nowhere."""
+    """An `Emulator`. Images are off. Titles, notifications and clipboard writes have no handler and no effect."""
 
     def __init__(self, cols: int = 80, rows: int = 24, scrollback: int = SCROLLBACK_LINES) -> None:
         self.cols, self.rows = cols, rows
@@ -88,7 +88,7 @@ class GhosttyEmulator:
         return replies
 
     def resize(self, cols: int, rows: int) -> None:
-        if (cols, rows) == (self.cols, self.rows):  # nothing would be read again
+        if (cols, rows) == (self.cols, self.rows):  # nothing would be read again, as nothing changed
             return
         self._terminal.resize(cols, rows)
         self.cols, self.rows = cols, rows
@@ -114,7 +114,7 @@ class GhosttyEmulator:
         check(lib.ghostty_render_state_row_get(row, lib.GHOSTTY_RENDER_STATE_ROW_DATA_CELLS, self._cells), "cells")
         raw = memoryview(ffi.buffer(view.ptr, view.len * 8)).cast("Q").tolist()
         segments: list[Segment] = []
-        styles: dict[int, Style | None] = {0: None}  # a row's only: other pages number their styles differently
+        styles: dict[int, Style | None] = {0: None}  # for this row only: other pages number their styles differently
         at = 0
         for look, cells in groupby(raw, LAYOUT.look):
             run = list(cells)

@@ -1,4 +1,4 @@
-"""The layout of libghostty's 64-bit cells, read from the library bit by bit: none is assumed."""
+"""The layout of libghostty's 64-bit cells. Each bit is read from the library, so none is assumed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyghostty import ffi, lib
 
 
 class Field(Struct, frozen=True):
-    """The bits of a cell that hold one thing."""
+    """The bits of one field of a cell."""
 
     mask: int
     shift: int
@@ -22,27 +22,27 @@ class Layout(Struct, frozen=True):
     style: Field
 
     def look(self, cell: int) -> int:
-        """A number that is equal for cells that look alike, and 0 for those without any style."""
+        """Return a number that is equal for cells with equal styles, and 0 for cells without a style."""
         if (cell & self.tag.mask) >> self.tag.shift >= lib.GHOSTTY_CELL_CONTENT_BG_COLOR_PALETTE:
             return cell
         return cell & self.style.mask
 
     def codepoint(self, cell: int) -> int:
-        """Its first character; 0 in an empty cell and in one that is only a background."""
+        """Return a cell's first character, or 0 if it is empty or only a background."""
         if (cell & self.tag.mask) >> self.tag.shift >= lib.GHOSTTY_CELL_CONTENT_BG_COLOR_PALETTE:
             return 0
         return (cell & self.code.mask) >> self.code.shift
 
     def is_cluster(self, cell: int) -> bool:
-        """Whether more characters are joined to the first."""
+        """Return whether more characters are joined to the first."""
         return (cell & self.tag.mask) >> self.tag.shift == int(lib.GHOSTTY_CELL_CONTENT_CODEPOINT_GRAPHEME)
 
     def is_wide(self, cell: int) -> bool:
-        """Whether it covers the next cell too."""
+        """Return whether a cell also covers the next one."""
         return (cell & self.wide.mask) >> self.wide.shift == int(lib.GHOSTTY_CELL_WIDE_WIDE)
 
     def is_tail(self, cell: int) -> bool:
-        """Whether it is the cell that a wide one covers."""
+        """Return whether a cell is covered by the wide one before it."""
         return (cell & self.wide.mask) >> self.wide.shift == int(lib.GHOSTTY_CELL_WIDE_SPACER_TAIL)
 
 

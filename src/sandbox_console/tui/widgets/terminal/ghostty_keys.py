@@ -1,4 +1,4 @@
-"""Textual's key names as libghostty's."""
+"""Translates Textual's key names to libghostty's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyghostty import lib
 from textual.keys import key_to_character
 
 MODS = {"shift": 1, "ctrl": 2, "alt": 4, "super": 8}
-"""GHOSTTY_MODS_* of ghostty/vt/key/event.h; "meta" and "hyper" are not sent by terminals."""
+"""GHOSTTY_MODS_* of ghostty/vt/key/event.h. Terminals do not send "meta" and "hyper"."""
 
 _NAMED = {
     "up": lib.GHOSTTY_KEY_ARROW_UP,
@@ -42,7 +42,7 @@ _SIGN_NAMES = {"backslash": "\\", "underscore": "_", "slash": "/", "at": "@", "m
 
 
 class KeyEvent(NamedTuple):
-    """One press, as libghostty's key encoder takes it; ``fallback`` is what to send where it sends nothing."""
+    """A key press for libghostty's key encoder. ``fallback`` is what to send if the encoder returns nothing."""
 
     key: int
     mods: int
@@ -53,7 +53,7 @@ class KeyEvent(NamedTuple):
 
 
 def translate(name: str, character: str | None) -> KeyEvent:
-    """The key event of a Textual key name such as ``ctrl+shift+left``, ``alt+x``, ``A`` or ``ctrl+backslash``."""
+    """Return the event of a Textual key name such as ``ctrl+shift+left``, ``alt+x``, ``A`` or ``ctrl+backslash``."""
     *modifiers, base = name.split("+") if name != "+" else [name]
     mods = sum(MODS.get(modifier, 0) for modifier in modifiers)
     if base in _NAMED:

@@ -1,4 +1,4 @@
-"""A terminal widget: shows what a guest's shell writes, and sends it keys, pastes and the mouse."""
+"""A terminal widget that shows the output of a guest's shell, and sends it keys, pastes and mouse events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sandbox_console.tui.widgets.terminal.ghostty import GhosttyEmulator
 
 FRAME_S = 1 / 30
 CHUNK = 64 * 1024
-"""Bytes that are interpreted at a time: about 1 ms at 57 MB/s."""
+"""The bytes that are interpreted at a time: about 1 ms at 57 MB/s."""
 _WHEEL_LINES = 3
 _SCROLL_KEYS = {"shift+pageup": -1, "shift+pagedown": 1}
 
@@ -37,17 +37,18 @@ class TerminalView(Widget, can_focus=True):
     ::
 
         view = TerminalView()
-        view.attach(on_input=queue.put_nowait, on_size=resize)  # bytes to the guest; (cols, rows), called at once too
+        view.attach(on_input=queue.put_nowait, on_size=resize)  # bytes to the guest; (cols, rows), also called now
         await view.pump(session.read)                           # or view.feed(data) for each chunk
         view.detach()
 
     Open the shell with ``view.emulator.cols`` and ``.rows``, best after the first layout (``call_after_refresh``).
 
-    While it has the focus every key goes to the guest, also those of priority bindings (Ctrl+P, Ctrl+Q, Ctrl+C, Tab,
-    Escape), but for Ctrl+], which posts `Left`. Shift+PageUp and Shift+PageDown, and the wheel where the guest does
-    not ask for the mouse, move over the scrollback. With Shift held the mouse selects text as everywhere in Textual.
+    While it has the focus, every key goes to the guest, including those of priority bindings (Ctrl+P, Ctrl+Q, Ctrl+C,
+    Tab, Escape), except Ctrl+], which posts `Left`. Shift+PageUp and Shift+PageDown, and the wheel if the guest has
+    not requested the mouse, scroll through the scrollback. With Shift held, the mouse selects text as elsewhere in
+    Textual.
 
-    Nothing that the guest writes reaches the real terminal but cells and colours.
+    Only cells and colours of the guest's output reach the real terminal.
     """
 
     DEFAULT_CSS = "TerminalView { height: 1fr; background: black; color: #d0d0d0; }"
@@ -64,7 +65,7 @@ class TerminalView(Widget, can_focus=True):
             return self.view
 
     class LinesPasted(Message):
-        """Several lines were pasted, which a shell may run: they wait for `TerminalView.paste`."""
+        """Several lines were pasted, which a shell may run. They wait for `TerminalView.paste`."""
 
         def __init__(self, view: TerminalView, text: str) -> None:
             super().__init__()
@@ -95,20 +96,20 @@ class TerminalView(Widget, can_focus=True):
         self.typed_at = self.detached_at = 0.0  # time.monotonic() of the last key, and of the guest's end
 
     def attach(self, on_input: Send, on_size: SetSize) -> None:
-        """Connect a guest: both are called from the event loop and must not block.
+        """Connect a guest. Both functions are called from the event loop and must not block.
 
-        ``on_size`` is called at once: a program that starts with another size than the emulator's draws askew.
+        ``on_size`` is called immediately: a program that starts with a size other than the emulator's draws wrongly.
         """
         self._on_input, self._on_size = on_input, on_size
         on_size(self.emulator.cols, self.emulator.rows)
 
     def detach(self) -> None:
-        """Let go of the guest; what it wrote stays on screen."""
+        """Disconnect the guest. Its output stays on screen."""
         self.detached_at = monotonic()
         self._on_input = self._on_size = None
 
     def feed(self, data: bytes) -> None:
-        """Show output of the guest. At most `CHUNK` bytes a call keep the loop responsive."""
+        """Show output of the guest. Pass at most `CHUNK` bytes per call to keep the loop responsive."""
         if replies := self.emulator.feed(data):
             self._send(replies)
         self._repaint()
@@ -121,7 +122,7 @@ class TerminalView(Widget, can_focus=True):
                 await asyncio.sleep(0)
 
     def screen_text(self) -> str:
-        """The text in view."""
+        """Return the visible text."""
         self._paint()
         return self.emulator.text()
 
@@ -132,7 +133,7 @@ class TerminalView(Widget, can_focus=True):
     def _repaint(self) -> None:
         if not self._waiting and self.is_attached:
             self._waiting = True
-            # A crowded screen of 200 x 50 costs 15 ms to read: no more than half the time goes into painting.
+            # A crowded screen of 200 x 50 takes 15 ms to read, so limit painting to half of the time.
             pause = max(FRAME_S, 2 * self._cost_s) - (perf_counter() - self._painted_at)
             self.set_timer(max(pause, 0.001), self._paint)
 
@@ -176,7 +177,7 @@ class TerminalView(Widget, can_focus=True):
         self.refresh()
 
     def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002 - Textual's signature
-        """Take every key but the one that leaves out of the bindings of what is around, priority ones too."""
+        """Take every key except the one that leaves before the surrounding bindings do, including priority ones."""
         return key != LEAVE_KEY
 
     def on_key(self, event: events.Key) -> None:
@@ -232,7 +233,7 @@ class TerminalView(Widget, can_focus=True):
         self._repaint()
 
     def _mouse(self, event: events.MouseEvent, action: MouseAction, button: int) -> bool:
-        """Send a mouse event to a guest that asked for it; Shift keeps it here, as in xterm."""
+        """Send a mouse event to the guest if it has requested them. Shift keeps it here, as in xterm."""
         if event.shift or not self.emulator.mouse_wanted:
             return False
         mods = frozenset(name for name, held in (("ctrl", event.ctrl), ("alt", event.meta)) if held)
@@ -261,14 +262,14 @@ class TerminalView(Widget, can_focus=True):
             return
         event.stop()
         event.prevent_default()
-        if self.emulator.alternate_screen:  # what xterm calls alternate scroll: less and vi move
+        if self.emulator.alternate_screen:  # xterm's alternate scroll: less and vi scroll
             self._send(self.emulator.key(key, None) * _WHEEL_LINES)
         else:
             self._scroll(lines)
 
 
 def _styled(strip: Strip, start: int, end: int, style: Style) -> Strip:
-    """The strip with a style over the cells from ``start`` to ``end``."""
+    """Return the strip with a style over the cells from ``start`` to ``end``."""
     if start >= end:
         return strip
     before, inside, after = (strip.crop(0, start), strip.crop(start, end), strip.crop(end))
