@@ -1,4 +1,4 @@
-"""``ls --format``: a sandbox's fields in a line of your own, like ``docker ps --format``."""
+"""``ls --format``: prints a sandbox's fields in a custom line, like ``docker ps --format``."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ FIELDS: dict[str, Field] = {
     "Maker": lambda one, _: "" if one.managed else one.maker or "another tool",
     "Labels": lambda one, _: ",".join(f"{key}={value}" for key, value in sorted(one.labels.items())),
 }
-"""Fields by name; ``{{.Label "KEY"}}`` and ``{{json .}}`` go beside them."""
+"""Fields by name, in addition to ``{{.Label "KEY"}}`` and ``{{json .}}``."""
 
 
 def formatter(template: str) -> Field:
-    """What prints a sandbox by a template. Raises UsageError for a field that there is not."""
+    """A function that formats a sandbox with a template. Raises UsageError for an unknown field."""
     for _, name, key in _FIELD.findall(template):
         if name and name not in FIELDS and (name != "Label" or not key):
             raise _unknown(name)
@@ -52,7 +52,7 @@ def _value(found: re.Match[str], one: Sandbox, now: float) -> str:
     whole, name, key = found.groups()
     if whole:
         return json_output.line(json_output.sandbox(one))
-    # A value is another's and must not draw or begin a line; what the template itself holds is the user's.
+    # A value comes from others and must not draw or begin a line; the template itself comes from the user.
     return clean(one.labels.get(key, "") if name == "Label" else FIELDS[name](one, now))
 
 

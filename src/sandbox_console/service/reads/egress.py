@@ -81,9 +81,9 @@ class Outbound:
 
         With ``follow``, sandboxes that are made later are included.
 
-        ``refused`` is called for each sandbox whose records cannot be read. With ``follow`` they are tried again, and it
-        is called with None once they can be read. ``answered`` is called with the hosts that answered, except with
-        ``follow``.
+        ``refused`` is called for each sandbox whose records cannot be read. With ``follow`` they are tried again, and
+        it is called with None once they can be read. ``answered`` is called with the hosts that answered, except
+        with ``follow``.
         """
         if follow:
             self._asks.start()

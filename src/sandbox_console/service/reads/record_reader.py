@@ -207,7 +207,7 @@ class RecordReader:
             source.failures += 1
 
     def _way(self, backend: Backend) -> _Files | Egress:
-        """How its records are read. Cached, because an object's check for a protocol takes 0.1 ms. Raises Unsupported."""
+        """How its records are read. Cached, because the check for a protocol takes 0.1 ms. Raises Unsupported."""
         if self._kind is None or self._kind[0] is not backend:
             way: _Files | Egress
             if isinstance(backend, EgressFiles):
