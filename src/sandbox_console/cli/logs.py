@@ -26,7 +26,7 @@ Batches = AsyncGenerator[tuple[Sandbox, Sequence[LogItem]], None]
 _QUEUED = 64
 
 _EPOCH = re.compile(r"[0-9]{10}(?:\.[0-9]+)?")
-"""Numbers from here on are seconds since the epoch, 2001 to 2286; a duration would be 31 years or more."""
+"""A number of seconds since the epoch, in the years 2001 to 2286; as a duration it would be 31 years or more."""
 
 _JOINED_MOST = 1 << 20
 """The most bytes of a line whose pieces are joined before it is searched."""
